@@ -6,9 +6,9 @@ import { ask, Refusal } from "../api.ts";
 import { count } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
 import { about, can } from "../place.ts";
-import { filter, list, listError, names, pick, picked, readList, shown } from "../runs.ts";
+import { filter, list, listError, names, pick, picked, readList, shown, sort } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { columnOf, usualKeys } from "./list/columns.ts";
+import { columnOf, FACTS, keysOf, quoted, usualKeys } from "./list/columns.ts";
 import { FilterBox } from "./list/filter_box.tsx";
 import { ColumnsMenu, Menu, ViewsMenu } from "./list/menu.tsx";
 import { Rows } from "./list/rows.tsx";
@@ -40,7 +40,8 @@ export function List() {
   const found = list.value;
   const isEmpty = found !== undefined && found.total === 0 && !filter.value;
   if (isEmpty && !listError.value) return <Empty isLoading={found.loading} />;
-  const keys = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
+  const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
+  const keys = withSorted(chosen, found ? keysOf(found) : []);
   return (
     <main class="list">
       <h1 class="hidden-text">{t("Jobs and runs")}</h1>
@@ -62,6 +63,14 @@ export function List() {
       {shown.value.length > 0 && found && <Rows columns={keys.map((key) => columnOf(key, found.tags))} />}
     </main>
   );
+}
+
+/** The columns, and the one that the list is sorted by. */
+function withSorted(keys: string[], all: readonly string[]): string[] {
+  const key = sort.value.replace(/^-/, "");
+  const isKnown = all.some((one) => quoted(one) === key || FACTS.some((fact) => quoted(`${one}.${fact}`) === key));
+  const sorted = key.replace(/"((?:[^"\\]|\\.)*)"/, (_, name: string) => name.replace(/\\(.)/g, "$1"));
+  return isKnown && !keys.includes(sorted) ? [...keys, sorted] : keys;
 }
 
 function countText(): string {
