@@ -17,6 +17,7 @@ from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.models import Models
+from pai_sdk.api.page_links import new_page_link
 from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
@@ -224,6 +225,10 @@ class ServiceBackend:
     def runs(self) -> ServiceRuns:
         """The runs of the service, where it offers them."""
         return ServiceRuns(self._transport)
+
+    def new_page_link(self, job_id: str | None = None) -> str:
+        """A link to the page of the service, which signs one browser in."""
+        return new_page_link(self._transport, job_id)
 
     @property
     def workspaces(self) -> Workspaces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,8 @@ import pai_sdk
 from pai_sdk.backend.places import LOCAL, place_of_type
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.config.settings import load_settings
-from pai_sdk.display.commands import in_place, list_command
+from pai_sdk.display.commands import in_place, list_command, page_of
+from pai_sdk.errors import PaiError
 from pai_sdk.job import Channel
 
 if TYPE_CHECKING:
@@ -60,6 +62,15 @@ def demo(
         _headline("3. Results")
         _show_results(prepared, trained, output)
     typer.echo(f"\nThe code of both jobs is in {_CODE}; `{list_command(option)}` lists the jobs.")
+    _show_page(session, trained)
+
+
+def _show_page(session: pai_sdk.Session, job: TrainingJob) -> None:
+    """Show where a job is in the browser, with a link that signs in; nothing where its service has no page."""
+    if page_of(job.record) is None:
+        return
+    with suppress(PaiError):
+        typer.echo(f"Open its page within a minute: {session.new_page_link(job.id)}")
 
 
 def _prepare(session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:

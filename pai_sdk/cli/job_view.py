@@ -24,6 +24,7 @@ from pai_sdk.cli.options import moment_of
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.commands import page_of
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.facts import differences, job_facts
@@ -156,8 +157,8 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
     yield "name", record.training_job_name or ""
     yield "status", status_text(record.status).append(took, style="default")
     yield "created", f"{time_text(record.gmt_create_time)} UTC"
-    if record.training_job_url:
-        yield "page", record.training_job_url
+    if (page := page_of(record)) is not None:
+        yield "page", page
 
 
 def _short_facts(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:

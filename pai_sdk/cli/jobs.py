@@ -22,7 +22,7 @@ from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
 from pai_sdk.display.choice import choose_display
-from pai_sdk.display.commands import next_commands
+from pai_sdk.display.commands import goodbye_lines
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 from pai_sdk.execution.contract import public_fields
@@ -325,10 +325,10 @@ def ignore_further_interrupts() -> None:
 
 
 def print_next_commands(job: TrainingJob) -> None:
-    """Print that a job is still running, and the commands to follow and stop it."""
+    """Print that a job is still running, the commands to follow and stop it, and its page."""
     typer.echo(f"\n{job.id} is still running. To follow or stop it:", err=True)
-    for command in next_commands(job.record):
-        typer.echo(f"  {command}", err=True)
+    for line in goodbye_lines(job.record):
+        typer.echo(f"  {visible_text(line)}", err=True)
 
 
 def json_of(record: JobRecord) -> str:

@@ -1,4 +1,4 @@
-"""Values of options: `KEY=VALUE`, durations such as `7d`, `12h`, `30m`, `90s`, and moments."""
+"""Values of options: `KEY=VALUE`, durations such as `7d`, `12h`, `30m`, `90s`, moments, and names of hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 import typer
 
-__all__ = ["moment_of", "pairs", "seconds_of"]
+__all__ = ["host_names", "moment_of", "pairs", "seconds_of"]
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -33,6 +33,22 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         found[name.strip()] = value
     return found
+
+
+def host_names(given: list[str] | None) -> list[str] | None:
+    """The names of hosts as they were given; the callback of an option.
+
+    Raises:
+        BadParameter: one is not the name of a host.
+    """
+    from pai_sdk.service.web.host_names import check_name
+
+    for name in given or ():
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    return given
 
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}

@@ -27,6 +27,7 @@ from pai_sdk.cli import (
     submitting,
     traces,
     transfers,
+    ui,
 )
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.tables import print_error
@@ -85,7 +86,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Service and settings": {
         "doctor": doctor.doctor,
         "serve": serve.serve,
-        "ui": serve.ui,
+        "ui": ui.ui,
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {
@@ -98,9 +99,9 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
     },
 }
 # They work on no job and on no service of a session.
-_WITHOUT_PLACE = {"migrate", "pack", "serve", "ui"}
+_WITHOUT_PLACE = {"migrate", "pack", "serve"}
 # Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
-_WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor"}
+_WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui"}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         if _name not in _WITHOUT_PLACE:

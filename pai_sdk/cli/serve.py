@@ -1,13 +1,9 @@
-"""The servers on this machine: `pai-sdk serve`, `pai-sdk service status|stop|clean` and `pai-sdk ui`."""
+"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean`."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import shlex
-import sys
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -18,20 +14,18 @@ import typer
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.options import seconds_of
+from pai_sdk.cli.options import host_names, seconds_of
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.execution.registry import EXECUTORS, executor_names
 from pai_sdk.storage.tree import size_text
-from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
-    from pai_sdk.service.web.ui_app import UiServer
 
-__all__ = ["app", "ui"]
+__all__ = ["app", "serve"]
 
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
@@ -54,6 +48,15 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", rich_help_panel=_WHERE)
     ] = 8765,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            callback=host_names,
+            help="A host name of this machine that browsers may use for the page; https://NAME behind a proxy "
+            "that adds TLS; may be repeated.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.", rich_help_panel=_WHERE)] = Path(
         "~/.pai/service"
     ),
@@ -141,6 +144,7 @@ def serve(
     settings = ServiceSettings(
         data_dir=data.expanduser(),
         host=host,
+        names=tuple(name or ()),
         port=port,
         database_url=_database_url(database, database_file),
         executor=executor,
@@ -187,6 +191,7 @@ def _greeting(info: ServiceInfo) -> str:
             f"  export PAI_OSS_ENDPOINT={info.oss_endpoint} PAI_OSS_BUCKET_NAME={info.bucket}",
             f"  export ALIBABA_CLOUD_ACCESS_KEY_ID={info.access_key_id}",
             f"  export ALIBABA_CLOUD_ACCESS_KEY_SECRET=$({_read_secret(info)})",
+            "Then `pai-sdk ui` prints a link to the page of its jobs.",
         ]
     )
 
@@ -303,94 +308,3 @@ def _idle_s(root: Path) -> float | None:
         return max(0.0, time.time() - (root / "nonces").stat().st_mtime)
     except OSError:
         return None
-
-
-_TOKEN_BYTES = 32
-_LEAST_TOKEN = 16
-
-
-def ui(
-    folder: Annotated[
-        str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI; by default, this one.")
-    ] = None,
-    logdir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The same as DIR; the option has this name in TensorBoard.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any other than loopback is open to the network.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6007,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(help="A host name of this machine that browsers may use in the URL; may be repeated."),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with a token for programs (Authorization: Bearer); created if missing."),
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-) -> None:
-    """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
-
-    Each link works for one browser, within a minute of being printed. Press Enter for a new link.
-    On another machine, forward the port with ssh -L.
-
-    Example: pai-sdk ui runs --open
-    """
-    if folder is not None and logdir is not None:
-        raise typer.BadParameter("give the folder once", param_hint="--logdir")
-    try:
-        from pai_sdk.service.web.ui_app import UiServer, UiSettings
-    except ImportError as error:
-        message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
-        typer.secho(message, fg="red", err=True)
-        raise typer.Exit(exit_codes.ERROR) from error
-    given = folder or logdir or "."
-    place = given if uri_scheme(given) is not None else expanded(Path(given))
-    if isinstance(place, Path) and not place.is_dir():
-        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
-    token = _token_in(token_file.expanduser()) if token_file is not None else ""
-    server = UiServer(UiSettings(place, host, port, tuple(name or ()), token))
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run(lambda: _greet(server, place, open_browser=open_browser))
-
-
-def _greet(server: UiServer, place: str | Path, *, open_browser: bool) -> None:
-    link = server.new_link()
-    shown = place.absolute() if isinstance(place, Path) else place
-    typer.echo(f"Runs in {shown} on {server.url}; Ctrl-C stops the server.")
-    typer.echo(f"Open this link within a minute; it works once:\n  {link}")
-    if open_browser:
-        typer.launch(link)
-    if sys.stdin is not None and sys.stdin.isatty():
-        typer.echo("Press Enter for a new link.")
-        threading.Thread(target=_print_links, args=(server,), name="links", daemon=True).start()
-
-
-def _print_links(server: UiServer) -> None:
-    for _ in sys.stdin:
-        typer.echo(f"  {server.new_link()}")
-
-
-def _token_in(file: Path) -> str:
-    """The token in a file; a new one is written there if there is no file, for this user only.
-
-    Raises:
-        ServiceStartError: the file cannot be used, or its token is too short.
-    """
-    try:
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            token = file.read_text(encoding="utf-8").strip()
-        else:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(f"{token}\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
-    if len(token) < _LEAST_TOKEN:
-        raise ServiceStartError(
-            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
-        )
-    return token

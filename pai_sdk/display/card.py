@@ -7,7 +7,7 @@ from html import escape
 
 from pai_sdk.base.html_table import BADGE_COLOURS, NO_MATH, badge_html
 from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.commands import next_commands
+from pai_sdk.display.commands import next_commands, page_of
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
@@ -69,9 +69,9 @@ def _head(record: JobRecord) -> str:
     seconds = elapsed_s(record)
     took = f' <span style="{DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
     name = record.training_job_name or record.training_job_id
-    # Such a link can be followed; `javascript:` would run in the notebook.
-    if record.training_job_url and record.training_job_url.startswith(("https://", "http://")):
-        name_html = f'<a href="{escape(record.training_job_url)}" target="_blank">{escape(name)}</a>'
+    page = page_of(record)
+    if page is not None:
+        name_html = f'<a href="{escape(page)}" target="_blank">{escape(name)}</a>'
     else:
         name_html = escape(name)
     return (

@@ -1,4 +1,4 @@
-"""The commands to follow, inspect and stop a job, as plain text."""
+"""The commands to follow, inspect and stop a job, and the address of its page, as plain text."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def next_commands(record: JobRecord) -> list[str]:
     has_ended = record.status.is_terminal
     verbs = ["logs", "status"] if has_ended else ["logs -f", "status", "stop"]
     return [f"{_command()} {verb} {record.training_job_id} {_place.get()}".rstrip() for verb in verbs]
+
+
+def page_of(record: JobRecord) -> str | None:
+    """The address of a job's page in the browser, where its service has one.
+
+    Example:
+        >>> page_of(JobRecord(training_job_id="train1", training_job_url="javascript:alert(1)"))
+    """
+    url = record.training_job_url or ""
+    return url if url.startswith(("https://", "http://")) else None
+
+
+def goodbye_lines(record: JobRecord) -> list[str]:
+    """The lines that lead back to a running job: `next_commands`, and the address of its page if it has one."""
+    page = page_of(record)
+    return [*next_commands(record), *([page] if page is not None else [])]
 
 
 def list_command(option: str = "") -> str:

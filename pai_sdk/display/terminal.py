@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.commands import next_commands
+from pai_sdk.display.commands import goodbye_lines, next_commands, page_of
 from pai_sdk.display.curves import MetricCurves, PointReader, Reporting, metrics_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -46,7 +46,7 @@ class TerminalDisplay:
     def submitted(self, record: JobRecord) -> None:
         """Show the job's id, and its page or the command that follows it, in one line."""
         name = f" ({record.training_job_name})" if record.training_job_name else ""
-        where = record.training_job_url or next_commands(record)[0]
+        where = page_of(record) or next_commands(record)[0]
         self._say("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
 
     def changed(self, record: JobRecord) -> None:
@@ -103,11 +103,11 @@ class TerminalDisplay:
         self._say("!", text, "yellow")
 
     def detached(self, record: JobRecord) -> None:
-        """Show that the job is still running, and the command that attaches to it."""
+        """Show that the job is still running, the commands that attach to it, and its page."""
         self._settle()
         self._say("●", f"{record.training_job_id} is still running. To follow or stop it:", "yellow")
-        for command in next_commands(record):
-            self._say(" ", command, "yellow")
+        for line in goodbye_lines(record):
+            self._say(" ", line, "yellow")
 
     def ended(self, record: JobRecord) -> None:
         """Show the final status, the duration, the last metrics and the outputs."""

@@ -12,7 +12,7 @@ from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.choice import notebook_cell
-from pai_sdk.display.commands import list_command, next_commands
+from pai_sdk.display.commands import goodbye_lines, list_command
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
 from pai_sdk.errors import InvalidInputError, JobsFailed, PaiError, WaitTimeoutError
@@ -395,7 +395,7 @@ def _timeout_error(
 def _detached(rest: Sequence[TrainingJob]) -> KeyboardInterrupt:
     """The interrupt of a wait for these jobs, which are still running."""
     if len(rest) == 1:
-        return detached(rest[0].id, next_commands(rest[0]._record or JobRecord(training_job_id=rest[0].id)))
+        return detached(rest[0].id, goodbye_lines(rest[0]._record or JobRecord(training_job_id=rest[0].id)))
     options = sorted({place_of_job(job.id).list_option for job in rest}) or [""]
     return all_detached([job.id for job in rest], [list_command(option) for option in options])
 

@@ -203,7 +203,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
 
     @property
     def console_url(self) -> str | None:
-        """The job's page in the console, where the service has one."""
+        """The address of the job's page, where the service has one: in the browser, `pai-sdk ui` signs you in."""
         return self.record.training_job_url
 
     @property

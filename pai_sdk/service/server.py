@@ -6,11 +6,14 @@ import asyncio
 import logging
 import resource
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
@@ -39,13 +42,18 @@ from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
-from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.tables.job_tables import JobTables, TableKeys
 from pai_sdk.service.tables.table_store import TableStore
 from pai_sdk.service.tables.tables_app import TablesApp
+from pai_sdk.service.web.browser_guard import SAFETY_HEADERS
+from pai_sdk.service.web.browser_keys import page_secret
+from pai_sdk.service.web.host_names import names_of_address
+from pai_sdk.service.web.page import Ability, Page, PageSettings
+from pai_sdk.service.web.page_routes import add_page
 
 __all__ = ["Service", "serve"]
 
@@ -53,6 +61,7 @@ logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
 _SWITCH_S = 0.001
+_ABILITIES: tuple[Ability, ...] = ("stop", "rerun", "delete", "files", "trace", "usage", "media")
 
 
 def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
@@ -155,8 +164,9 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
+                page := _page_of(settings, info),
             )
-            dispatcher = _open_dispatcher(context, keys, folder, store, (tables, table_keys), stack)
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), stack)
 
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
@@ -183,8 +193,28 @@ def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, Exp
     return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
 
 
+def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
+    """The page of a service; a cloud that is not ours has none."""
+    if settings.foreign is not None:
+        return None
+    port = urlsplit(info.endpoint).port or 0
+    is_default = info.data_dir == Path(DEFAULT_DATA_DIR).expanduser().absolute()
+    page_settings = PageSettings(
+        kind="service",
+        place=f"{'embedded service' if settings.embedded else 'service'} on {socket.gethostname()}",
+        command="pai-sdk ui --embedded" if is_default else "pai-sdk ui",
+        endpoint=info.endpoint,
+        port=port,
+        can=_ABILITIES,
+        names=[*names_of_address(settings.host), *settings.names],
+        secret=page_secret(info.access_key_secret, port),
+    )
+    return Page(page_settings)
+
+
 def _open_dispatcher(
     context: ServiceContext,
+    page: Page | None,
     keys: Keys,
     folder: DataFolder,
     store: ObjectStore,
@@ -200,8 +230,13 @@ def _open_dispatcher(
     authenticator = Authenticator(keys, nonces=nonces, rate=rate)
     gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
+    browsers = None
+    if page is not None:
+        add_page(api, page)
+        admit, most_bytes = page.guard().admit, settings.longest_body_bytes
+        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS)
     secrets = {keys.access_key_id: keys.access_key_secret}
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
     table_store, table_keys = tables
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
-    return Dispatcher(front, objects, tables_app, description_of(api))
+    return Dispatcher(front, objects, tables_app, description_of(api), page=browsers)

@@ -61,6 +61,8 @@ class ServiceSettings:
     Attributes:
         data_dir: the folder with everything the service keeps.
         host: the address to listen on; loopback, unless the machine's network is to reach it.
+        names: names of this machine by which browsers may ask for the page, besides those of loopback and `host`;
+            `https://NAME` for one behind a proxy that adds TLS.
         port: the port; None keeps the one of the last start, 0 takes a free one.
         region_id: the region clients sign for.
         workspace_id: the only workspace there is.
@@ -88,6 +90,7 @@ class ServiceSettings:
 
     data_dir: Path
     host: str = "127.0.0.1"
+    names: tuple[str, ...] = ()
     port: int | None = None
     region_id: str = "local"
     workspace_id: str = "1"

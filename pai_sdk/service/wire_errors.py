@@ -15,14 +15,24 @@ class WireError(Exception):
         code: the code programs look at.
         message: what happened and what to do, for people.
         retry_after_s: when to try again, if that is known.
+        command: what the user can type, if that helps; the page offers it to be copied.
     """
 
-    def __init__(self, status_code: int, code: str, message: str, *, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        status_code: int,
+        code: str,
+        message: str,
+        *,
+        retry_after_s: int | None = None,
+        command: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.status_code = status_code
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
+        self.command = command
 
 
 def invalid_parameter(message: str) -> WireError:
@@ -42,5 +52,7 @@ def job_not_found(job_id: str) -> WireError:
 def wire_error_response(error: WireError, *, request_id: str, host: str) -> JSONResponse:
     """The error response for a refusal."""
     body = {"RequestId": request_id, "Code": error.code, "Message": error.message, "HostId": host}
+    if error.command is not None:
+        body["Command"] = error.command
     headers = None if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     return JSONResponse(body, error.status_code, headers)

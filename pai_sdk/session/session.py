@@ -424,6 +424,22 @@ class Session(NamedSettings):
         """The client of the object storage, with the keys of this session. It is closed with the session."""
         return self._backends.service.files()
 
+    def new_page_link(self, job_id: str | None = None) -> str:
+        """A link to the page of the service, with its jobs and curves. It signs in one browser, within a minute.
+
+        Args:
+            job_id: a job to go straight to.
+
+        Raises:
+            InvalidInputError: the service has no page: Alibaba Cloud shows jobs in its console.
+            NotFoundError: there is no such job.
+
+        Example:
+            >>> Session.embedded().new_page_link()  # doctest: +SKIP
+            'http://127.0.0.1:40213/ui/#code=3vR…'
+        """
+        return self._backends.service.new_page_link(job_id)
+
     def close(self) -> None:
         """Close all connections. Jobs continue, and a session that is used again connects again."""
         self._backends.close()
@@ -446,9 +462,8 @@ class Session(NamedSettings):
 
     def __repr__(self) -> str:
         s = self.settings
-        return (
-            f"<Session {s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}>"
-        )
+        shown = f"{s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}"
+        return f"<Session {shown} page={s.endpoint}/ui/>" if self.is_embedded else f"<Session {shown}>"
 
 
 class _EmbeddedService:

@@ -20,7 +20,7 @@ def shown(*, started_at: float, ended_at: float) -> dict[str, Any]:
         started_at=started_at,
         ended_at=ended_at,
     )
-    return job_in_list(job, {})
+    return job_in_list(job, {}, lambda job_id: None)
 
 
 def test_a_clock_that_was_put_back_makes_no_negative_duration() -> None:

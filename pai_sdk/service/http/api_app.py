@@ -12,6 +12,7 @@ from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
+from pai_sdk.service.http.page_requests import is_for_page
 from pai_sdk.service.http.routes import (
     algorithms,
     experiments,
@@ -21,6 +22,7 @@ from pai_sdk.service.http.routes import (
     job_logs,
     job_metrics,
     models,
+    page_links,
     training_jobs,
     workspaces,
 )
@@ -57,6 +59,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         images,
         models,
         workspaces,
+        page_links,
     )
     for module in resources:
         app.include_router(module.router, dependencies=[TokenChecked])
@@ -81,20 +84,30 @@ def create_api(context: ServiceContext) -> FastAPI:
 
 
 class Dispatcher:
-    """Sends each request to the API, the object store or the tables, and knows since when there was none.
+    """Sends each request to the API, the page, the object store or the tables, and counts the requests.
 
     Args:
         api: the API behind its gate.
         objects: the object store.
         tables: the tables.
         description: responds with the description of the API; it needs no key.
+        page: the page, and the API as its scripts use it, behind the guard for browsers; None without a page.
     """
 
-    def __init__(self, api: ASGIApp, objects: ASGIApp, tables: ASGIApp, description: ASGIApp) -> None:
+    def __init__(
+        self,
+        api: ASGIApp,
+        objects: ASGIApp,
+        tables: ASGIApp,
+        description: ASGIApp,
+        *,
+        page: ASGIApp | None = None,
+    ) -> None:
         self._api = api
         self._objects = objects
         self._tables = tables
         self._description = description
+        self._page = page
         self.requests_under_way = 0
         self.requests_answered = 0
 
@@ -114,6 +127,8 @@ class Dispatcher:
             return self._tables
         if bucket_in_host(host_of(scope)) is not None:
             return self._objects  # the path is all key, whatever it begins with
+        if self._page is not None and is_for_page(scope):
+            return self._page
         if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):
             return self._description
         is_for_api = path == "/api" or path.startswith("/api/") or _is_signed_for_api(scope)

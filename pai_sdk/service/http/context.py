@@ -9,6 +9,7 @@ from typing import Annotated, Protocol
 from fastapi import Depends, Request
 
 from pai_sdk.execution.base import ExecutorCapabilities
+from pai_sdk.service.http.page_requests import PageAddresses
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
@@ -51,11 +52,17 @@ class ServiceContext:
     runs: RunSource
     executor: ExecutorCapabilities
     metrics: MetricPages
+    page: PageAddresses | None = None
 
     @property
     def beyond_pai(self) -> tuple[str, ...]:
         """The actions that PAI's API does not have, as offers; none in the mode of a cloud that is not ours."""
         return ("changes",) if self.settings.foreign is None else ()
+
+    def link_to_job(self, request: Request) -> Callable[[str], str | None]:
+        """A function that gives the address of a job on the page, under the name that a client uses."""
+        page, host = self.page, request.headers.get("host", "")
+        return lambda job_id: None if page is None else page.link(host, job_id)
 
 
 async def _context(request: Request) -> ServiceContext:

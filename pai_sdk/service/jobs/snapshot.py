@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.jobs.progress_figures import REMAINING_TIME
 from pai_sdk.service.state.models import Job, LatestMetric, Progress
 
-__all__ = ["error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
+__all__ = ["LinkOf", "error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
 
 _OWNER = "local"  # there are no accounts here; the field is text on the wire
 _MODEL_CHANNEL = "model"
 
+LinkOf: TypeAlias = Callable[[str], "str | None"]
+"""Gives the address of a job on the page of the service, by its id; None without a page."""
 
-def job_in_list(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
+
+def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> dict[str, Any]:
     """The part of a job that a list shows.
 
     Args:
         job: the job.
         experiments: names of experiments by id, with that of the job.
+        link_of: the address of its page.
     """
     return {
         **_request_fields(job, experiments),
         "TrainingJobId": job.id,
-        "TrainingJobUrl": None,
+        "TrainingJobUrl": link_of(job.id),
         "WorkspaceId": job.workspace_id,
         "UserId": _OWNER,
         "Status": job.status,
@@ -54,12 +58,16 @@ def job_in_list(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
 
 
 def job_in_full(
-    job: Job, metrics: Sequence[LatestMetric], progress: Sequence[Progress], experiments: Mapping[str, str]
+    job: Job,
+    metrics: Sequence[LatestMetric],
+    progress: Sequence[Progress],
+    experiments: Mapping[str, str],
+    link_of: LinkOf,
 ) -> dict[str, Any]:
     """All there is to see of a job; the same arguments as for a list, and the job's last metrics and progress."""
     models = output_models(job)
     return {
-        **job_in_list(job, experiments),
+        **job_in_list(job, experiments, link_of),
         "Instances": [
             {"Name": instance["name"], "Role": instance["role"], "Status": instance["status"]}
             for instance in job.instances

@@ -14,17 +14,13 @@ from http.cookies import CookieError, SimpleCookie
 from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
+from pai_sdk.service.http.page_requests import PAGE_HEADER
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.web.browser_keys import BrowserKeys
+from pai_sdk.service.web.host_names import HostNames
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["LOOPBACK_NAMES", "OWN_HEADER", "SAFETY_HEADERS", "BrowserGuard", "cookie_name"]
-
-LOOPBACK_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
-"""The names that a server on this machine has in any case."""
-
-OWN_HEADER = "x-pai-ui"
-"""A header that only scripts of the page send: it has the key of the page."""
+__all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name"]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -52,9 +48,12 @@ class BrowserGuard:
     Args:
         keys: codes, cookies and the token.
         port: of the server, for the name of the cookie.
-        names: names in `Host` besides those of loopback.
+        names: the allowed names in `Host`.
         open_paths: readable without a key under an allowed name: the page itself, which has no data.
+        open_folders: likewise, the beginnings of paths.
+        closed_paths: not for pages at all.
         login_path: where a code is exchanged for a cookie.
+        command: what a user types for a new link.
         rate: how many requests are let through.
     """
 
@@ -63,16 +62,22 @@ class BrowserGuard:
         keys: BrowserKeys,
         *,
         port: int,
-        names: Collection[str] = (),
+        names: HostNames,
         open_paths: Collection[str] = (),
+        open_folders: Collection[str] = (),
+        closed_paths: Collection[str] = (),
         login_path: str = "",
+        command: str = "pai-sdk ui",
         rate: RateLimit | None = None,
     ) -> None:
         self._keys = keys
         self._cookie = cookie_name(port)
-        self._names = LOOPBACK_NAMES | {name.lower() for name in names}
+        self._names = names
         self._open_paths = frozenset(open_paths)
+        self._open_folders = tuple(open_folders)
+        self._closed_paths = frozenset(closed_paths)
         self._login_path = login_path
+        self._command = command
         self._rate = rate
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
@@ -82,48 +87,52 @@ class BrowserGuard:
             WireError: the request is refused.
         """
         headers = headers_of(scope, once=("host", "origin", "authorization"))
-        self._check_host(headers)
-        self._check_sender(scope, headers)
+        origins = self._check_host(headers)
+        self._check_sender(scope, headers, origins)
         return lambda body: None
 
-    def _check_host(self, headers: Mapping[str, str]) -> None:
+    def _check_host(self, headers: Mapping[str, str]) -> list[str]:
+        """Returns the origins that pages of this server have under the name."""
         host = headers.get("host", "").strip().lower()
-        name, _, port = host.rpartition(":")
-        if not name or not port.isdigit():
-            name = host
-        if name not in self._names:
-            message = f"The name {name[:100]!r} is not allowed for this server; `pai-sdk ui --name` allows a name."
+        origins = self._names.origins(host)
+        if not origins:
+            message = f"The host name {host[:100]!r} is not allowed for this server; its option --name allows one."
             raise WireError(403, "HostNotAllowed", message)
+        return origins
 
-    def _check_sender(self, scope: Scope, headers: Mapping[str, str]) -> None:
+    def _check_sender(self, scope: Scope, headers: Mapping[str, str], origins: Collection[str]) -> None:
         method, path = scope["method"], scope["path"]
         is_login = path == self._login_path and method == "POST"
-        if method in _SAFE_METHODS and path in self._open_paths:
+        is_open = path in self._open_paths or path.startswith(self._open_folders)
+        if method in _SAFE_METHODS and is_open:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer" or not self._keys.is_token(token.strip()):
                 raise WireError(401, "InvalidAuthorization", "The token is not the one of this server.")
         else:
-            self._check_page(method, headers)
-            cookie, key = _cookie_of(headers, self._cookie), headers.get(OWN_HEADER, "")
+            _check_page(method, headers, origins)
+            cookie, key = _cookie_of(headers, self._cookie), headers.get(PAGE_HEADER, "")
             if not is_login and not self._keys.is_page(cookie, key):
-                message = "Open the link that `pai-sdk ui` prints, or send its token as `Authorization: Bearer`."
-                raise WireError(401, "MissingAuthorization", message)
+                message = f"This browser is not signed in. Open the link that `{self._command}` prints."
+                raise WireError(401, "MissingAuthorization", message, command=self._command)
+            if path in self._closed_paths:
+                raise WireError(403, "NotForPages", "This action needs the access key of the service.")
         throttle(self._rate)
 
-    def _check_page(self, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse what another page makes the browser send."""
-        site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
-        is_ours = origin.partition("://")[2] == headers.get("host", "")
-        if method in _SAFE_METHODS:
-            is_foreign = site not in ("", "none", "same-origin") or (bool(origin) and not is_ours)
-        else:
-            is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-            came_from_here = (site == "same-origin" or not site) and (is_ours if origin else bool(site))
-            is_foreign = not came_from_here or not is_json or OWN_HEADER not in headers
-        if is_foreign:
-            raise WireError(403, "OriginNotAllowed", "The request does not come from the page of this server.")
+
+def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:
+    """Refuse what another page makes the browser send."""
+    site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
+    is_ours = origin.lower() in origins
+    if method in _SAFE_METHODS:
+        is_foreign = site not in ("", "none", "same-origin") or (bool(origin) and not is_ours)
+    else:
+        is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+        came_from_here = (site == "same-origin" or not site) and (is_ours if origin else bool(site))
+        is_foreign = not came_from_here or not is_json or PAGE_HEADER not in headers
+    if is_foreign:
+        raise WireError(403, "OriginNotAllowed", "The request does not come from the page of this server.")
 
 
 def _cookie_of(headers: Mapping[str, str], name: str) -> str:

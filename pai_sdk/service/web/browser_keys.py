@@ -3,33 +3,40 @@
 A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
 port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
 to its port, and sends it as a header: only both together let a request in.
+
+Nothing is kept of a cookie: it holds its expiry and a signature of it, and its key is another signature of the
+same. So a page stays signed in when the service is started again, as long as the service has the same secret.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
-import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["BrowserKeys"]
+from pai_sdk.service.web.tickets import Tickets
 
-_CODE_LIFE_S = 60.0
+__all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
+
+SIGNED_IN_S = 7 * 24 * 3600
+"""The time for which a cookie lets a browser in."""
+
 _MOST_CODES = 20
-_MOST_COOKIES = 100  # browsers that are logged in; the first one is logged out by one more
 _BYTES = 32
+_COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
 
 
 class BrowserKeys:
-    """Codes and cookies of one server process; they are worth nothing after it, and to another server.
-
-    Only digests are kept. `_lock` guards them.
+    """Codes of one server process, and the cookies and keys that they are exchanged for. Safe between threads.
 
     Args:
+        secret: signs cookies and keys. Without one it is random: then they are worth nothing after this process.
         token: for programs; empty when there is none.
-        clock: for tests.
+        clock: monotonic time in seconds, for codes.
+        now: seconds since 1970, for cookies.
 
     Example:
         >>> keys = BrowserKeys()
@@ -38,43 +45,55 @@ class BrowserKeys:
         (True, False)
     """
 
-    def __init__(self, token: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        secret: bytes | None = None,
+        token: str = "",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._secret = secret or secrets.token_bytes(_BYTES)
         self._token = _digest(token) if token else None
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._codes: dict[bytes, float] = {}
-        self._cookies: dict[bytes, bytes] = {}  # each with the key of its page
+        self._codes = Tickets[bool](most=_MOST_CODES, clock=clock)
+        self._now = now
 
     def new_code(self) -> str:
         """A code for the address of the page, valid for one use within a minute."""
-        code = secrets.token_urlsafe(_BYTES)
-        with self._lock:
-            while len(self._codes) >= _MOST_CODES:
-                del self._codes[next(iter(self._codes))]
-            self._codes[_digest(code)] = self._clock() + _CODE_LIFE_S
-        return code
+        return self._codes.new_ticket(True)
 
     def exchange(self, code: str) -> tuple[str, str] | None:
         """The value of a cookie, and a key, for a code; None if the code was used, has expired or is not ours."""
-        with self._lock:
-            valid_until = self._codes.pop(_digest(code), None)
-            if valid_until is None or valid_until < self._clock():
-                return None
-            cookie, key = secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES)
-            while len(self._cookies) >= _MOST_COOKIES:
-                del self._cookies[next(iter(self._cookies))]
-            self._cookies[_digest(cookie)] = _digest(key)
-            return cookie, key
+        if not self._codes.take(code):
+            return None
+        claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}"
+        return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
     def is_page(self, cookie: str, key: str) -> bool:
-        """True if these are a cookie that was given here, and the key that was given with it."""
-        with self._lock:
-            known = self._cookies.get(_digest(cookie))
-        return known is not None and hmac.compare_digest(known, _digest(key))
+        """True if these are a cookie that was given here and has not expired, and the key given with it."""
+        found = _COOKIE.fullmatch(cookie)
+        if found is None:
+            return False
+        claims, signature = found.groups()
+        is_ours = _is_same(signature, self._signature("cookie", claims))
+        is_with_it = _is_same(key, self._signature("key", claims))
+        return is_ours and is_with_it and self._now() < int(claims.partition(".")[0])
 
     def is_token(self, value: str) -> bool:
         """True if it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
+
+    def _signature(self, what: str, claims: str) -> str:
+        return hmac.new(self._secret, f"{what} {claims}".encode(), hashlib.sha256).hexdigest()
+
+
+def page_secret(access_key_secret: str, port: int) -> bytes:
+    """The secret that signs the cookies of a service: another one for each access key and each port."""
+    return hmac.new(access_key_secret.encode(), f"pai-sdk page on port {port}".encode(), hashlib.sha256).digest()
+
+
+def _is_same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(_digest(given), _digest(expected))
 
 
 def _digest(secret: str) -> bytes:

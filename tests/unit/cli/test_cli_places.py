@@ -298,7 +298,7 @@ def test_the_demo_ends_with_the_command_that_lists_its_jobs(
         return made
 
     monkeypatch.setattr(Session, "embedded", embedded)
-    for step in ("_prepare", "_train", "_show_results"):
+    for step in ("_prepare", "_train", "_show_results", "_show_page"):
         monkeypatch.setattr(f"pai_sdk.cli.demo.{step}", lambda *_: None)
     told = pai("demo", *options)
     assert told.exit_code == 0, told.exception

@@ -83,10 +83,11 @@ def _changed_jobs(
             for jobs in jobs_in_parts(session, _fitting(sizes_bytes(session, job_ids))):
                 ids = [job.id for job in jobs]
                 metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
-                experiments = experiment_names(session, jobs)
+                experiments, link_of = experiment_names(session, jobs), context.link_to_job(request)
                 for job in jobs:
                     etags[job.id] = etag(job.version)
-                    yield job_in_full(job, metrics.get(job.id, ()), progress.get(job.id, ()), experiments)
+                    points, figures = metrics.get(job.id, ()), progress.get(job.id, ())
+                    yield job_in_full(job, points, figures, experiments, link_of)
 
         # The tags are complete when the list is: they come after it.
         rest = {"ETags": etags, "Missing": missing}

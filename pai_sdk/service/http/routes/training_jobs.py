@@ -21,7 +21,7 @@ from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, rea
 from pai_sdk.service.jobs.progress_figures import latest_progress
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
-from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, output_models
+from pai_sdk.service.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 
 __all__ = ["router"]
 
@@ -78,8 +78,9 @@ def list_training_jobs(
     with context.jobs.database.read() as session:
         sizes, total = find_jobs(session, query)
         work.require(sum(sizes.values()), f"{len(sizes)} jobs with large descriptions")
+        link_of = context.link_to_job(request)
         shown = (
-            job_in_list(job, experiments)
+            job_in_list(job, experiments, link_of)
             for jobs in jobs_in_parts(session, sizes)
             for experiments in [experiment_names(session, jobs)]
             for job in jobs
@@ -106,7 +107,7 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
             if poll.left_s <= 0 or context.changes.closed:
                 return Response(status_code=304, headers={**headers, "ETag": known})
             await news.wait(poll.left_s)
-    version, fields = await run_in_threadpool(_snapshot, context, job_id)
+    version, fields = await run_in_threadpool(_snapshot, context, job_id, context.link_to_job(request))
     return success(request, fields, headers={**headers, "ETag": etag(version)})
 
 
@@ -171,9 +172,9 @@ def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
     return job_id, notice
 
 
-def _snapshot(context: ServiceContext, job_id: str) -> tuple[int, dict[str, object]]:
+def _snapshot(context: ServiceContext, job_id: str, link_of: LinkOf) -> tuple[int, dict[str, object]]:
     # One transaction, so that the version is that of all that is shown.
     with context.jobs.database.read() as session:
         job = existing_job(session, job_id)
         metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
-        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]))
+        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]), link_of)

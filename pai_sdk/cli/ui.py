@@ -1,0 +1,238 @@
+"""`pai-sdk ui`: the page of the service in use, or of the runs of a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from pai_sdk.backend.places import place_of_job
+from pai_sdk.base.endpoint import host_of, is_loopback
+from pai_sdk.base.paths import expanded
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.options import host_names
+from pai_sdk.cli.where.job_names import complete_job, find_job
+from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.display.base import visible_text
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.session.default import get_default_session
+from pai_sdk.storage.uri import uri_scheme
+
+if TYPE_CHECKING:
+    from pai_sdk.service.web.ui_app import UiServer
+    from pai_sdk.session.session import Session
+
+__all__ = ["ui"]
+
+_HOST = "127.0.0.1"
+_PORT = 6007
+_TOKEN_BYTES = 32
+_LEAST_TOKEN = 16
+_OF_FOLDER = "Of a folder of runs"
+_OF_SERVICE = "Of the service in use"
+_CONSOLE = "https://pai.console.aliyun.com/"
+
+
+def ui(
+    folder: Annotated[
+        str | None,
+        typer.Argument(metavar="DIR", help="A folder of runs, or its URI; without it, the service in use."),
+    ] = None,
+    logdir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="The same as DIR; the option has this name in TensorBoard.",
+            rich_help_panel=_OF_FOLDER,
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB",
+            help="Show this job: its id, the beginning of it, its name, or - for the newest.",
+            autocompletion=complete_job,
+            rich_help_panel=_OF_SERVICE,
+        ),
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Show the run with this id.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Address to listen on, {_HOST} by default; any other than loopback is open to the network.",
+            rich_help_panel=_OF_FOLDER,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help=f"Port, {_PORT} by default; 0 takes a free one.", rich_help_panel=_OF_FOLDER
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            callback=host_names,
+            help="A host name of this machine that browsers may use in the URL; https://NAME behind a proxy that "
+            "adds TLS; may be repeated.",
+            rich_help_panel=_OF_FOLDER,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with a token for programs (Authorization: Bearer); created if missing.",
+            rich_help_panel=_OF_FOLDER,
+        ),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Show jobs, logs and curves in the browser: of the service in use, or of a folder of runs.
+
+    Without DIR, this prints a link to the page of the service and ends. The embedded service is started if needed.
+
+    With DIR, it serves the page of the runs in that folder until Ctrl-C. Press Enter for a new link.
+
+    A link works for one browser, within a minute of being printed; the browser then stays signed in for a week.
+
+    Example: pai-sdk ui --open
+    """
+    if folder is not None and logdir is not None:
+        raise typer.BadParameter("give the folder once", param_hint="--logdir")
+    given = folder or logdir
+    if given is None:
+        of_folder = {"--host": host, "--port": port, "--name": name or None, "--token-file": token_file}
+        _refuse(of_folder, "is for a folder of runs: pai-sdk ui DIR; without DIR, the service serves the page")
+        _show_service(job, run, open_browser=open_browser)
+        return
+    place = chosen_place()
+    of_service = {"--job": job, "--embedded": place.embedded or None, "--profile": place.profile}
+    _refuse(of_service, "is for the page of a service; leave DIR out")
+    _serve_folder(given, host or _HOST, _PORT if port is None else port, name, token_file, run, open_browser)
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    """Raise for the first option that was given."""
+    for option, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(why, param_hint=option)
+
+
+# ---- the page of a service
+
+
+def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> None:
+    if job is not None and run is not None:
+        raise typer.BadParameter("give one of --job and --run")
+    session = get_default_session()
+    _require_page(session)
+    link = session.new_page_link(_id_of(job) if job is not None else run)
+    typer.echo(f"The page of {chosen_place().describe()}. Open this link within a minute; it works once:")
+    typer.echo(f"  {link}")
+    address = urlsplit(link)
+    if is_loopback(f"{address.scheme}://{address.netloc}"):
+        typer.echo(
+            "For a browser on another machine, run this there, then open the link there:\n"
+            f"  ssh -N -L {address.port}:{address.netloc} {socket.gethostname()}"
+        )
+    if open_browser:
+        typer.launch(link)
+
+
+def _require_page(session: Session) -> None:
+    """See that the service may have a page.
+
+    Raises:
+        BadParameter: it is Alibaba Cloud's.
+        SettingsError: it is not set which service is meant.
+    """
+    if host_of(session.settings.pai_url).endswith(".aliyuncs.com"):
+        raise typer.BadParameter(
+            f"the jobs are on Alibaba Cloud's PAI ({chosen_place().describe()}): its console, {_CONSOLE}, shows "
+            "them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
+            param_hint="DIR",
+        )
+
+
+def _id_of(job: str) -> str:
+    found = find_job(job)
+    if place_of_job(found.id).is_here:
+        message = f"{found.id} runs in Docker on this machine, outside of the service that serves the page"
+        raise typer.BadParameter(message, param_hint="--job")
+    return found.id
+
+
+# ---- the page of a folder
+
+
+def _serve_folder(
+    given: str,
+    host: str,
+    port: int,
+    names: list[str] | None,
+    token_file: Path | None,
+    run: str | None,
+    open_browser: bool,
+) -> None:
+    try:
+        from pai_sdk.service.web.ui_app import UiServer, UiSettings
+    except ImportError as error:
+        message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
+        typer.secho(message, fg="red", err=True)
+        raise typer.Exit(exit_codes.ERROR) from error
+    place = given if uri_scheme(given) is not None else expanded(Path(given))
+    if isinstance(place, Path) and not place.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
+    token = _token_in(token_file.expanduser()) if token_file is not None else ""
+    server = UiServer(UiSettings(place, host, port, tuple(names or ()), token))
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(lambda: _greet(server, place, run, open_browser=open_browser))
+
+
+def _greet(server: UiServer, place: str | Path, run: str | None, *, open_browser: bool) -> None:
+    link = server.new_link(run)
+    shown = place.absolute() if isinstance(place, Path) else place
+    typer.echo(f"Runs in {visible_text(str(shown))} on {server.url}; Ctrl-C stops the server.")
+    typer.echo(f"Open this link within a minute; it works once:\n  {link}")
+    if open_browser:
+        typer.launch(link)
+    if sys.stdin is not None and sys.stdin.isatty():
+        typer.echo("Press Enter for a new link.")
+        threading.Thread(target=_print_links, args=(server,), name="links", daemon=True).start()
+
+
+def _print_links(server: UiServer) -> None:
+    for _ in sys.stdin:
+        typer.echo(f"  {server.new_link()}")
+
+
+def _token_in(file: Path) -> str:
+    """The token in a file; a new one is written there if there is no file, for this user only.
+
+    Raises:
+        ServiceStartError: the file cannot be used, or its token is too short.
+    """
+    try:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            token = file.read_text(encoding="utf-8").strip()
+        else:
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                opened.write(f"{token}\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
+    if len(token) < _LEAST_TOKEN:
+        raise ServiceStartError(
+            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
+        )
+    return token

@@ -1,0 +1,46 @@
+"""Links to the page of the service, which sign a browser in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pai_sdk.service.budgets import BudgetedRoute
+from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.wire_errors import WireError
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
+
+
+class PageLinkRequest(BaseModel):
+    """What the link leads to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job_id: str | None = Field(None, alias="JobId", max_length=200, description="A job; the list without it.")
+
+
+class PageLink(BaseModel):
+    """A link for one browser."""
+
+    request_id: str = Field(alias="RequestId")
+    url: str = Field(alias="Url", description="Signs one browser in, within a minute.")
+
+
+@router.post("/pagelinks", response_model=PageLink)
+def create_page_link(
+    request: Request, context: ContextOf, body: Annotated[PageLinkRequest | None, Body()] = None
+) -> Response:
+    """CreatePageLink: a link to the page of this service. It works once, within a minute."""
+    if context.page is None:
+        raise WireError(404, "InvalidAction.NotFound", "This service has no action CreatePageLink.")
+    job_id = body.job_id if body is not None else None
+    if job_id is not None:
+        context.jobs.version(job_id)  # raises for one that is not there
+    link = context.page.new_link(request.headers.get("host", ""), job_id)
+    return success(request, {"Url": link}, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,69 @@
+"""The names under which browsers may ask for the page, each with the schemes by which it is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["LOOPBACK_NAMES", "HostNames", "check_name", "names_of_address"]
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
+"""The names that a server on this machine has in any case."""
+
+_NAME = re.compile(r"(?:(https?)://)?([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])")
+
+
+class HostNames:
+    """Allowed values of the header `Host`, without their ports: a tunnel gives a server another port.
+
+    Args:
+        names: besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
+        scheme: of the server itself.
+
+    Example:
+        >>> names = HostNames(["https://train.example"])
+        >>> names.origins("127.0.0.1:80"), names.origins("train.example"), names.origins("evil.example")
+        (['http://127.0.0.1:80'], ['https://train.example'], [])
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, scheme: str = "http") -> None:
+        self._schemes: dict[str, set[str]] = {name: {scheme} for name in LOOPBACK_NAMES}
+        for given in names:
+            named_scheme, name = check_name(given)
+            self._schemes.setdefault(name, set()).add(named_scheme or scheme)
+
+    def origins(self, host: str) -> list[str]:
+        """The origins of pages that were asked for under that `Host`, such as `http://localhost:80`.
+
+        Args:
+            host: the header, in lower case.
+
+        Returns:
+            None of them if the name is not allowed.
+        """
+        return [f"{scheme}://{host}" for scheme in sorted(self._schemes.get(_name_of(host), ()))]
+
+
+def check_name(given: str) -> tuple[str, str]:
+    """The scheme (or an empty text) and the name of a host, in lower case.
+
+    Raises:
+        ValueError: it is not a name.
+    """
+    found = _NAME.fullmatch(given)
+    if found is None:
+        raise ValueError(f"{given!r} is not the name of a host, such as train.example or https://train.example")
+    return (found[1] or "").lower(), found[2].lower()
+
+
+def _name_of(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return name if name and port.isdigit() else host
+
+
+def names_of_address(address: str) -> list[str]:
+    """The name that browsers use for a server that listens on an address; none for all addresses of a machine."""
+    if address in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return []
+    name = f"[{address}]" if ":" in address and not address.startswith("[") else address
+    return [name] if _NAME.fullmatch(name) else []

@@ -1,0 +1,128 @@
+"""The page of a server: its addresses, who is let in, its files, and what it tells of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from pai_sdk.service.http.page_requests import PAGE_PATH
+from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.web.browser_guard import BrowserGuard
+from pai_sdk.service.web.browser_keys import BrowserKeys
+from pai_sdk.service.web.host_names import HostNames
+
+__all__ = [
+    "ABOUT_PATH",
+    "ASSETS_PATH",
+    "DOWNLOADS_PATH",
+    "LINKS_PATH",
+    "LOGIN_PATH",
+    "STATIC_FOLDER",
+    "Ability",
+    "Page",
+    "PageSettings",
+]
+
+LOGIN_PATH = f"{PAGE_PATH}session"
+ABOUT_PATH = f"{PAGE_PATH}about"
+ASSETS_PATH = f"{PAGE_PATH}assets/"
+DOWNLOADS_PATH = f"{PAGE_PATH}download/"
+"""Below it are one-time addresses of files: each ends with a ticket, which is its only secret."""
+
+LINKS_PATH = "/api/v1/pagelinks"
+"""Makes links that sign in: for clients with the access key, not for pages."""
+
+STATIC_FOLDER = Path(__file__).parent / "static"
+"""The built files of the page."""
+
+Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media"]
+_REQUESTS_PER_S = 1000.0
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """What a server says of itself, and where its page is.
+
+    Attributes:
+        kind: of server: one that runs jobs, or one that shows the runs of a folder.
+        place: for the title of the page.
+        command: what a user types for a new link.
+        endpoint: the address of the server, for clients.
+        port: that it listens on.
+        can: the actions that the page offers.
+        names: names in `Host` besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
+        secret: signs the cookies; without one they end with the process.
+        token: for programs; empty for none.
+        static: the folder of the page's files.
+    """
+
+    kind: Literal["service", "folder"]
+    place: str
+    command: str
+    endpoint: str
+    port: int
+    can: Sequence[Ability] = ()
+    names: Iterable[str] = ()
+    secret: bytes | None = None
+    token: str = ""
+    static: Path = STATIC_FOLDER
+
+    def __repr__(self) -> str:
+        return f"PageSettings({self.kind!r}, {self.place!r}, {self.endpoint!r})"
+
+
+class Page:
+    """The page of one server.
+
+    Args:
+        settings: as said there.
+
+    Attributes:
+        settings: the same.
+        keys: sign browsers in.
+        names: under which browsers may ask for it.
+    """
+
+    def __init__(self, settings: PageSettings) -> None:
+        self.settings = settings
+        self.keys = BrowserKeys(settings.secret, settings.token)
+        self.names = HostNames(settings.names)
+
+    def guard(self) -> BrowserGuard:
+        """The guard of all that the page asks for."""
+        return BrowserGuard(
+            self.keys,
+            port=self.settings.port,
+            names=self.names,
+            open_paths=[PAGE_PATH, PAGE_PATH.rstrip("/"), "/"],
+            open_folders=[ASSETS_PATH, DOWNLOADS_PATH],
+            closed_paths=[LINKS_PATH],
+            login_path=LOGIN_PATH,
+            command=self.settings.command,
+            rate=RateLimit(_REQUESTS_PER_S),
+        )
+
+    def link(self, host: str, run_id: str | None = None) -> str:
+        """The address of the page, or of one run on it, for a browser that is signed in.
+
+        Args:
+            host: the header `Host` of a client; where browsers may not use it, the link has the server's endpoint.
+            run_id: which run.
+        """
+        return f"{self._address(host)}{_fragment(run_id=run_id)}"
+
+    def new_link(self, host: str, run_id: str | None = None) -> str:
+        """The same with a code that signs a browser in once. The code is in the fragment, so in no log."""
+        return f"{self._address(host)}{_fragment(code=self.keys.new_code(), run_id=run_id)}"
+
+    def _address(self, host: str) -> str:
+        origins = self.names.origins(host.strip().lower())
+        return f"{origins[0] if origins else self.settings.endpoint}{PAGE_PATH}"
+
+
+def _fragment(*, code: str | None = None, run_id: str | None = None) -> str:
+    parts = [f"{name}={quote(text, safe='')}" for name, text in (("code", code), ("run", run_id)) if text]
+    return f"#{'&'.join(parts)}" if parts else ""

@@ -1,0 +1,166 @@
+"""The routes of the page: its files, signing in, and what the server tells of itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, RedirectResponse
+
+from pai_sdk.base.version import __version__
+from pai_sdk.service.budgets import BudgetedRoute
+from pai_sdk.service.http.page_requests import PAGE_PATH
+from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, tagged
+from pai_sdk.service.web.browser_guard import cookie_name
+from pai_sdk.service.web.browser_keys import SIGNED_IN_S
+from pai_sdk.service.web.page import ABOUT_PATH, ASSETS_PATH, LOGIN_PATH, Page
+from pai_sdk.service.wire_errors import WireError
+
+__all__ = ["PageOf", "add_page"]
+
+_NO_STORE = {"Cache-Control": "no-store"}
+_MEDIA_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_ASSET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_NOT_BUILT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>The page is not built</title>
+<h1>The page is not built</h1>
+<p>This server runs from a checkout of the source. To build its page, run this there, then reload:
+<pre>make page</pre>
+</html>
+"""
+
+
+class LoginRequest(BaseModel):
+    """The code of the link."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str = Field(max_length=200)
+
+
+_router = APIRouter(route_class=BudgetedRoute)
+
+
+def add_page(app: FastAPI, page: Page) -> None:
+    """Add the routes of the page to an application; they are not in its description. Put `page.guard()` before it.
+
+    Args:
+        app: the application.
+        page: its page.
+    """
+    app.state.page = page
+    app.include_router(_router, include_in_schema=False)
+
+
+async def _page(request: Request) -> Page:
+    page: Page = request.app.state.page
+    return page
+
+
+PageOf = Annotated[Page, Depends(_page)]
+"""A parameter of a route: the page of the server."""
+
+
+@_router.get(PAGE_PATH.rstrip("/"))
+def to_page() -> Response:
+    """To the page."""
+    return RedirectResponse(PAGE_PATH, status_code=302)
+
+
+@_router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
+def show_page(request: Request, page: PageOf) -> Response:
+    """The page itself, which has no data."""
+    try:
+        content = (page.settings.static / "index.html").read_bytes()
+    except OSError:
+        return Response(_NOT_BUILT, 503, media_type="text/html; charset=utf-8", headers=_NO_STORE)
+    return tagged(request, content, "text/html; charset=utf-8", {"Cache-Control": "no-cache"})
+
+
+@_router.api_route(ASSETS_PATH + "{name}", methods=["GET", "HEAD"])
+def show_asset(request: Request, page: PageOf, name: str) -> Response:
+    """A file of the page, whose name has a hash of its content; compressed where the browser takes that."""
+    content = _asset_in(page.settings.static / "assets", name)
+    if content is None:
+        raise WireError(404, "InvalidAction.NotFound", f"The page has no file {name[:100]!r}.")
+    headers = {**IMMUTABLE, "Vary": "Accept-Encoding"}
+    zipped = _read(page.settings.static / "assets" / f"{name}.gz") if _takes_gzip(request) else None
+    if zipped is not None:
+        content, headers["Content-Encoding"] = zipped, "gzip"
+    return Response(content, media_type=_MEDIA_TYPES[Path(name).suffix], headers=headers)
+
+
+@_router.post(LOGIN_PATH)
+def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
+    """Exchange the link's code for a cookie and the page's key. It is valid for one use, within a minute."""
+    found = page.keys.exchange(body.code)
+    if found is None:
+        message = f"The link was used or has expired. For a new one: {page.settings.command}"
+        raise WireError(403, "CodeNotValid", message, command=page.settings.command)
+    cookie, key = found
+    response = JSONResponse({"key": key}, headers=_NO_STORE)
+    response.set_cookie(
+        cookie_name(page.settings.port),
+        cookie,
+        max_age=SIGNED_IN_S,
+        path="/",
+        secure=_is_https(request, page),
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+@_router.get(ABOUT_PATH)
+def describe_server(request: Request, page: PageOf) -> Response:
+    """What the page shows of the server, and the actions that it offers."""
+    settings = page.settings
+    about = {
+        "kind": settings.kind,
+        "place": settings.place,
+        "version": __version__,
+        "command": settings.command,
+        "can": [*settings.can],
+    }
+    return JSONResponse(about, headers=LIVE)
+
+
+def _asset_in(folder: Path, name: str) -> bytes | None:
+    """The content of a file of a folder; None unless the name is one of those that the build writes there."""
+    if not _ASSET.fullmatch(name) or Path(name).suffix not in _MEDIA_TYPES:
+        return None
+    return _read(folder / name)
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _takes_gzip(request: Request) -> bool:
+    """True if the browser names the encoding, and not with the weight 0."""
+    for part in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, weight = part.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return weight not in ("0", "0.0", "0.00", "0.000")
+    return False
+
+
+def _is_https(request: Request, page: Page) -> bool:
+    """True if the browser has reached the server by HTTPS: through a proxy, as its origin says."""
+    host = request.headers.get("host", "").strip().lower()
+    origins = page.names.origins(host)
+    origin = request.headers.get("origin", "").lower()
+    return (origin if origin in origins else origins[0]).startswith("https://")

@@ -1,0 +1,68 @@
+"""One-time tickets: random words that stand for a value once, within a minute."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["TICKET_LIFE_S", "Tickets"]
+
+T = TypeVar("T")
+
+TICKET_LIFE_S = 60.0
+_MOST_TICKETS = 100
+_BYTES = 32
+
+
+class Tickets(Generic[T]):
+    """Tickets of one server process, for whatever a browser may have once: a sign-in, a file to download.
+
+    A ticket is a secret of 256 bits that fits into an address. Only its digest is kept. Safe between threads.
+
+    Args:
+        life_s: how long a ticket is valid.
+        most: how many are valid at the same time; one more drops the oldest.
+        clock: for tests.
+
+    Example:
+        >>> tickets = Tickets[str]()
+        >>> ticket = tickets.new_ticket("model.pt")
+        >>> tickets.take(ticket), tickets.take(ticket)
+        ('model.pt', None)
+    """
+
+    def __init__(
+        self,
+        *,
+        life_s: float = TICKET_LIFE_S,
+        most: int = _MOST_TICKETS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._life_s = life_s
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._values: dict[bytes, tuple[float, T]] = {}  # by digest, oldest first, with the end of its validity
+
+    def new_ticket(self, value: T) -> str:
+        """A ticket for the value. It consists of letters, digits, `-` and `_`."""
+        ticket = secrets.token_urlsafe(_BYTES)
+        with self._lock:
+            while len(self._values) >= self._most:
+                del self._values[next(iter(self._values))]
+            self._values[_digest(ticket)] = (self._clock() + self._life_s, value)
+        return ticket
+
+    def take(self, ticket: str) -> T | None:
+        """The value of a ticket, which is used up by this; None if it was used, has expired or is not ours."""
+        with self._lock:
+            valid_until, value = self._values.pop(_digest(ticket), (0.0, None))
+            return value if self._clock() <= valid_until else None
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="replace")).digest()

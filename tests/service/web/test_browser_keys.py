@@ -1,0 +1,78 @@
+"""Codes, cookies and keys: each for its server, its time and its use."""
+
+from __future__ import annotations
+
+import pytest
+
+from pai_sdk.service.web.browser_keys import SIGNED_IN_S, BrowserKeys, page_secret
+
+SECRET = page_secret("the-secret-of-a-service", 8765)
+
+
+def signed_in(keys: BrowserKeys) -> tuple[str, str]:
+    found = keys.exchange(keys.new_code())
+    assert found is not None
+    return found
+
+
+def test_a_code_expires_and_belongs_to_one_server() -> None:
+    now = [0.0]
+    keys, others = BrowserKeys(clock=lambda: now[0]), BrowserKeys()
+    late, good = keys.new_code(), keys.new_code()
+    found = keys.exchange(good)
+    assert found
+    assert keys.is_page(*found)
+    assert keys.exchange(good) is None
+    assert not others.is_page(*found)
+    assert others.exchange(keys.new_code()) is None
+    now[0] = 61.0
+    assert keys.exchange(late) is None
+    assert keys.exchange("\udcff") is None
+
+
+def test_a_page_stays_signed_in_when_the_service_is_started_again() -> None:
+    cookie, key = signed_in(BrowserKeys(SECRET))
+    assert BrowserKeys(SECRET).is_page(cookie, key)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [page_secret("the-secret-of-another", 8765), page_secret("the-secret-of-a-service", 8766), None],
+    ids=["service", "port", "process"],
+)
+def test_a_cookie_is_worth_nothing_elsewhere(secret: bytes | None) -> None:
+    assert not BrowserKeys(secret).is_page(*signed_in(BrowserKeys(SECRET)))
+
+
+def test_a_cookie_expires_after_a_week() -> None:
+    now = [1_800_000_000.5]
+    keys = BrowserKeys(SECRET, now=lambda: now[0])
+    cookie, key = signed_in(keys)
+    now[0] += SIGNED_IN_S - 1
+    assert keys.is_page(cookie, key)
+    now[0] += 1
+    assert not keys.is_page(cookie, key)
+
+
+def test_a_cookie_cannot_be_changed_nor_used_with_another_key() -> None:
+    keys = BrowserKeys(SECRET)
+    cookie, key = signed_in(keys)
+    _, other_key = signed_in(keys)
+    until, session, signature = cookie.split(".")
+    later = f"{int(until) + 1}.{session}.{signature}"
+    for changed in (later, f"{until}.{session}.{key}", f"{until}.{session}.", "", "..", "a.b.c", cookie + "0"):
+        assert not keys.is_page(changed, key), changed
+    for wrong in (other_key, signature, "", "1", key.upper() + "0", "\udcff"):
+        assert not keys.is_page(cookie, wrong), wrong
+
+
+def test_the_two_signatures_are_no_use_for_each_other() -> None:
+    cookie, key = signed_in(BrowserKeys(SECRET))
+    assert key not in cookie
+    assert cookie.rpartition(".")[2] != key
+
+
+def test_a_token_is_for_programs() -> None:
+    assert BrowserKeys(token="a-token").is_token("a-token")
+    assert not BrowserKeys(token="a-token").is_token("another")
+    assert not BrowserKeys().is_token("")

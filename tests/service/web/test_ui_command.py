@@ -1,0 +1,138 @@
+"""`pai-sdk ui`: the page of the service in use, or of a folder; and what it says where there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pai_sdk import Session
+from pai_sdk.cli.root import app
+from pai_sdk.service.settings import ForeignCloud
+from pai_sdk.session.default import default_session_from
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body, running_service
+from tests.service.web.browsing import ask_as_browser, sign_in
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("ui") / "data", ScriptedExecutor()) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with default_session_from(Session):
+        yield
+
+
+@pytest.fixture
+def in_use(client: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The service as a shell uses it that has the settings that `pai-sdk serve` prints."""
+    point_at(client, monkeypatch)
+    return client
+
+
+def point_at(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = client.info
+    for name, value in {
+        "PAI_REGION_ID": info.region_id,
+        "PAI_WORKSPACE_ID": info.workspace_id,
+        "PAI_ENDPOINT": info.endpoint,
+        "PAI_AIWORKSPACE_ENDPOINT": info.endpoint,
+        "ALIBABA_CLOUD_ACCESS_KEY_ID": info.access_key_id,
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": info.access_key_secret,
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def ui(*words: str) -> Result:
+    return CliRunner().invoke(app, ["ui", *words], env={"COLUMNS": "500", "NO_COLOR": "1"})
+
+
+def link_in(result: Result) -> str:
+    assert result.exit_code == 0, (result.output, result.exception)
+    found = re.search(r"^  (http://\S+)$", result.stdout, re.MULTILINE)
+    assert found is not None, result.stdout
+    return found[1]
+
+
+def test_the_link_of_the_command_signs_in(in_use: Client) -> None:
+    result = ui()
+    link = link_in(result)
+    assert link.startswith(f"{in_use.info.endpoint}/ui/#code=")
+    port = urlsplit(link).port
+    assert port is not None
+    page = sign_in(port, link)
+    assert ask_as_browser(port, "GET", "/api/v1/runs", **page).status == 200
+    assert f"ssh -N -L {port}:127.0.0.1:{port} " in result.stdout
+    assert in_use.info.access_key_secret not in result.output
+
+
+@pytest.mark.parametrize("option", ["--job", "--run"])
+def test_the_link_may_lead_to_a_job(in_use: Client, option: str) -> None:
+    job_id = in_use.create(job_body(TrainingJobName=f"digits{option}"))
+    given = f"digits{option}" if option == "--job" else job_id
+    assert parse_qs(urlsplit(link_in(ui(option, given))).fragment)["run"] == [job_id]
+    assert type(ui(option, "nothing").exception).__name__ == "NotFoundError"
+    assert ui("--job", job_id, "--run", job_id).exit_code == 2
+
+
+def test_the_browser_is_opened_when_asked(in_use: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert opened == []
+    result = ui("--open")
+    assert opened == [link_in(result)]
+
+
+def test_the_same_from_python(in_use: Client) -> None:
+    job_id = in_use.create(job_body())
+    link = Session().new_page_link(job_id)
+    assert link.startswith(f"{in_use.info.endpoint}/ui/#code=")
+    assert link.endswith(f"&run={job_id}")
+
+
+def test_on_alibaba_cloud_the_console_shows_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")
+    result = ui()
+    assert result.exit_code == 2
+    for text in ("cn-hangzhou", "console", "pai-sdk ui DIR", "pai-sdk ui --embedded"):
+        assert text in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_service_without_a_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_service(tmp_path / "data", ScriptedExecutor(), foreign=ForeignCloud()) as other:
+        point_at(other, monkeypatch)
+        assert "its service has no page" in str(ui().exception)
+
+
+@pytest.mark.parametrize("words", [("--port", "0"), ("--host", "::1"), ("--name", "a.b"), ("--token-file", "t")])
+def test_options_of_a_folder_need_one(words: tuple[str, ...]) -> None:
+    result = ui(*words)
+    assert result.exit_code == 2
+    assert words[0] in result.output
+    assert "pai-sdk ui DIR" in result.output
+
+
+@pytest.mark.parametrize("words", [("--job", "-"), ("--embedded",), ("--profile", "staging")])
+def test_options_of_a_service_need_no_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
+    for folder in ((str(tmp_path),), ("--logdir", str(tmp_path))):
+        result = ui(*folder, *words)
+        assert result.exit_code == 2
+        assert "leave DIR out" in result.output
+
+
+@pytest.mark.parametrize("name", ["a/b", "http://a/b", "a:80", "ftp://a", "", "a b"])
+def test_what_is_no_name_of_a_host_is_refused(tmp_path: Path, name: str) -> None:
+    for words in (["ui", str(tmp_path)], ["serve", "--data", str(tmp_path / "data")]):
+        result = CliRunner().invoke(app, [*words, "--name", name])
+        assert result.exit_code == 2
+        assert "--name" in result.output
