@@ -99,6 +99,29 @@ def test_the_same_from_python(in_use: Client) -> None:
     assert link.endswith(f"&run={job_id}")
 
 
+def test_the_demo_ends_with_a_link_to_the_page_of_its_job(in_use: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    trained = session.get_job(in_use.create(job_body()))
+    monkeypatch.setattr(Session, "embedded", lambda: session)
+    monkeypatch.setattr("pai_sdk.cli.demo._prepare", lambda *_: None)
+    monkeypatch.setattr("pai_sdk.cli.demo._train", lambda *_: trained)
+    monkeypatch.setattr("pai_sdk.cli.demo._show_results", lambda *_: None)
+    result = CliRunner().invoke(app, ["demo"])
+    assert result.exit_code == 0
+    *_, last = result.stdout.splitlines()
+    assert last.startswith(f"Open its page within a minute: {in_use.info.endpoint}/ui/#code=")
+    assert last.endswith(f"&run={trained.id}")
+
+
+def test_a_job_of_a_service_leads_to_its_page_wherever_it_is_shown(in_use: Client) -> None:
+    job = Session().get_job(in_use.create(job_body()))
+    address = f"{in_use.info.endpoint}/ui/#run={job.id}"
+    assert job.console_url == address
+    assert f'href="{address}"' in job._repr_html_()
+    described = CliRunner().invoke(app, ["describe", job.id], env={"COLUMNS": "500"})
+    assert address in described.output
+
+
 def test_on_alibaba_cloud_the_console_shows_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")
     result = ui()
