@@ -6,6 +6,7 @@ import fcntl
 import gc
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -323,7 +324,7 @@ def test_a_page_stays_signed_in_when_the_service_was_killed(data_dir: Path) -> N
     end(info, signal.SIGKILL)
     assert running(data_dir).endpoint == info.endpoint
     about = ask_as_browser(port, "GET", "/ui/about", **page)
-    assert (about.status, about.json["command"]) == (200, "pai-sdk ui")
+    assert (about.status, about.json["command"]) == (200, f"pai-sdk ui --data {shlex.quote(str(data_dir))}")
     assert about.json["place"].startswith("embedded service on ")
 
 
