@@ -43,7 +43,7 @@ export interface RunList {
 
 const MOST_RUNS = 1000;
 const PAUSE_MS = 500;
-const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place";
+const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan";
 
 export const filter = field("q");
 export const sort = field("sort", "-created");
