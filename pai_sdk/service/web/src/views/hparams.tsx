@@ -35,10 +35,11 @@ const metricField = field("metric");
 const factField = field("fact", "last");
 const acrossField = field("across");
 
-const HOW = `from pai_sdk import ReportSession
+const HOW = `from pai_sdk.run.events.writer import EventWriter
 
-with ReportSession("runs/first", hyperparameters={"lr": 0.1}) as training:
-    training.report({"loss": 0.5})`;
+with EventWriter("runs/first") as writer:
+    writer.hparams({"lr": 0.1})
+    writer.scalars({"loss": 0.5}, 1)`;
 
 export function Hparams() {
   const found = useSignal<Diff | undefined>(undefined);

@@ -33,7 +33,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
   };
 
   useEffect(() => {
-    const box = canvas.current?.parentElement as HTMLElement;
+    const box = canvas.current?.closest(".scroll") as HTMLElement;
     const watcher = new ResizeObserver(() => (width.value = Math.max(box.clientWidth, 90 * axes.length)));
     watcher.observe(box);
     return () => watcher.disconnect();
