@@ -506,7 +506,7 @@ function outline(ctx: CanvasRenderingContext2D, corners: readonly (readonly [num
 /** The value of a point: of a bucket its least and its largest one, of a group its mean and band. */
 export function textOf(point: { value: number; low: number; high: number }, curve: Curve): string {
   const { value, low, high } = point;
-  const range = low !== high && !(Number.isNaN(low) && Number.isNaN(high)) ? `${number(low)} … ${number(high)}` : "";
+  const range = low !== high && !(Number.isNaN(low) && Number.isNaN(high)) ? `${number(low, 4)} … ${number(high, 4)}` : "";
   if (curve.runs) return number(value) + (range && ` (${range})`);
   return range || number(Number.isNaN(value) ? low : value);
 }

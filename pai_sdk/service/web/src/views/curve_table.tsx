@@ -30,7 +30,8 @@ export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; 
     const [a, b] = [one[order.value], other[order.value]];
     const sign = isDown.value ? -1 : 1;
     if (typeof a === "string" || typeof b === "string") return sign * String(a).localeCompare(String(b), undefined, { numeric: true });
-    return Number.isNaN(a) || Number.isNaN(b) ? Number(Number.isNaN(a)) - Number(Number.isNaN(b)) : sign * (a - b);
+    const [isNone, isOtherNone] = [a === undefined || Number.isNaN(a), b === undefined || Number.isNaN(b)];
+    return isNone || isOtherNone ? Number(isNone) - Number(isOtherNone) : sign * ((a as number) - (b as number));
   });
   const titles: Record<Order, string> = {
     label: t("Curve"),
@@ -63,7 +64,7 @@ export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; 
             return (
               <tr key={curve.name} class={highlighted.value === curve.name ? "hot" : ""} onMouseEnter={() => (highlighted.value = curve.name)}>
                 <td><CurveName curve={curve} /></td>
-                {[last, min, max].map((value, column) => <td key={column} class="number">{Number.isNaN(value) ? "–" : number(value)}</td>)}
+                {[last, min, max].map((value, column) => <td key={column} class="number">{value === undefined ? "–" : number(value)}</td>)}
                 <td class="number">{point ? textOf(point, curve) : "–"}</td>
               </tr>
             );
