@@ -60,6 +60,7 @@ export function rangeOfX(curves: readonly Curve[], isLog = false): Range | undef
     for (const { x: at } of odd ?? []) if (!isLog || at > 0) [low, high] = [Math.min(low, at), Math.max(high, at)];
   }
   if (low > high) return undefined;
+  if (!isLog && low > 0 && low < (high - low) / 50) low = 0; // the middle of the first bucket, or a first step of 1
   if (low < high) return [low, high];
   return isLog ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
 }

@@ -18,7 +18,7 @@ import { Answers } from "./answers.ts";
 import { conditionOf, filteredTags, pythonOf, sections, type Answer } from "./compared.ts";
 import { CurveControls } from "./curve_controls.tsx";
 import { followWidth, groupBy, isLogX, isLogY, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
-import { CurveTable, RunLegend } from "./curve_table.tsx";
+import { CurveTable, GroupLegend, RunLegend } from "./curve_table.tsx";
 import "./curves.css";
 
 const SMALL_HEIGHT = 220;
@@ -49,7 +49,7 @@ export function Curves() {
       <h1 class="hidden-text">{t("Curves")}</h1>
       <CurveControls range={viewOf(answers) ?? knownRange(answers)} />
       {listError.value && <Notice kind="bad">{listError.value}</Notice>}
-      <RunLegend isGrouped={groupBy.value.length > 0} />
+      {groupBy.value.length > 0 ? <GroupLegend groups={answers.groups.value} /> : <RunLegend />}
       {list.value.loading && <p class="soft" role="status">{t("Runs are still being read; charts become complete.")}</p>}
       {shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}
     </main>
