@@ -186,7 +186,9 @@ function addCondition(condition: string): void {
 function factsOf(answer: Answer, view: Range | undefined): string[] {
   const { curves, points, buckets, isExact, nan, inf } = answer;
   const isGrouped = curves.some((curve) => curve.runs);
-  const facts = [isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) })];
+  const one = isGrouped ? t("1 group") : t("1 curve");
+  const several = isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) });
+  const facts = [curves.length === 1 ? one : several];
   const values = { b: count(buckets), n: count(points) };
   if (isExact) facts.push(t("all {n} points", values));
   else if (isGrouped) facts.push(t("groups in {b} buckets of {n} points", values));
@@ -297,6 +299,8 @@ chinese({
   "Show the runs that have such values": "显示含有此类值的运行",
   "{n} NaN": "{n} 个 NaN",
   "{n} infinite": "{n} 个无穷值",
+  "1 group": "1 组",
+  "1 curve": "1 条曲线",
   "{n} groups": "{n} 组",
   "{n} curves": "{n} 条曲线",
   "all {n} points": "全部 {n} 个点",
