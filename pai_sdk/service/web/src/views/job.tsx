@@ -24,7 +24,7 @@ import "./job.css";
 const RETRY_MS = 1000;
 const chosen = field("tab", "overview");
 // What the tabs have in the address; another tab has no use for it.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "metric", "x", "smooth"];
+const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance", "metric", "x", "smooth"];
 
 export function Job({ id }: { id: string }) {
   const [run, readRun] = useAnswer((signal) => ask<RunDetail>("run", { run: id, signal }), [id]);

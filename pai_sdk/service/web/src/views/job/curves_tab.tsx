@@ -21,7 +21,7 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
   const set = (name: string) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value }, { replace: true });
   return (
     <>
-      <div class="bar">
+      <div class="job-bar">
         <label>
           {t("Metrics")}
           <input type="search" value={words.value} placeholder={t("words")} onInput={set("metric")} />

@@ -31,7 +31,7 @@ export function Files({ id }: { id: string }) {
   const base = files.value?.uri?.replace(/\/+$/, "");
   return (
     <div class="files">
-      <div class="bar">
+      <div class="job-bar">
         <Breadcrumb folder={folder} />
         {base && <button class="plain" aria-live="polite" onClick={() => void copy(base)}>{copied === base ? t("Copied") : t("Copy the URI")}</button>}
       </div>
@@ -41,7 +41,7 @@ export function Files({ id }: { id: string }) {
       {files.value && files.value.entries.length === 0 && <p class="soft">{t("Nothing here yet.")}</p>}
       {files.value && files.value.entries.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("Files")}>
-          <table class="wide">
+          <table class="job-wide">
             <thead>
               <tr><th scope="col">{t("Name")}</th><th scope="col" class="number">{t("Size")}</th><th scope="col">{t("Changed")}</th></tr>
             </thead>
@@ -62,7 +62,7 @@ function Row({ entry, folder, download }: { entry: Entry; folder: string; downlo
         {entry.is_folder ? (
           <a href={linkTo({ ...address.value, path: place })}><span aria-hidden="true">▸ </span>{entry.name}/</a>
         ) : (
-          <button class="link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
+          <button class="job-link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
         )}
       </td>
       <td class="number">{bytes(entry.size_bytes)}</td>

@@ -18,17 +18,17 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
   return (
     <header class="job-head">
       <div class="job-title">
-        <span class="swatch" style={{ background: colourOf(run.id) }} />
+        <span class="job-colour" style={{ background: colourOf(run.id) }} />
         <h1>{run.name ?? run.id}</h1>
         <Status status={job?.status ?? run.status} place={job?.queue_place ?? undefined} />
         {job && <Actions id={run.id} name={run.name ?? run.id} job={job} />}
       </div>
-      <p class="facts soft">
+      <p class="job-facts soft">
         <CopyId id={run.id} />
         {job ? <Times job={job} /> : <span>{t("changed")} <Age time={run.updated_at} /></span>}
         {job?.owner && <span>{t("by {owner}", { owner: job.owner })}</span>}
         {labels.map(([name, value]) => (
-          <a key={name} class="label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
+          <a key={name} class="job-label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
         ))}
       </p>
       {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}

@@ -15,7 +15,7 @@ export function Request({ id, request }: { id: string; request: Record<string, u
   if (other.value && !ids.includes(other.value)) ids.unshift(other.value);
   return (
     <div class="request">
-      <div class="bar">
+      <div class="job-bar">
         <label>
           {t("Compare with")}
           <select value={other.value} onChange={(event) => change({ with: event.currentTarget.value })}>
@@ -42,7 +42,7 @@ function Diff({ id, other }: { id: string; other: string }) {
       <h2>{t("Differences")}</h2>
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("Differences")}>
-          <table class="wide diff">
+          <table class="job-wide diff">
             <thead>
               <tr><th scope="col">{t("Field")}</th><th scope="col">{names.value.get(id) ?? id}</th><th scope="col">{names.value.get(other) ?? other}</th></tr>
             </thead>

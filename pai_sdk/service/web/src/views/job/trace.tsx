@@ -27,7 +27,7 @@ export function Trace({ id }: { id: string }) {
   if (tables.length === 0) return <p class="soft">{t("This job has written no trace.")}</p>;
   return (
     <div class="trace">
-      <div class="bar">
+      <div class="job-bar">
         <label>
           {t("Table")}
           <select value={shown} onChange={(event) => change({ table: event.currentTarget.value, offset: "" })}>
@@ -37,7 +37,7 @@ export function Trace({ id }: { id: string }) {
         <Pages first={first} shown={rows.length} total={total} />
       </div>
       <div class="scroll" tabIndex={0} role="region" aria-label={shown}>
-        <table class="wide">
+        <table class="job-wide">
           <thead>
             <tr>
               <th scope="col" class="number">#</th>
@@ -76,7 +76,7 @@ function Cell({ value, open }: { value: unknown; open: (text: string) => void })
   if (line.length <= LONGEST) return <td>{line}</td>;
   return (
     <td>
-      <button class="link" title={t("Show all of it")} onClick={() => open(text)}>{line.slice(0, LONGEST)}…</button>
+      <button class="job-link" title={t("Show all of it")} onClick={() => open(text)}>{line.slice(0, LONGEST)}…</button>
     </td>
   );
 }
@@ -85,7 +85,7 @@ function Pages({ first, shown, total }: { first: number; shown: number; total: n
   const show = (at: number): void => change({ offset: at > 0 ? String(at) : "" });
   const last = Math.floor(Math.max(0, total - 1) / PAGE) * PAGE;
   return (
-    <div class="pages">
+    <div class="job-pages">
       <button disabled={first === 0} aria-label={t("First page")} onClick={() => show(0)}>«</button>
       <button disabled={first === 0} aria-label={t("Page before")} onClick={() => show(first - PAGE)}>‹</button>
       <span aria-live="polite">{t("{from} to {to} of {total}", { from: count(shown ? first : 0), to: count(first + Math.max(0, shown - 1)), total: count(total) })}</span>
