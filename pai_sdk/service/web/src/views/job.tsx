@@ -17,6 +17,7 @@ import { JobHead } from "./job/job_head.tsx";
 import { LogTab } from "./job/log_tab.tsx";
 import { Overview } from "./job/overview.tsx";
 import { Request } from "./job/request.tsx";
+import { Pending } from "./job/table.tsx";
 import { Trace } from "./job/trace.tsx";
 import type { JobDetail, RunDetail } from "./job/wire.ts";
 import "./job.css";
@@ -53,7 +54,7 @@ export function Job({ id }: { id: string }) {
   const refusal = job.refusal ?? (isEarly ? undefined : run.refusal);
   if (refusal) return <main><NoRun id={id} refusal={refusal} /></main>;
   if (job.value === undefined || (!run.value && !isEarly)) {
-    return <main><p class="soft" aria-live="polite">{run.isLost || job.isLost ? t("The service does not respond; trying again.") : t("Loading …")}</p></main>;
+    return <main><Pending answer={{ isLost: run.isLost || job.isLost || false }} /></main>;
   }
   const detail: RunDetail = run.value ?? { id, v: "", tags: [], is_loading: true };
   return (
@@ -144,8 +145,6 @@ function NoRun({ id, refusal }: { id: string; refusal: Refusal }) {
 }
 
 chinese({
-  "The service does not respond; trying again.": "服务没有响应，正在重试。",
-  "Loading …": "加载中…",
   "Overview": "概览",
   "Log": "日志",
   "Files": "文件",

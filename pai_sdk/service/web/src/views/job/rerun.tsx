@@ -7,15 +7,14 @@ import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { Dialog, wordsOf } from "./dialog.tsx";
 import { changesOf, entered, newToken, problemsByField, twice, type Entered, type Pair } from "./rerun_changes.ts";
+import { Pending } from "./table.tsx";
 import type { FormValue, RerunForm } from "./wire.ts";
 
 export function Rerun({ id, close }: { id: string; close: () => void }) {
   const [form] = useAnswer((signal) => ask<RerunForm>("rerunForm", { run: id, signal }), [id]);
   return (
     <Dialog title={t("Re-run with changes")} close={close}>
-      {form.refusal && <Notice kind="bad">{form.refusal.message}</Notice>}
-      {!form.value && !form.refusal && <p class="soft">{t("Loading …")}</p>}
-      {form.value && <Form id={id} fields={form.value.fields} close={close} />}
+      {form.value ? <Form id={id} fields={form.value.fields} close={close} /> : <Pending answer={form} />}
       {!form.value && <div class="buttons"><button onClick={close}>{t("Cancel")}</button></div>}
     </Dialog>
   );

@@ -3,10 +3,11 @@ import { useState } from "preact/hooks";
 import { change, field } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { count, number } from "../../format.ts";
-import { Copyable, Notice } from "../../parts/basics.tsx";
+import { Copyable } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { Dialog } from "./dialog.tsx";
+import { Pending, Table } from "./table.tsx";
 import type { TraceRows } from "./wire.ts";
 
 const PAGE = 100;
@@ -21,8 +22,7 @@ export function Trace({ id }: { id: string }) {
     [id, table.value, first],
   );
   const [opened, setOpened] = useState<{ name: string; text: string }>();
-  if (trace.refusal) return <Notice kind={trace.refusal.status === 404 ? "info" : "bad"}>{trace.refusal.message}</Notice>;
-  if (!trace.value) return <p class="soft">{t("Loading …")}</p>;
+  if (!trace.value) return <Pending answer={trace} />;
   const { tables, table: shown, columns, rows, total } = trace.value;
   if (tables.length === 0) return <p class="soft">{t("This job has written no trace.")}</p>;
   return (
@@ -36,24 +36,14 @@ export function Trace({ id }: { id: string }) {
         </label>
         <Pages first={first} shown={rows.length} total={total} />
       </div>
-      <div class="scroll" tabIndex={0} role="region" aria-label={shown}>
-        <table class="job-wide">
-          <thead>
-            <tr>
-              <th scope="col" class="number">#</th>
-              {columns.map(({ name, type }, at) => <th key={name} scope="col" title={type} class={isNumber(rows, at) ? "number" : ""}>{name}</th>)}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row, at) => (
-              <tr key={first + at}>
-                <td class="number soft">{count(first + at)}</td>
-                {row.map((value, column) => <Cell key={column} value={value} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table name={shown} heads={[["#"], ...columns.map(({ name }, at) => (isNumber(rows, at) ? ([name] as const) : name))]} kind="job-wide">
+        {rows.map((row, at) => (
+          <tr key={first + at}>
+            <td class="number soft">{count(first + at)}</td>
+            {row.map((value, column) => <Cell key={column} value={value} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
+          </tr>
+        ))}
+      </Table>
       {opened && (
         <Dialog title={opened.name} close={() => setOpened(undefined)}>
           <Copyable text={opened.text} />
