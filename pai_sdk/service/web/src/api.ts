@@ -15,7 +15,7 @@ export const ROUTES = {
   tags: { method: "GET", path: `${ONE}/tags`, query: ["v"] },
   marks: { method: "GET", path: `${ONE}/events`, query: [] },
   scalars: { method: "GET", path: `${ONE}/scalars`, query: ["tag", "x", "from", "to", "buckets", "smooth", "after", "v"] },
-  log: { method: "GET", path: `${ONE}/log`, query: ["line", "lines", "tail", "time", "after", "instance"] },
+  log: { method: "GET", path: `${ONE}/log`, query: ["line", "lines", "tail", "time", "after", "after_instance", "instance"] },
   search: { method: "GET", path: `${ONE}/log/search`, query: ["q", "regex", "ignore_case", "instance", "after", "shown", "time_limit"] },
   logFile: { method: "GET", path: `${ONE}/log/file`, query: ["instance"] },
   media: { method: "GET", path: `${ONE}/media`, query: ["kind", "tag"] },

@@ -154,6 +154,7 @@ function MetricChart({ tag: name, answers, height, handle }: MetricProps) {
         summary={facts.join("; ")}
         height={height}
         isTime={xAxis.value === "wall"}
+        isDuration={xAxis.value === "relative_time"}
         xText={xText}
         view={view}
         logX={isLogX.value}
