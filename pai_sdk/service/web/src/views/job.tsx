@@ -1,9 +1,9 @@
 // One job, or one run of a folder: `#run=ID&tab=overview`.
 //
 //   stream says that the run has changed --> run and job are read again --> head and the chosen tab
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { address, change, field, linkTo } from "../address.ts";
+import { field, go, linkTo, withoutRun, withoutTab } from "../address.ts";
 import { ask, type Refusal } from "../api.ts";
 import { count } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
@@ -24,8 +24,6 @@ import "./job.css";
 
 const RETRY_MS = 1000;
 const chosen = field("tab", "overview");
-// What the tabs have in the address; another tab has no use for it.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance", "metric", "x", "smooth"];
 
 export function Job({ id }: { id: string }) {
   const [run, readRun] = useAnswer((signal) => ask<RunDetail>("run", { run: id, signal }), [id]);
@@ -88,8 +86,7 @@ function Tabs({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   };
   const names = Object.keys(tabs);
   const current = names.includes(chosen.value) ? chosen.value : "overview";
-  const none = useMemo(() => Object.fromEntries(OF_TABS.map((name) => [name, ""])), []);
-  const open = (name: string): void => change({ ...none, tab: name === "overview" ? "" : name });
+  const open = (name: string): void => go({ ...withoutTab(), tab: name === "overview" ? "" : name });
   const moved = (event: KeyboardEvent): void => {
     const at = names.indexOf(current);
     const places: Record<string, number> = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 };
@@ -133,13 +130,12 @@ function ReadingState({ run }: { run: RunDetail }) {
 }
 
 function NoRun({ id, refusal }: { id: string; refusal: Refusal }) {
-  const { run: _run, tab: _tab, ...kept } = address.value;
   return (
     <>
       <h1>{id}</h1>
       <Notice kind="bad">{refusal.message}</Notice>
       {refusal.status === 404 && <p>{t("It was deleted, or the address has a mistake.")}</p>}
-      <p><a href={linkTo(kept)}>{t("All jobs")}</a></p>
+      <p><a href={linkTo(withoutRun())}>{t("All jobs")}</a></p>
     </>
   );
 }

@@ -1,5 +1,5 @@
 // The request that made a job, and how that of another one differs.
-import { change, field } from "../../address.ts";
+import { change, field, linkTo } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { Copyable } from "../../parts/basics.tsx";
 import { list, names } from "../../runs.ts";
@@ -24,6 +24,7 @@ export function Request({ id, request }: { id: string; request: Record<string, u
             {ids.map((one) => <option key={one} value={one}>{names.value.get(one) ?? one}</option>)}
           </select>
         </label>
+        {other.value && <a href={linkTo({ view: "curves", only: [id, other.value].map(encodeURIComponent).join(",") })}>{t("Compare their curves")}</a>}
       </div>
       {other.value && <Diff id={id} other={other.value} />}
       <h2>{t("Request")}</h2>
@@ -62,6 +63,7 @@ function textOf(value: unknown): string {
 
 chinese({
   "Compare with": "对比",
+  "Compare their curves": "对比曲线",
   "only there": "仅在对方",
   "only here": "仅在本作业",
   "differs": "不同",
