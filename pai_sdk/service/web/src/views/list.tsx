@@ -1,3 +1,131 @@
+// The list of jobs and runs: filter, columns, order, what is picked; and what to do where there is none yet.
+import { useEffect } from "preact/hooks";
+import { address, change, field, linkTo } from "../address.ts";
+import { count, number } from "../format.ts";
+import { Notice } from "../parts/basics.tsx";
+import { everything, filter, hasMore, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
+import { chinese, t } from "../words.ts";
+import { columnOf, factOf, keysOf, splitKey, usualKeys } from "./list/columns.ts";
+import { Empty } from "./list/empty.tsx";
+import { FilterBox } from "./list/filter_box.tsx";
+import { ColumnsMenu, Menu, ViewsMenu } from "./list/menu.tsx";
+import { Picked } from "./list/picked.tsx";
+import { Rows } from "./list/rows.tsx";
+import { shortKey } from "./list/suggest.ts";
+import "./list.css";
+
+const cols = field("cols");
+
 export function List() {
-  return <main />;
+  const found = list.value;
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.ctrlKey || event.metaKey || event.altKey || (event.target as HTMLElement).closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+      if (event.key === "/") document.getElementById("filter")?.focus();
+      else if (event.key === "?") document.querySelector<HTMLElement>(".keys summary")?.click();
+      else return;
+      event.preventDefault();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  const isAnswered = listOf.value === question() && !listError.value;
+  if (found && found.total === 0 && !filter.value && isAnswered) return <Empty isLoading={found.loading} />;
+  const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
+  const keys = found ? withSorted(chosen, found) : [];
+  return (
+    <main class="list" aria-busy={!isAnswered && !listError.value}>
+      <h1 class="hidden-text">{t("Jobs and runs")}</h1>
+      <div class="tools">
+        <FilterBox />
+        <ColumnsMenu keys={keys} />
+        <ViewsMenu />
+        <Keys />
+      </div>
+      {listError.value && <div id="filter-error"><Notice kind="bad">{listError.value}</Notice></div>}
+      {listError.value && found && found.runs.length > 0 && <p class="soft">{t("The list below is the one from before.")}</p>}
+      <div class="facts">
+        <span class="soft" role="status">{found === undefined ? t("reading the list…") : countText(found)}</span>
+        {hasMore.value && <button class="plain more" onClick={readMore}>{t("Show more")}</button>}
+        {!filter.value && found && <Examples found={found} />}
+      </div>
+      <Picked />
+      {found && found.total === 0 && isAnswered && (
+        <Notice>
+          {found.loading ? t("No run matches this filter so far; more are being read.") : t("No run matches this filter.")}{" "}
+          <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
+        </Notice>
+      )}
+      {found && found.runs.length > 0 && <Rows columns={keys.map((key) => columnOf(key, found))} />}
+    </main>
+  );
 }
+
+/** The columns, and the one that the list is sorted by. */
+function withSorted(keys: string[], found: RunList): string[] {
+  const key = sort.value.replace(/^-/, "");
+  const [group, name] = splitKey(key);
+  const isKnown = keysOf(found).includes(group === "metrics" ? `metrics.${factOf(name, found.tags)[0]}` : key);
+  return isKnown && !keys.includes(key) ? [...keys, key] : keys;
+}
+
+function countText({ total, runs, loading }: RunList): string {
+  const all = filter.value ? everything.value : total;
+  const n = count(total);
+  const found = all === undefined || !filter.value ? t("{n} runs", { n }) : t("{n} of {all} runs", { n, all: count(all) });
+  const part = runs.length < total ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
+  return loading ? `${part}, ${t("more are being read")}` : part;
+}
+
+/** Filters that this list has something for. */
+function Examples({ found }: { found: RunList }) {
+  const metric = Math.max(0, found.tags.findIndex((tag) => /loss$/.test(tag)));
+  const values = found.runs.flatMap((run) => run.last?.[metric] ?? []).sort((one, other) => one - other);
+  const middle = values[Math.floor(values.length / 2)];
+  const statuses = new Set(found.runs.map((run) => run.status));
+  const examples = [
+    ...["Running", "Failed"].filter((status) => statuses.has(status)).map((status) => `status=${status}`),
+    ...(middle === undefined ? [] : [`${shortKey(`metrics.${found.tags[metric]}`)}<${number(middle, 2).replace("−", "-")}`]),
+    ...(found.runs.some((run) => run.nan?.some(Boolean)) ? ["nan>0"] : []),
+    "created>-1d",
+  ];
+  return (
+    <span class="examples">
+      <span class="soft">{t("For example:")}</span>
+      {examples.map((text) => <a key={text} href={linkTo({ ...address.value, q: text })}><code>{text}</code></a>)}
+    </span>
+  );
+}
+
+function Keys() {
+  const keys = [
+    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the run")],
+    ["x", t("pick the run; with Shift, up to the one picked before")], ["?", t("these keys")],
+  ] as const;
+  return (
+    <span class="keys">
+      <Menu title="?" label={t("Keys")}>
+        <dl>{keys.map(([key, text]) => <div key={key}><dt>{key.split(" ").map((one) => <kbd key={one}>{one}</kbd>)}</dt><dd>{text}</dd></div>)}</dl>
+      </Menu>
+    </span>
+  );
+}
+
+chinese({
+  "The list below is the one from before.": "下面是之前的列表。",
+  "reading the list…": "正在读取列表…",
+  "Show more": "显示更多",
+  "No run matches this filter so far; more are being read.": "目前没有符合此筛选条件的运行；更多正在读取。",
+  "No run matches this filter.": "没有符合此筛选条件的运行。",
+  "{n} runs": "{n} 个运行",
+  "{n} of {all} runs": "{all} 个运行中的 {n} 个",
+  "the first {n} are shown": "显示前 {n} 个",
+  "more are being read": "更多正在读取",
+  "For example:": "例如：",
+  "Keys": "按键",
+  "to the filter": "跳到筛选框",
+  "next row, row before": "下一行、上一行",
+  "open the run": "打开运行",
+  "pick the run; with Shift, up to the one picked before": "选择运行；按住 Shift 则选到上次选择处",
+  "these keys": "这些按键",
+});
