@@ -32,7 +32,7 @@ export function LogTab({ run, job }: { run: RunDetail; job: JobDetail | null }) 
             </select>
           </label>
           <Charts run={run} job={job} tags={charts} marks={marks} height={160} cursorGroup={GROUP} onPick={(x) => change({ time: x.toFixed(3), line: "" }, { replace: true })} />
-          <p class="soft">{t("A click on the curve shows its place in the log.")}</p>
+          <p class="soft hint">{t("A click on the curve shows its place in the log.")}</p>
         </div>
       )}
       <Log
