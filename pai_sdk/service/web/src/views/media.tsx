@@ -10,8 +10,9 @@ import { list, names, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
 import { Histogram } from "./media/histogram.tsx";
 import { rangeOf, type Range } from "./media/heat.ts";
-import { itemAt, KINDS, mergedTags, readChoice, useMedia, writeChoice, type Choice, type Item, type Kind, type RunMedia, type RunPart } from "./media/media_data.ts";
+import { itemAt, KINDS, mergedTags, readChoice, writeChoice, type Choice, type Item, type Kind, type RunMedia, type RunPart } from "./media/media_data.ts";
 import { Picture } from "./media/picture.tsx";
+import { useMedia } from "./media/use_media.ts";
 import "./media.css";
 
 const MOST_RUNS = 20;
@@ -153,19 +154,19 @@ function Card({ run, media, choice, step, range, isAlone }: CardProps) {
       {choice?.kind === "image" && media.items.length > 0 && <Picture run={run.id} name={name} tag={choice.tag} items={media.items} step={step} />}
       {choice?.kind === "histogram" && media.items.length > 0 && range && <Histogram name={name} items={media.items} step={step} range={range} />}
       {choice?.kind === "histogram" && media.items.length > 0 && !range && <p class="soft">{t("These histograms have no values.")}</p>}
-      {choice?.kind === "text" && item && <LongText key={item.index} item={item} />}
+      {choice?.kind === "text" && item && <LongText key={item.index} name={name} item={item} />}
     </article>
   );
 }
 
 /** A text as it is; a long one is folded. */
-function LongText({ item }: { item: Item }) {
+function LongText({ name, item }: { name: string; item: Item }) {
   const [isOpen, setOpen] = useState(false);
   const text = item.text ?? "";
   const isLong = text.length > FOLDED_LETTERS;
   return (
     <>
-      <pre class="media-text" tabIndex={0} role="region" aria-label={t("step {n}", { n: item.step })}>{isLong && !isOpen ? `${text.slice(0, FOLDED_LETTERS)} …` : text}</pre>
+      <pre class="media-text" tabIndex={0} role="region" aria-label={`${name}, ${t("step {n}", { n: item.step })}`}>{isLong && !isOpen ? `${text.slice(0, FOLDED_LETTERS)} …` : text}</pre>
       {isLong && <button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{isOpen ? t("Fold") : t("Show all {n} letters", { n: count(text.length) })}</button>}
     </>
   );
