@@ -3,7 +3,7 @@
 //   address `q` (filter), `sort`, `only` (picked ids) --> list of runs --> views
 //
 // The list is fetched again when the service says that runs have changed, at most twice a second.
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { address, change, field } from "./address.ts";
 import { ask, Refusal } from "./api.ts";
 import { follow } from "./stream.ts";
@@ -41,9 +41,10 @@ export interface RunList {
   error: string;
 }
 
-const MOST_RUNS = 1000;
+const RUNS_AT_ONCE = 1000;
+const MOST_RUNS = 10_000; // that the service sends
 const PAUSE_MS = 500;
-const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan";
+const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place";
 
 export const filter = field("q");
 export const sort = field("sort", "-created");
@@ -53,6 +54,10 @@ export const picked = computed(() => (address.value.only ? address.value.only.sp
 export const list = signal<RunList | undefined>(undefined);
 /** Why the list could not be read, such as a filter with an error; empty if it could. */
 export const listError = signal("");
+/** The filter and the order that the list is of; others while the next one is being read. */
+export const listOf = signal("");
+/** How many runs there are without the filter; undefined until that is known. */
+export const everything = signal<number | undefined>(undefined);
 /** When the list was read, in milliseconds since 1970. */
 export const listAt = signal(0);
 
@@ -76,7 +81,24 @@ export function pick(ids: readonly string[]): void {
   change({ only: ids.map((id) => encodeURIComponent(id)).join(",") }, { replace: true });
 }
 
+const limit = signal(RUNS_AT_ONCE);
+
+/** Whether more runs of a long list can be asked for. */
+export const hasMore = computed(() => (list.value?.next ?? null) !== null && limit.value < MOST_RUNS);
+
+/** Makes the list longer. */
+export function readMore(): void {
+  limit.value = Math.min(MOST_RUNS, limit.value + RUNS_AT_ONCE);
+}
+
+/** What the list is asked for now, as one text. */
+export function question(): string {
+  return JSON.stringify([filter.value, sort.value]);
+}
+
 let asking: AbortController | undefined;
+let asked = "";
+let isOutdated = false; // runs have changed since the list was asked for
 let waiting: ReturnType<typeof setTimeout> | undefined;
 let askedAt = 0;
 
@@ -86,26 +108,47 @@ export function readList(): void {
 }
 
 async function read(): Promise<void> {
-  askedAt = Date.now();
+  const key = JSON.stringify([question(), limit.value]);
+  if (asking && asked === key) {
+    isOutdated = true; // on a slow network a list that is aborted for each change would never arrive
+    return;
+  }
   asking?.abort();
-  const { signal: ending } = (asking = new AbortController());
+  const ending = (asking = new AbortController());
+  [asked, askedAt, isOutdated] = [key, Date.now(), false];
+  const of = question();
   try {
-    const query = { filter: filter.value, sort: sort.value, limit: MOST_RUNS, fields: FIELDS };
-    list.value = await ask<RunList>("runs", { query, signal: ending });
-    listError.value = list.value.error ?? "";
-    listAt.value = Date.now();
-    if (list.value.loading) readList();
+    const query = { filter: filter.value, sort: sort.value, limit: limit.value, fields: FIELDS };
+    const found = await ask<RunList>("runs", { query, signal: ending.signal });
+    batch(() => {
+      list.value = found;
+      listOf.value = of;
+      listError.value = found.error ?? "";
+      listAt.value = Date.now();
+      if (!query.filter) everything.value = found.total;
+    });
+    if (query.filter) await countAll(ending.signal);
+    if (found.loading) isOutdated = true;
   } catch (error) {
-    if (ending.aborted) return;
+    if (ending.signal.aborted) return;
     if (error instanceof Refusal) listError.value = error.message;
     else setTimeout(readList, 2 * PAUSE_MS);
+  } finally {
+    if (asking === ending) {
+      asking = undefined;
+      if (isOutdated) readList();
+    }
   }
+}
+
+async function countAll(ending: AbortSignal): Promise<void> {
+  everything.value = (await ask<RunList>("runs", { query: { limit: 1, fields: "name" }, signal: ending })).total;
 }
 
 /** Reads the list now, when the filter or the order changes, and when runs change. */
 export function beginList(): void {
   effect(() => {
-    void [filter.value, sort.value];
+    void [filter.value, sort.value, limit.value];
     readList();
   });
   follow("runs", () => readList());

@@ -57,6 +57,7 @@ const SIGNS = { info: "◆", good: "✓", warn: "!", bad: "✕" };
 const NONE: readonly Mark[] = [];
 const MANY = 200; // curves; above, a chart is drawn once a second at most, below four times
 const NEAR = 24; // pixels
+const DOUBLE_CLICK_MS = 250; // which shows all of x, and picks nothing
 const HEIGHT = 220;
 const FONT = "12px system-ui, sans-serif";
 const CHARACTER = 7; // pixels, of a number in this font
@@ -141,6 +142,7 @@ class Drawing implements ChartHandle {
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private drawnAt = 0;
   private drawn: unknown[] = [];
+  private picking: ReturnType<typeof setTimeout> | undefined;
   private pressedAt = NaN; // where the mouse was pressed
   private frame = 0;
 
@@ -164,7 +166,10 @@ class Drawing implements ChartHandle {
     this.area.addEventListener("pointerdown", (event) => this.pressed(event));
     this.area.addEventListener("pointerup", (event) => this.released(event));
     this.area.addEventListener("pointercancel", () => this.select(NaN, NaN));
-    this.area.addEventListener("dblclick", () => this.props().onZoom?.(undefined));
+    this.area.addEventListener("dblclick", () => {
+      clearTimeout(this.picking);
+      this.props().onZoom?.(undefined);
+    });
     this.sizes = new ResizeObserver(() => box.clientWidth !== this.canvas.clientWidth && this.draw());
     this.ends.push(
       effect(() => {
@@ -179,6 +184,7 @@ class Drawing implements ChartHandle {
 
   end(): void {
     clearTimeout(this.waiting);
+    clearTimeout(this.picking);
     cancelAnimationFrame(this.frame);
     this.sizes.disconnect();
     for (const end of this.ends) end();
@@ -270,7 +276,7 @@ class Drawing implements ChartHandle {
     const x = asked && asked[0] < asked[1] ? asked : (all ?? [logX ? 1 : 0, logX ? 10 : 1]);
     const y = rangeOfY(curves, x, logY) ?? [logY ? 0.1 : 0, 1];
     const area = { top: 12, height: height - 12 - 24 };
-    this.ticksY = (logY ? logTicks : linearTicks)(y, Math.max(2, area.height / 40));
+    this.ticksY = (logY ? logTicks : linearTicks)(y, Math.max(3, area.height / 34));
     const left = 16 + CHARACTER * Math.max(2, ...this.ticksY.map(([, text]) => text.length));
     const width = Math.max(40, this.box.clientWidth - left - 14);
     const kind = logX ? logTicks : isTime ? timeTicks : isDuration ? durationTicks : linearTicks;
@@ -405,7 +411,9 @@ class Drawing implements ChartHandle {
       onZoom([this.xAt(Math.min(begin, left)), this.xAt(Math.max(begin, left))]);
     } else if (onPick) {
       const near = nearestCurve(curves, this.inside(), left, top, NEAR);
-      onPick((near && pointAt(near, this.xAt(left))?.x) ?? this.xAt(left), near);
+      const x = (near && pointAt(near, this.xAt(left))?.x) ?? this.xAt(left);
+      clearTimeout(this.picking);
+      this.picking = setTimeout(() => onPick(x, near), onZoom ? DOUBLE_CLICK_MS : 0);
     }
   }
 
@@ -506,7 +514,7 @@ function outline(ctx: CanvasRenderingContext2D, corners: readonly (readonly [num
 /** The value of a point: of a bucket its least and its largest one, of a group its mean and band. */
 export function textOf(point: { value: number; low: number; high: number }, curve: Curve): string {
   const { value, low, high } = point;
-  const range = low !== high && !(Number.isNaN(low) && Number.isNaN(high)) ? `${number(low)} … ${number(high)}` : "";
+  const range = low !== high && !(Number.isNaN(low) && Number.isNaN(high)) ? `${number(low, 4)} … ${number(high, 4)}` : "";
   if (curve.runs) return number(value) + (range && ` (${range})`);
   return range || number(Number.isNaN(value) ? low : value);
 }

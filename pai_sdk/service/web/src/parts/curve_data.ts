@@ -60,6 +60,7 @@ export function rangeOfX(curves: readonly Curve[], isLog = false): Range | undef
     for (const { x: at } of odd ?? []) if (!isLog || at > 0) [low, high] = [Math.min(low, at), Math.max(high, at)];
   }
   if (low > high) return undefined;
+  if (!isLog && low > 0 && low < (high - low) / 50) low = 0; // the middle of the first bucket, or a first step of 1
   if (low < high) return [low, high];
   return isLog ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
 }
@@ -195,10 +196,14 @@ export function drawBand(pen: Pen, curve: Curve, view: View): void {
   }
 }
 
-/** The value of a curve near a place, and where it is; undefined outside of the curve. */
+/** The value of a curve near a place, and where it is; undefined before its first and behind its last point. */
 export function pointAt(curve: Curve, place: number): { x: number; value: number; low: number; high: number } | undefined {
-  const at = nearestIndex(curve.x, place);
+  const { x } = curve;
+  const at = nearestIndex(x, place);
   if (at < 0) return undefined;
+  const [first, last] = [x[0] as number, x[x.length - 1] as number];
+  const reach = x.length > 1 ? (last - first) / (x.length - 1) : Infinity; // a mean distance of points
+  if (place < first - reach || place > last + reach) return undefined;
   const low = (curve.low ?? curve.values)?.[at] ?? NaN;
   const high = (curve.high ?? curve.values)?.[at] ?? NaN;
   const value = curve.values?.[at] ?? NaN;
@@ -237,9 +242,9 @@ function distanceTo(curve: Curve, ofX: (x: number) => number, ofY: (y: number) =
   return outside(between(lower), between(upper));
 }
 
-/** The least, the largest and the last value of a curve between two places. */
-export function extremes(curve: Curve, x: Range): { min: number; max: number; last: number } {
-  let [min, max, last] = [Infinity, -Infinity, NaN];
+/** The least, the largest and the last value of a curve between two places; NaN where there is none but NaN. */
+export function extremes(curve: Curve, x: Range): { min: number; max: number; last: number | undefined } {
+  let [min, max, last] = [Infinity, -Infinity, undefined as number | undefined];
   const end = indexAfter(curve.x, x[1]);
   const first = indexFrom(curve.x, x[0]);
   const isGroup = Boolean(curve.runs);
@@ -249,6 +254,6 @@ export function extremes(curve: Curve, x: Range): { min: number; max: number; la
     if (Number.isFinite(low?.[at])) min = Math.min(min, low?.[at] as number);
     if (Number.isFinite(high?.[at])) max = Math.max(max, high?.[at] as number);
   }
-  if (end > first) last = curve.values?.[end - 1] ?? NaN;
+  if (end > first) last = curve.values?.[end - 1];
   return { min: min === Infinity ? NaN : min, max: max === -Infinity ? NaN : max, last };
 }

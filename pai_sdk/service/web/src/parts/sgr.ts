@@ -20,13 +20,15 @@ export interface Span {
 type Colour = readonly [red: number, green: number, blue: number];
 
 // A colour sequence; any other control sequence, title of the window or escape of one or two characters.
-// eslint-disable-next-line no-control-regex
 const SEQUENCE = /\x1b\[([\d;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-Z\\^-~]?/g;
 const NONE: Style = {};
 const BASE: readonly Colour[] = [
   [0, 0, 0], [205, 49, 49], [13, 160, 90], [190, 150, 10], [36, 114, 200], [188, 63, 188], [17, 150, 190], [204, 204, 204],
   [102, 102, 102], [241, 76, 76], [35, 190, 120], [225, 190, 40], [59, 142, 234], [214, 112, 214], [41, 184, 219], [255, 255, 255],
-]; // prettier-ignore
+];
+// The backgrounds of chosen lines, which have the least contrast to texts.
+const CHOSEN_LIGHT: Colour = [227, 239, 252];
+const CHOSEN_DARK: Colour = [22, 48, 74];
 const STEPS = [0, 95, 135, 175, 215, 255];
 
 /** The spans of a line. */
@@ -107,7 +109,7 @@ export function coloursOf(style: Style): { color?: string; background?: string }
   }
   if (style.inverse) return { color: "var(--back)", background: "var(--text)" };
   if (!text) return {};
-  return { color: `light-dark(${css(readable(text, [244, 246, 248], 0))}, ${css(readable(text, [32, 37, 45], 255))})` };
+  return { color: `light-dark(${css(readable(text, CHOSEN_LIGHT, 0))}, ${css(readable(text, CHOSEN_DARK, 255))})` };
 }
 
 /** A colour, moved towards black (0) or white (255) until it has contrast to what is behind it. */

@@ -6,6 +6,7 @@
 // times below. Charts keep what they have until the new answer is there.
 import { signal, type Signal } from "@preact/signals";
 import { askColumns, Refusal } from "../api.ts";
+import type { Curve } from "../parts/curve_data.ts";
 import { readAnswers, type Answer, type Names, type Question } from "./compared.ts";
 
 export interface State {
@@ -32,6 +33,8 @@ export class Answers {
   readonly latest = signal<number | undefined>(undefined);
   /** The least one, of answers that have the first points. */
   readonly earliest = signal<number | undefined>(undefined);
+  /** The groups of the answers, each with its runs; none if runs are not grouped. */
+  readonly groups = signal<readonly Curve[]>([]);
   private readonly entries = new Map<string, Entry>();
   private readonly wanted = new Set<string>();
   private question: Question | undefined;
@@ -61,6 +64,7 @@ export class Answers {
     const key = JSON.stringify([question, width, width > 0 && this.latest.peek() === undefined]);
     if (key === this.key) return;
     if (this.question?.x !== question.x) this.latest.value = this.earliest.value = undefined;
+    if (String(this.question?.group_by) !== String(question.group_by)) this.groups.value = [];
     this.key = key;
     this.question = question;
     this.width = width;
@@ -129,6 +133,11 @@ export class Answers {
         if (to === undefined && x.length > 0) largest = Math.max(largest, x[x.length - 1] as number);
       }
     }
+    const known = new Map(this.groups.peek().map((curve) => [curve.name, curve]));
+    for (const { curves } of found) {
+      for (const curve of curves) if (curve.runs && (known.get(curve.name)?.runs?.length ?? -1) < curve.runs.length) known.set(curve.name, curve);
+    }
+    this.groups.value = [...known.values()];
     if (least < Infinity) this.earliest.value = least;
     if (largest > -Infinity) this.latest.value = largest;
   }

@@ -123,9 +123,9 @@ function withoutEmpty(x: Float64Array, parts: Parts, odd: readonly Odd[]): Parti
   return { x: take(x), ...Object.fromEntries(given.map(([name, column]) => [name, take(column)])) };
 }
 
-/** The names of metrics by what is before their first slash, in the order of the names. */
+/** The names of metrics by what is before their first slash; first those without one. */
 export function sections(tags: readonly string[]): Map<string, string[]> {
-  const found = new Map<string, string[]>();
+  const found = new Map<string, string[]>(tags.some((tag) => !tag.includes("/")) ? [["", []]] : []);
   for (const tag of tags) {
     const prefix = tag.includes("/") ? tag.slice(0, tag.indexOf("/")) : "";
     if (!found.has(prefix)) found.set(prefix, []);

@@ -22,7 +22,7 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
     <div class="curve-controls" role="group" aria-label={t("What the charts show")}>
       <label>
         {t("Metrics")}
-        <Typed value={words.value} label={t("Metrics")} hint={t("part of the name")} onValue={(value) => change({ tags: value }, { replace: true })} />
+        <Typed value={words.value} label={t("Metrics")} hint={t("part of a name")} onValue={(value) => change({ tags: value }, { replace: true })} />
       </label>
       <label>
         {t("x axis")}
@@ -128,7 +128,7 @@ chinese({
   "Median, middle half": "中位数与中间一半",
   "What the charts show": "图表设置",
   "Metrics": "指标",
-  "part of the name": "名称的一部分",
+  "part of a name": "名称的一部分",
   "x axis": "x 轴",
   "A time of day has no logarithm": "时刻没有对数",
   "log x": "对数 x",

@@ -6,6 +6,8 @@ import type { Range } from "../parts/curve_data.ts";
 import { BANDS, rounded, X_AXES, type Question } from "./compared.ts";
 
 const BUCKETS = 250;
+const LARGE_BUCKETS = 500; // of an enlarged chart with not too many curves
+const MANY = 200;
 const FEW = 50; // runs; then all charts have the last values of buckets, and double precision
 
 export const tag = field("tag"); // the metric whose chart is enlarged
@@ -35,7 +37,7 @@ export const question: ReadonlySignal<Question> = computed(() => {
     x: xAxis.value,
     ...(from === undefined ? {} : { from }),
     ...(to === undefined ? {} : { to }),
-    buckets: BUCKETS,
+    buckets: tag.value && shown.value.length <= MANY ? LARGE_BUCKETS : BUCKETS,
     smooth: smooth.value,
     group_by: groupBy.value,
     ...(bandOf.value && groupBy.value.length > 0 ? { band: bandOf.value } : {}),

@@ -10,6 +10,7 @@ import { chinese, t } from "../words.ts";
 
 const MOST_ROWS = 50;
 const MORE_ROWS = 200;
+const PHONE = 600; // pixels; on it, charts come before names
 const MOST_NAMED = 20; // runs whose names are shown without being asked for
 
 type Order = "label" | "last" | "min" | "max" | "at";
@@ -30,7 +31,8 @@ export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; 
     const [a, b] = [one[order.value], other[order.value]];
     const sign = isDown.value ? -1 : 1;
     if (typeof a === "string" || typeof b === "string") return sign * String(a).localeCompare(String(b), undefined, { numeric: true });
-    return Number.isNaN(a) || Number.isNaN(b) ? Number(Number.isNaN(a)) - Number(Number.isNaN(b)) : sign * (a - b);
+    const [isNone, isOtherNone] = [a === undefined || Number.isNaN(a), b === undefined || Number.isNaN(b)];
+    return isNone || isOtherNone ? Number(isNone) - Number(isOtherNone) : sign * ((a as number) - (b as number));
   });
   const titles: Record<Order, string> = {
     label: t("Curve"),
@@ -63,7 +65,7 @@ export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; 
             return (
               <tr key={curve.name} class={highlighted.value === curve.name ? "hot" : ""} onMouseEnter={() => (highlighted.value = curve.name)}>
                 <td><CurveName curve={curve} /></td>
-                {[last, min, max].map((value, column) => <td key={column} class="number">{Number.isNaN(value) ? "–" : number(value)}</td>)}
+                {[last, min, max].map((value, column) => <td key={column} class="number">{value === undefined ? "–" : number(value)}</td>)}
                 <td class="number">{point ? textOf(point, curve) : "–"}</td>
               </tr>
             );
@@ -92,7 +94,7 @@ function CurveName({ curve }: { curve: Curve }) {
 }
 
 /** The runs of the list: a click shows one alone, further ones are added and taken away. */
-export function RunLegend({ isGrouped }: { isGrouped: boolean }) {
+export function RunLegend() {
   const most = useSignal(MOST_NAMED);
   const runs = list.value?.runs ?? [];
   const drawn = new Set(shown.value.map((run) => run.id));
@@ -102,7 +104,7 @@ export function RunLegend({ isGrouped }: { isGrouped: boolean }) {
   };
   const first = runs.length > MOST_NAMED && picked.value.length > 0 ? [...runs].sort((a, b) => Number(drawn.has(b.id)) - Number(drawn.has(a.id))) : runs;
   return (
-    <details class="run-legend" open={runs.length <= MOST_NAMED}>
+    <details class="run-legend" open={runs.length <= MOST_NAMED && window.innerWidth > PHONE}>
       <summary>
         {picked.value.length > 0 ? t("{n} of {m} runs", { n: count(drawn.size), m: count(runs.length) }) : t("{n} runs", { n: count(runs.length) })}
       </summary>
@@ -117,13 +119,29 @@ export function RunLegend({ isGrouped }: { isGrouped: boolean }) {
             onClick={() => toggle(id)}
             onMouseEnter={() => (highlighted.value = id)}
           >
-            {!isGrouped && <i class="swatch" style={{ background: drawn.has(id) ? colourOf(id) : "var(--line)" }} />}
+            <i class="swatch" style={{ background: drawn.has(id) ? colourOf(id) : "var(--line)" }} />
             {names.value.get(id) ?? id}
           </button>
         ))}
         {first.length > most.value && <button class="chip" onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(first.length - most.value) })}</button>}
       </div>
     </details>
+  );
+}
+
+/** The groups of runs: a click shows the runs of one. */
+export function GroupLegend({ groups }: { groups: readonly Curve[] }) {
+  return (
+    <div class="run-legend chips" onMouseLeave={() => (highlighted.value = "")}>
+      {picked.value.length > 0 && <button class="chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+      {groups.slice(0, MOST_ROWS).map((group) => (
+        <button key={group.name} class="chip" title={t("Show only the runs of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
+          <i class="swatch" style={{ background: group.colour }} />
+          {group.label}
+        </button>
+      ))}
+      {groups.length > MOST_ROWS && <span class="soft">{t("{n} groups", { n: count(groups.length) })}</span>}
+    </div>
   );
 }
 

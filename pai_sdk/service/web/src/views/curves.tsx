@@ -18,7 +18,7 @@ import { Answers } from "./answers.ts";
 import { conditionOf, filteredTags, pythonOf, sections, type Answer } from "./compared.ts";
 import { CurveControls } from "./curve_controls.tsx";
 import { followWidth, groupBy, isLogX, isLogY, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
-import { CurveTable, RunLegend } from "./curve_table.tsx";
+import { CurveTable, GroupLegend, RunLegend } from "./curve_table.tsx";
 import "./curves.css";
 
 const SMALL_HEIGHT = 220;
@@ -49,7 +49,7 @@ export function Curves() {
       <h1 class="hidden-text">{t("Curves")}</h1>
       <CurveControls range={viewOf(answers) ?? knownRange(answers)} />
       {listError.value && <Notice kind="bad">{listError.value}</Notice>}
-      <RunLegend isGrouped={groupBy.value.length > 0} />
+      {groupBy.value.length > 0 ? <GroupLegend groups={answers.groups.value} /> : <RunLegend />}
       {list.value.loading && <p class="soft" role="status">{t("Runs are still being read; charts become complete.")}</p>}
       {shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}
     </main>
@@ -186,7 +186,9 @@ function addCondition(condition: string): void {
 function factsOf(answer: Answer, view: Range | undefined): string[] {
   const { curves, points, buckets, isExact, nan, inf } = answer;
   const isGrouped = curves.some((curve) => curve.runs);
-  const facts = [isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) })];
+  const one = isGrouped ? t("1 group") : t("1 curve");
+  const several = isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) });
+  const facts = [curves.length === 1 ? one : several];
   const values = { b: count(buckets), n: count(points) };
   if (isExact) facts.push(t("all {n} points", values));
   else if (isGrouped) facts.push(t("groups in {b} buckets of {n} points", values));
@@ -297,6 +299,8 @@ chinese({
   "Show the runs that have such values": "显示含有此类值的运行",
   "{n} NaN": "{n} 个 NaN",
   "{n} infinite": "{n} 个无穷值",
+  "1 group": "1 组",
+  "1 curve": "1 条曲线",
   "{n} groups": "{n} 组",
   "{n} curves": "{n} 条曲线",
   "all {n} points": "全部 {n} 个点",

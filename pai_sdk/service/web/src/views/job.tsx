@@ -1,9 +1,9 @@
 // One job, or one run of a folder: `#run=ID&tab=overview`.
 //
 //   stream says that the run has changed --> run and job are read again --> head and the chosen tab
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { address, change, field, linkTo } from "../address.ts";
+import { field, go, linkTo, withoutRun, withoutTab } from "../address.ts";
 import { ask, type Refusal } from "../api.ts";
 import { count } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
@@ -17,14 +17,13 @@ import { JobHead } from "./job/job_head.tsx";
 import { LogTab } from "./job/log_tab.tsx";
 import { Overview } from "./job/overview.tsx";
 import { Request } from "./job/request.tsx";
+import { Pending } from "./job/table.tsx";
 import { Trace } from "./job/trace.tsx";
 import type { JobDetail, RunDetail } from "./job/wire.ts";
 import "./job.css";
 
 const RETRY_MS = 1000;
 const chosen = field("tab", "overview");
-// What the tabs have in the address; another tab has no use for it.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "metric", "x", "smooth"];
 
 export function Job({ id }: { id: string }) {
   const [run, readRun] = useAnswer((signal) => ask<RunDetail>("run", { run: id, signal }), [id]);
@@ -53,7 +52,7 @@ export function Job({ id }: { id: string }) {
   const refusal = job.refusal ?? (isEarly ? undefined : run.refusal);
   if (refusal) return <main><NoRun id={id} refusal={refusal} /></main>;
   if (job.value === undefined || (!run.value && !isEarly)) {
-    return <main><p class="soft" aria-live="polite">{run.isLost || job.isLost ? t("The service does not respond; trying again.") : t("Loading …")}</p></main>;
+    return <main><Pending answer={{ isLost: run.isLost || job.isLost || false }} /></main>;
   }
   const detail: RunDetail = run.value ?? { id, v: "", tags: [], is_loading: true };
   return (
@@ -87,8 +86,7 @@ function Tabs({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   };
   const names = Object.keys(tabs);
   const current = names.includes(chosen.value) ? chosen.value : "overview";
-  const none = useMemo(() => Object.fromEntries(OF_TABS.map((name) => [name, ""])), []);
-  const open = (name: string): void => change({ ...none, tab: name === "overview" ? "" : name });
+  const open = (name: string): void => go({ ...withoutTab(), tab: name === "overview" ? "" : name });
   const moved = (event: KeyboardEvent): void => {
     const at = names.indexOf(current);
     const places: Record<string, number> = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 };
@@ -132,20 +130,17 @@ function ReadingState({ run }: { run: RunDetail }) {
 }
 
 function NoRun({ id, refusal }: { id: string; refusal: Refusal }) {
-  const { run: _run, tab: _tab, ...kept } = address.value;
   return (
     <>
       <h1>{id}</h1>
       <Notice kind="bad">{refusal.message}</Notice>
       {refusal.status === 404 && <p>{t("It was deleted, or the address has a mistake.")}</p>}
-      <p><a href={linkTo(kept)}>{t("All jobs")}</a></p>
+      <p><a href={linkTo(withoutRun())}>{t("All jobs")}</a></p>
     </>
   );
 }
 
 chinese({
-  "The service does not respond; trying again.": "服务没有响应，正在重试。",
-  "Loading …": "加载中…",
   "Overview": "概览",
   "Log": "日志",
   "Files": "文件",

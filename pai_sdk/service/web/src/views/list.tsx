@@ -1,49 +1,40 @@
 // The list of jobs and runs: filter, columns, order, what is picked; and what to do where there is none yet.
-import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { address, change, field, linkTo } from "../address.ts";
-import { ask, Refusal } from "../api.ts";
-import { count } from "../format.ts";
-import { Copyable, Notice } from "../parts/basics.tsx";
-import { about, can } from "../place.ts";
-import { filter, list, listError, names, pick, picked, readList, shown, sort } from "../runs.ts";
+import { count, number } from "../format.ts";
+import { Notice } from "../parts/basics.tsx";
+import { everything, filter, hasMore, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { columnOf, FACTS, keysOf, quoted, usualKeys } from "./list/columns.ts";
+import { columnOf, factOf, keysOf, splitKey, usualKeys } from "./list/columns.ts";
+import { Empty } from "./list/empty.tsx";
 import { FilterBox } from "./list/filter_box.tsx";
 import { ColumnsMenu, Menu, ViewsMenu } from "./list/menu.tsx";
+import { Picked } from "./list/picked.tsx";
 import { Rows } from "./list/rows.tsx";
+import { shortKey } from "./list/suggest.ts";
 import "./list.css";
 
 const cols = field("cols");
 
-const FIRST_JOB = `from pai_sdk import Processor, Session
-
-session = Session.embedded()
-Processor("python:3.11", "echo hello", instance_type="ecs.c6.large", session=session).run()`;
-
-const FIRST_RUN = `from pai_sdk import ReportSession
-
-with ReportSession("runs/first") as training:
-    for step in range(100):
-        training.report({"loss": 1 / (1 + step)}, step)`;
-
 export function List() {
+  const found = list.value;
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
-      if (event.key !== "/" || (event.target as HTMLElement).closest("input, textarea, select")) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || (event.target as HTMLElement).closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+      if (event.key === "/") document.getElementById("filter")?.focus();
+      else if (event.key === "?") document.querySelector<HTMLElement>(".keys summary")?.click();
+      else return;
       event.preventDefault();
-      document.getElementById("filter")?.focus();
     };
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
-  const found = list.value;
-  const isEmpty = found !== undefined && found.total === 0 && !filter.value;
-  if (isEmpty && !listError.value) return <Empty isLoading={found.loading} />;
+  const isAnswered = listOf.value === question() && !listError.value;
+  if (found && found.total === 0 && !filter.value && isAnswered) return <Empty isLoading={found.loading} />;
   const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
-  const keys = withSorted(chosen, found ? keysOf(found) : []);
+  const keys = found ? withSorted(chosen, found) : [];
   return (
-    <main class="list">
+    <main class="list" aria-busy={!isAnswered && !listError.value}>
       <h1 class="hidden-text">{t("Jobs and runs")}</h1>
       <div class="tools">
         <FilterBox />
@@ -51,136 +42,90 @@ export function List() {
         <ViewsMenu />
         <Keys />
       </div>
-      {!filter.value && found && <Examples tags={found.tags} />}
-      {listError.value && <Notice kind="bad">{listError.value}</Notice>}
-      <p class="count soft" role="status">{found === undefined ? t("reading the list…") : countText()}</p>
-      {picked.value.length > 0 && <Picked />}
-      {found && found.total === 0 && !listError.value && (
+      {listError.value && <div id="filter-error"><Notice kind="bad">{listError.value}</Notice></div>}
+      {listError.value && found && found.runs.length > 0 && <p class="soft">{t("The list below is the one from before.")}</p>}
+      <div class="facts">
+        <span class="soft" role="status">{found === undefined ? t("reading the list…") : countText(found)}</span>
+        {hasMore.value && <button class="plain more" onClick={readMore}>{t("Show more")}</button>}
+        {!filter.value && found && <Examples found={found} />}
+      </div>
+      <Picked />
+      {found && found.total === 0 && isAnswered && (
         <Notice>
-          {t("No run matches this filter.")} <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
+          {found.loading ? t("No run matches this filter so far; more are being read.") : t("No run matches this filter.")}{" "}
+          <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
         </Notice>
       )}
-      {shown.value.length > 0 && found && <Rows columns={keys.map((key) => columnOf(key, found.tags))} />}
+      {found && found.runs.length > 0 && <Rows columns={keys.map((key) => columnOf(key, found))} />}
     </main>
   );
 }
 
 /** The columns, and the one that the list is sorted by. */
-function withSorted(keys: string[], all: readonly string[]): string[] {
+function withSorted(keys: string[], found: RunList): string[] {
   const key = sort.value.replace(/^-/, "");
-  const isKnown = all.some((one) => quoted(one) === key || FACTS.some((fact) => quoted(`${one}.${fact}`) === key));
-  const sorted = key.replace(/"((?:[^"\\]|\\.)*)"/, (_, name: string) => name.replace(/\\(.)/g, "$1"));
-  return isKnown && !keys.includes(sorted) ? [...keys, sorted] : keys;
+  const [group, name] = splitKey(key);
+  const isKnown = keysOf(found).includes(group === "metrics" ? `metrics.${factOf(name, found.tags)[0]}` : key);
+  return isKnown && !keys.includes(key) ? [...keys, key] : keys;
 }
 
-function countText(): string {
-  const { total = 0, runs = [], loading = false } = list.value ?? {};
-  const read = runs.length < total ? t("the first {n} of {total}; a filter narrows them", { n: count(runs.length), total: count(total) }) : t("{n} runs", { n: count(total) });
-  return loading ? `${read}, ${t("more are being read")}` : read;
+function countText({ total, runs, loading }: RunList): string {
+  const all = filter.value ? everything.value : total;
+  const n = count(total);
+  const found = all === undefined || !filter.value ? t("{n} runs", { n }) : t("{n} of {all} runs", { n, all: count(all) });
+  const part = runs.length < total ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
+  return loading ? `${part}, ${t("more are being read")}` : part;
 }
 
-function Examples({ tags }: { tags: readonly string[] }) {
-  const metric = tags.find((tag) => /^[\w/]*loss$/.test(tag)) ?? tags[0];
-  const examples = [...(about.value?.kind === "service" ? ["status=Running", "status=Failed"] : []), ...(metric ? [`${metric}<0.5`] : []), "nan>0", "created>-1d"];
+/** Filters that this list has something for. */
+function Examples({ found }: { found: RunList }) {
+  const metric = Math.max(0, found.tags.findIndex((tag) => /loss$/.test(tag)));
+  const values = found.runs.flatMap((run) => run.last?.[metric] ?? []).sort((one, other) => one - other);
+  const middle = values[Math.floor(values.length / 2)];
+  const statuses = new Set(found.runs.map((run) => run.status));
+  const examples = [
+    ...["Running", "Failed"].filter((status) => statuses.has(status)).map((status) => `status=${status}`),
+    ...(middle === undefined ? [] : [`${shortKey(`metrics.${found.tags[metric]}`)}<${number(middle, 2).replace("−", "-")}`]),
+    ...(found.runs.some((run) => run.nan?.some(Boolean)) ? ["nan>0"] : []),
+    "created>-1d",
+  ];
   return (
-    <p class="examples">
+    <span class="examples">
       <span class="soft">{t("For example:")}</span>
-      {examples.map((text) => (
-        <a key={text} href={linkTo({ ...address.value, q: text })}><code>{text}</code></a>
-      ))}
-    </p>
+      {examples.map((text) => <a key={text} href={linkTo({ ...address.value, q: text })}><code>{text}</code></a>)}
+    </span>
   );
-}
-
-/** What can be done with the runs that are picked. */
-function Picked() {
-  const asked = useSignal<"stop" | "remove" | undefined>(undefined);
-  const problems = useSignal<string[]>([]);
-  const { length } = picked.value;
-  const act = async (what: "stop" | "remove"): Promise<void> => {
-    asked.value = undefined;
-    const results = await Promise.allSettled(picked.value.map((run) => ask(what, { run })));
-    problems.value = results.flatMap((result, at) =>
-      result.status === "fulfilled" ? [] : [`${names.value.get(picked.value[at] ?? "") ?? picked.value[at]}: ${said(result.reason)}`],
-    );
-    if (what === "remove" && problems.value.length === 0) pick([]);
-    readList();
-  };
-  return (
-    <div class="picked">
-      <button class="chip" title={t("Show all again")} onClick={() => pick([])}>{t("{n} picked", { n: length })} ✕</button>
-      <a class="button" href={linkTo({ ...address.value, view: "curves" })}>{t("Compare curves")}</a>
-      <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
-      {asked.value ? (
-        <span role="alertdialog" aria-label={t("Confirm")}>
-          <button class="danger" onClick={() => void act(asked.value as "stop" | "remove")}>
-            {asked.value === "stop" ? t("Stop {n} jobs", { n: length }) : t("Delete {n} jobs for good", { n: length })}
-          </button>{" "}
-          <button onClick={() => (asked.value = undefined)}>{t("No")}</button>
-        </span>
-      ) : (
-        <>
-          {can("stop") && <button onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
-          {can("delete") && <button onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
-        </>
-      )}
-      {problems.value.map((problem) => <Notice key={problem} kind="bad">{problem}</Notice>)}
-    </div>
-  );
-}
-
-function said(error: unknown): string {
-  return error instanceof Refusal ? error.message : t("the service does not answer");
 }
 
 function Keys() {
-  const keys = [["/", t("to the filter")], ["j k", t("next row, row before")], ["Enter", t("open")], ["x", t("pick")]] as const;
+  const keys = [
+    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the run")],
+    ["x", t("pick the run; with Shift, up to the one picked before")], ["?", t("these keys")],
+  ] as const;
   return (
-    <Menu title="?">
-      <dl>{keys.map(([key, text]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{text}</dd></div>)}</dl>
-    </Menu>
-  );
-}
-
-function Empty({ isLoading }: { isLoading: boolean }) {
-  if (isLoading) return <main><p class="soft" role="status">{t("The runs are being read…")}</p></main>;
-  const isService = about.value?.kind === "service";
-  return (
-    <main class="empty">
-      <h1>{isService ? t("No jobs yet") : t("No runs yet")}</h1>
-      <p>{isService ? t("These lines start a first job; it appears here by itself:") : t("A run is a folder with event files. These lines write one; it appears here by itself:")}</p>
-      <Copyable text={isService ? FIRST_JOB : FIRST_RUN} />
-      {isService && <p class="soft">{t("Or run `pai-sdk demo`, which trains a small model in two jobs.")}</p>}
-    </main>
+    <span class="keys">
+      <Menu title="?" label={t("Keys")}>
+        <dl>{keys.map(([key, text]) => <div key={key}><dt>{key.split(" ").map((one) => <kbd key={one}>{one}</kbd>)}</dt><dd>{text}</dd></div>)}</dl>
+      </Menu>
+    </span>
   );
 }
 
 chinese({
+  "The list below is the one from before.": "下面是之前的列表。",
   "reading the list…": "正在读取列表…",
+  "Show more": "显示更多",
+  "No run matches this filter so far; more are being read.": "目前没有符合此筛选条件的运行；更多正在读取。",
   "No run matches this filter.": "没有符合此筛选条件的运行。",
-  "the first {n} of {total}; a filter narrows them": "前 {n} 个，共 {total} 个；可用筛选缩小范围",
   "{n} runs": "{n} 个运行",
+  "{n} of {all} runs": "{all} 个运行中的 {n} 个",
+  "the first {n} are shown": "显示前 {n} 个",
   "more are being read": "更多正在读取",
   "For example:": "例如：",
-  "Show all again": "重新显示全部",
-  "{n} picked": "已选 {n} 个",
-  "Compare curves": "比较曲线",
-  "Compare hyperparameters": "比较超参数",
-  "Confirm": "确认",
-  "Stop {n} jobs": "停止 {n} 个作业",
-  "Delete {n} jobs for good": "永久删除 {n} 个作业",
-  "No": "取消",
-  "Stop…": "停止…",
-  "Delete…": "删除…",
-  "the service does not answer": "服务没有响应",
+  "Keys": "按键",
   "to the filter": "跳到筛选框",
   "next row, row before": "下一行、上一行",
-  "open": "打开",
-  "pick": "选择",
-  "The runs are being read…": "正在读取运行…",
-  "No jobs yet": "还没有作业",
-  "No runs yet": "还没有运行",
-  "These lines start a first job; it appears here by itself:": "以下代码启动第一个作业，它会自动出现在这里：",
-  "A run is a folder with event files. These lines write one; it appears here by itself:": "运行是含有事件文件的文件夹。以下代码写入一个运行，它会自动出现在这里：",
-  "Or run `pai-sdk demo`, which trains a small model in two jobs.": "或者执行 `pai-sdk demo`，它用两个作业训练一个小模型。",
+  "open the run": "打开运行",
+  "pick the run; with Shift, up to the one picked before": "选择运行；按住 Shift 则选到上次选择处",
+  "these keys": "这些按键",
 });

@@ -88,18 +88,20 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   const instance = instanceName.value;
   const range = readRange(chosen.value);
   const sizes: Sizes = { total: feed?.total ?? 0, ...box };
-  const current = useRef({ feed, sizes, instance });
-  current.current = { feed, sizes, instance };
+  const mine = feed?.run === run && feed.instance === instance ? feed : undefined;
+  const isShown = mine?.state === "ready" && mine.total > 0;
+  const current = useRef({ feed, sizes, status });
+  current.current = { feed, sizes, status };
 
   useFeed();
-  useLayoutEffect(measure, [feed?.state === "ready"]);
+  useLayoutEffect(measure, [isShown]);
   useEffect(() => () => place.search?.stop(), []);
   useEffect(() => {
-    if (time !== undefined && feed?.state === "ready") void goTo({ time });
-  }, [time, feed?.state === "ready"]);
-  useEffect(() => {
-    if (range && feed?.state === "ready" && place.anchor !== range[0] && place.anchor !== range[1]) void goTo({ line: range[0] });
-  }, [chosen.value, feed?.state === "ready"]);
+    if (time !== undefined && isShown) void goTo({ time }).then((number) => number !== undefined && (place.hitLine = number));
+  }, [time, isShown]);
+  useLayoutEffect(() => {
+    if (range && isShown && place.anchor !== range[0] && place.anchor !== range[1]) void goTo({ line: range[0] });
+  }, [chosen.value, isShown]);
   useEffect(() => {
     const element = scroller.current;
     const onWheel = (event: WheelEvent): void => {
@@ -109,24 +111,23 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     };
     element?.addEventListener("wheel", onWheel, { passive: false });
     return () => element?.removeEventListener("wheel", onWheel);
-  }, [feed?.state === "ready"]);
+  }, [isShown]);
 
   if (place.isFollowing) place.top = mostTop(sizes);
   place.top = Math.min(place.top, mostTop(sizes));
   const first = Math.floor(place.top);
   const last = Math.min(sizes.total, Math.ceil(place.top + box.height / box.line) + 1);
   useLayoutEffect(() => {
-    if (feed?.state !== "ready") return;
+    if (!feed || !isShown) return;
     feed.wanted(first, last);
     loadHits(first, last);
     syncBar();
     if (strip.current) drawStrip(strip.current, place.search, sizes.total, feed.instances.length > 1 && !instance, place.hitLine);
   });
 
-  const mine = feed?.run === run && feed.instance === instance ? feed : undefined;
   if (!mine || mine.state === "loading") return <p class="soft" aria-live="polite">{t("Reading the log…")}</p>;
-  if (mine.state === "none") return <Empty status={status} />;
   if (mine.state === "failed") return <Notice kind="bad">{mine.problem}</Notice>;
+  if (!isShown) return <Empty status={status} isComplete={mine.state === "ready" ? mine.isComplete : undefined} />;
   const isOpen = !mine.isComplete;
   const unseen = Math.max(0, sizes.total - place.followedTotal);
   const isAtEnd = place.top >= mostTop(sizes) - 0.5;
@@ -192,8 +193,6 @@ export function Log({ run, time, onLine, marks, status }: Props) {
       </div>
       <p class="log-foot soft">
         {t("{n} lines", { n: count(sizes.total) })}
-        {sizes.total === 0 && ENDED.includes(status ?? "") ? ` · ${t("The job wrote nothing.")}` : ""}
-        {sizes.total === 0 && isOpen ? ` · ${t("No output yet.")}` : ""}
         {isOpen && lostSince.value ? <span class="bad"> · {t("The service does not answer; new lines come when it is back.")}</span> : null}
         {notice && <span aria-hidden="true"> · {notice}</span>}
         <span class="log-keys">{t("/ search, n N next, g line, f follow")}</span>
@@ -249,7 +248,9 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         const found = await reading.read(start);
         if (ended) return;
         if (found === undefined) {
-          clocks.push(setTimeout(() => void begin(), WAITING_MS)); // such as a job that has not begun
+          // Such as a job that has not begun. A folder of a run may get a log too, but seldom does.
+          const waits = current.current.status && !ENDED.includes(current.current.status) ? WAITING_MS : 10 * WAITING_MS;
+          clocks.push(setTimeout(() => void begin(), waits));
           return;
         }
         place.isFollowing = !asked && time === undefined && !reading.isComplete;
@@ -275,7 +276,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         cancelAnimationFrame(frame.current);
         frame.current = 0;
         place.search?.stop();
-        place.search = undefined;
+        Object.assign(place, new Place());
       };
     }, [run, instance]);
   }
@@ -349,10 +350,11 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   async function goTo(start: Start): Promise<number | undefined> {
     const from = current.current.feed;
     if (!from) return undefined;
-    const number = "line" in start && from.line(start.line) ? start.line : await from.read(start);
+    const number = "line" in start ? start.line : await from.read(start); // a line is fetched when it is drawn
     if (number === undefined) return undefined;
     place.isFollowing = false;
     place.followedTotal = from.total;
+    if (scroller.current) scroller.current.scrollLeft = 0;
     current.current.sizes = { ...current.current.sizes, total: from.total };
     place.top = Math.min(mostTop(current.current.sizes), Math.max(0, number - Math.floor(pageOf() / 3)));
     scheduled();
@@ -533,9 +535,9 @@ function readOptions(): Options {
   }
 }
 
-function Empty({ status }: { status: string | undefined }) {
-  if (!status) return <Notice>{t("This run has no log. A log is shown where the run's folder has logs/NAME.log.")}</Notice>;
-  if (ENDED.includes(status)) return <Notice>{t("There is no log: the job wrote nothing, or its log was deleted.")}</Notice>;
+function Empty({ status, isComplete }: { status: string | undefined; isComplete: boolean | undefined }) {
+  if (!status && isComplete === undefined) return <Notice>{t("This run has no log. A log is shown where the run's folder has logs/NAME.log.")}</Notice>;
+  if (isComplete || ENDED.includes(status ?? "")) return <Notice>{t("There is no log: the job wrote nothing, or its log was deleted.")}</Notice>;
   return <Notice>{t("No output yet.")} {t("Lines appear here when the job writes its first one.")}</Notice>;
 }
 
@@ -571,7 +573,6 @@ chinese({
   "new lines ↓ {n}": "新行 ↓ {n}",
   "to the end ↓": "到末尾 ↓",
   "{n} lines": "{n} 行",
-  "The job wrote nothing.": "该作业没有输出。",
   "No output yet.": "尚无输出。",
   "The service does not answer; new lines come when it is back.": "服务无响应；恢复后会显示新行。",
   "/ search, n N next, g line, f follow": "/ 搜索，n N 下一处，g 转到行，f 跟随",

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Refusal } from "../../api.ts";
 
 const RETRY_MS = 2000;
+const BUSY = [429, 502, 503, 504];
 const SOONEST_MS = 400;
 
 export interface Answer<T> {
@@ -34,7 +35,7 @@ export function useAnswer<T>(read: (signal: AbortSignal) => Promise<T>, keys: re
         setAnswer({ value: await reader.current(signal) }, signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof Refusal) return setAnswer({ refusal: error }, signal);
+        if (error instanceof Refusal && !BUSY.includes(error.status)) return setAnswer({ refusal: error }, signal);
         setState((before) => ({ ...before, isLost: true }));
         waiting = setTimeout(() => void ask(), RETRY_MS);
       }

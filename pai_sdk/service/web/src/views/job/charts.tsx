@@ -4,10 +4,10 @@ import { askColumns } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { count, moment } from "../../format.ts";
 import { Chart, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
-import { Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { readAnswers } from "../compared.ts";
 import { useAnswer } from "./answer.ts";
+import { Pending } from "./table.tsx";
 import type { JobDetail, Mark, RunDetail } from "./wire.ts";
 
 const BUCKETS = 300;
@@ -37,7 +37,7 @@ export function Charts({ run, tags, job, marks = [], x = "wall", smooth = 0, hei
     [run.id, tags, x],
     `${run.v} ${zoom} ${smooth}`,
   );
-  if (answer.refusal) return <Notice kind="bad">{answer.refusal.message}</Notice>;
+  if (answer.refusal) return <Pending answer={answer} />;
   return (
     <div class="charts">
       {tags.map((tag) => {

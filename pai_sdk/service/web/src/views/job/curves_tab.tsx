@@ -3,14 +3,13 @@ import { useState } from "preact/hooks";
 import { change, field } from "../../address.ts";
 import { chinese, t } from "../../words.ts";
 import { filteredTags } from "../compared.ts";
+import { smooth, words } from "../curve_state.ts";
 import { Charts } from "./charts.tsx";
 import { useMarks } from "./marks.ts";
 import type { JobDetail, RunDetail } from "./wire.ts";
 
 const AT_ONCE = 24;
-const words = field("metric");
 const axis = field("x", "step");
-const smooth = field("smooth", "0");
 
 export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const marks = useMarks(run, job);
@@ -21,10 +20,10 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
   const set = (name: string) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value }, { replace: true });
   return (
     <>
-      <div class="bar">
+      <div class="job-bar">
         <label>
           {t("Metrics")}
-          <input type="search" value={words.value} placeholder={t("words")} onInput={set("metric")} />
+          <input type="search" value={words.value} placeholder={t("words")} onInput={set("tags")} />
         </label>
         <label>
           {t("Over")}
@@ -40,7 +39,7 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
         </label>
       </div>
       {parts.map((part) => (
-        <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={Math.min(0.99, Number(smooth.value) || 0)} />
+        <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={smooth.value} />
       ))}
       {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This run has no metrics yet.")}</p>}
       {groups * AT_ONCE < tags.length && <button onClick={() => setGroups(groups + 1)}>{t("{n} more", { n: tags.length - groups * AT_ONCE })}</button>}

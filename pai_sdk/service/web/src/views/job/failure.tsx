@@ -11,10 +11,10 @@ export function FailureReport({ failure }: { failure: Failure }) {
       <h2 id="failure-title">{failure.cause}</h2>
       <p>{failure.explanation}</p>
       {failure.advice && <p><strong>{t("What to do")}:</strong> {failure.advice}</p>}
-      <p class="facts soft">
+      <p class="job-facts soft">
         {failure.instance && <span>{t("instance {name}", { name: failure.instance })}</span>}
         {failure.exit_code !== null && <span>{t("exit code {n}", { n: failure.exit_code })}</span>}
-        <a href={linkTo({ ...address.value, tab: "log" })}>{t("End of the log")}</a>
+        <a href={linkTo({ ...address.value, tab: "log", instance: failure.instance ?? "" })}>{t("End of the log")}</a>
       </p>
       {failure.last_lines.length > 0 && <Lines title={t("Last lines of the log")} text={failure.last_lines.join("\n")} />}
       {failure.traceback && (

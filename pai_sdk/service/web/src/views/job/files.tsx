@@ -1,12 +1,13 @@
 // What a job has written: outputs, checkpoints, logs; folder by folder, each file to be downloaded.
 import { useState } from "preact/hooks";
-import { address, change, field, linkTo } from "../../address.ts";
+import { address, field, linkTo } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { bytes, moment } from "../../format.ts";
 import { Age, copyText, Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { wordsOf } from "./dialog.tsx";
+import { Pending, Table } from "./table.tsx";
 import type { Entry, Files as FilesOf } from "./wire.ts";
 
 const path = field("path");
@@ -31,23 +32,17 @@ export function Files({ id }: { id: string }) {
   const base = files.value?.uri?.replace(/\/+$/, "");
   return (
     <div class="files">
-      <div class="bar">
+      <div class="job-bar">
         <Breadcrumb folder={folder} />
         {base && <button class="plain" aria-live="polite" onClick={() => void copy(base)}>{copied === base ? t("Copied") : t("Copy the URI")}</button>}
       </div>
       {refused && <Notice kind="bad">{refused}</Notice>}
-      {files.refusal && <Notice kind="bad">{files.refusal.message}</Notice>}
-      {!files.value && !files.refusal && <p class="soft">{t("Loading …")}</p>}
+      {!files.value && <Pending answer={files} />}
       {files.value && files.value.entries.length === 0 && <p class="soft">{t("Nothing here yet.")}</p>}
       {files.value && files.value.entries.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={t("Files")}>
-          <table class="wide">
-            <thead>
-              <tr><th scope="col">{t("Name")}</th><th scope="col" class="number">{t("Size")}</th><th scope="col">{t("Changed")}</th></tr>
-            </thead>
-            <tbody>{files.value.entries.map((entry) => <Row key={entry.name} entry={entry} folder={folder} download={download} />)}</tbody>
-          </table>
-        </div>
+        <Table name={t("Files")} heads={[t("Name"), [t("Size")], t("Changed")]} kind="job-wide">
+          {files.value.entries.map((entry) => <Row key={entry.name} entry={entry} folder={folder} download={download} />)}
+        </Table>
       )}
       {files.value?.truncated && <p class="warn">{t("The folder has more entries than are shown here.")}</p>}
     </div>
@@ -62,7 +57,7 @@ function Row({ entry, folder, download }: { entry: Entry; folder: string; downlo
         {entry.is_folder ? (
           <a href={linkTo({ ...address.value, path: place })}><span aria-hidden="true">▸ </span>{entry.name}/</a>
         ) : (
-          <button class="link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
+          <button class="job-link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
         )}
       </td>
       <td class="number">{bytes(entry.size_bytes)}</td>
@@ -82,15 +77,7 @@ function Breadcrumb({ folder }: { folder: string }) {
           {at === links.length - 1 ? (
             <span aria-current="page">{link.text}</span>
           ) : (
-            <a
-              href={linkTo({ ...address.value, path: link.path })}
-              onClick={(event) => {
-                event.preventDefault();
-                change({ path: link.path });
-              }}
-            >
-              {link.text}
-            </a>
+            <a href={linkTo({ ...address.value, path: link.path })}>{link.text}</a>
           )}
         </span>
       ))}

@@ -1,6 +1,6 @@
 // The head of a job: what it is, how it does, and what can be done with it.
 import { useEffect, useState } from "preact/hooks";
-import { address, go, linkTo } from "../../address.ts";
+import { go, linkTo, withoutRun, withoutTab } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { duration, moment } from "../../format.ts";
@@ -18,17 +18,17 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
   return (
     <header class="job-head">
       <div class="job-title">
-        <span class="swatch" style={{ background: colourOf(run.id) }} />
+        <span class="job-colour" style={{ background: colourOf(run.id) }} />
         <h1>{run.name ?? run.id}</h1>
         <Status status={job?.status ?? run.status} place={job?.queue_place ?? undefined} />
         {job && <Actions id={run.id} name={run.name ?? run.id} job={job} />}
       </div>
-      <p class="facts soft">
+      <p class="job-facts soft">
         <CopyId id={run.id} />
         {job ? <Times job={job} /> : <span>{t("changed")} <Age time={run.updated_at} /></span>}
         {job?.owner && <span>{t("by {owner}", { owner: job.owner })}</span>}
         {labels.map(([name, value]) => (
-          <a key={name} class="label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
+          <a key={name} class="job-label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
         ))}
       </p>
       {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}
@@ -89,8 +89,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
   };
   const remove = async (): Promise<void> => {
     await ask("remove", { run: id });
-    const { run: _run, tab: _tab, ...kept } = address.value;
-    go(kept);
+    go(withoutRun());
   };
   const stopping = !isOver && (isStopping || job.status === "Terminating");
   return (
@@ -99,7 +98,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
         <button class="danger" disabled={stopping} aria-live="polite" onClick={() => setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
       )}
       {can("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
-      <a class="button" href={linkTo({ ...address.value, tab: "request" })}>{t("Compare request")}</a>
+      <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
       {can("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
       {asking === "stop" && (
         <Confirm title={t("Stop this job?")} text={t("{name} ends; its checkpoints and log stay.", { name })} yes={t("Stop the job")} act={stop} close={close} />

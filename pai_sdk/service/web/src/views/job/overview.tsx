@@ -7,6 +7,7 @@ import { chinese, t } from "../../words.ts";
 import { Charts } from "./charts.tsx";
 import { FailureReport } from "./failure.tsx";
 import { mainTags, useMarks } from "./marks.ts";
+import { Table } from "./table.tsx";
 import { UsageOfJob } from "./usage.tsx";
 import { numberOf } from "./values.ts";
 import type { JobDetail, Mark, RunDetail, Tag } from "./wire.ts";
@@ -67,29 +68,19 @@ function Metrics({ tags }: { tags: Tag[] }) {
   return (
     <>
       <h2>{t("Metrics")}</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Metrics")}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t("Metric")}</th>
-              {[t("Last"), t("Least"), t("Largest"), t("Step"), t("Points")].map((text) => <th key={text} scope="col" class="number">{text}</th>)}
-            </tr>
-          </thead>
-          <tbody>
-            {tags.slice(0, MOST_ROWS).map((tag) => (
-              <tr key={tag.tag}>
-                <th scope="row"><a href={linkTo({ ...address.value, tab: "log", metric: tag.tag })} title={t("With the log")}>{tag.tag}</a></th>
-                {[tag.last?.value, tag.min, tag.max].map((value, at) => <td key={at} class="number">{number(numberOf(value))}</td>)}
-                <td class="number">{count(tag.last?.step ?? 0)}</td>
-                <td class="number">
-                  {count(tag.count)}
-                  {(tag.nan_count || tag.inf_count) ? <span class="warn"> {t("{n} not finite", { n: (tag.nan_count ?? 0) + (tag.inf_count ?? 0) })}</span> : null}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table name={t("Metrics")} heads={[t("Metric"), [t("Last")], [t("Least")], [t("Largest")], [t("Step")], [t("Points")]]}>
+        {tags.slice(0, MOST_ROWS).map((tag) => (
+          <tr key={tag.tag}>
+            <th scope="row"><a href={linkTo({ ...address.value, tab: "log", metric: tag.tag })} title={t("With the log")}>{tag.tag}</a></th>
+            {[tag.last?.value, tag.min, tag.max].map((value, at) => <td key={at} class="number">{number(numberOf(value))}</td>)}
+            <td class="number">{count(tag.last?.step ?? 0)}</td>
+            <td class="number">
+              {(tag.nan_count || tag.inf_count) ? <span class="warn">{t("{n} not finite", { n: (tag.nan_count ?? 0) + (tag.inf_count ?? 0) })} </span> : null}
+              {count(tag.count)}
+            </td>
+          </tr>
+        ))}
+      </Table>
       {tags.length > MOST_ROWS && <p class="soft">{t("{n} more", { n: tags.length - MOST_ROWS })}</p>}
     </>
   );
@@ -146,24 +137,17 @@ function Instances({ job }: { job: JobDetail }) {
   return (
     <>
       <h2>{t("Instances")}</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Instances")}>
-        <table>
-          <thead>
-            <tr>{[t("Name"), t("Status"), t("Exit code"), t("Ran"), t("Node")].map((text) => <th key={text} scope="col">{text}</th>)}</tr>
-          </thead>
-          <tbody>
-            {job.instances.slice(0, MOST_ROWS).map((one) => (
-              <tr key={one.name}>
-                <th scope="row">{one.name}</th>
-                <td><Status status={one.status} /></td>
-                <td class={one.exit_code ? "bad" : ""}>{one.exit_code ?? ""}</td>
-                <td>{one.started_at !== null && duration((one.ended_at ?? Date.now() / 1000) - one.started_at)}</td>
-                <td class="soft">{one.node}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table name={t("Instances")} heads={[t("Name"), t("Status"), [t("Exit code")], t("Ran"), t("Node")]}>
+        {job.instances.slice(0, MOST_ROWS).map((one) => (
+          <tr key={one.name}>
+            <th scope="row">{one.name}</th>
+            <td><Status status={one.status} /></td>
+            <td class={`number ${one.exit_code ? "bad" : ""}`}>{one.exit_code ?? ""}</td>
+            <td>{one.started_at !== null && duration((one.ended_at ?? Date.now() / 1000) - one.started_at)}</td>
+            <td class="soft">{one.node}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

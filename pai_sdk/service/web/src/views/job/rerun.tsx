@@ -1,5 +1,5 @@
 // Re-run with changes: a form of the fields of the job's request. Only what was changed is sent.
-import { useId, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 import { go } from "../../address.ts";
 import { ask, Refusal } from "../../api.ts";
 import { Notice } from "../../parts/basics.tsx";
@@ -7,15 +7,14 @@ import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { Dialog, wordsOf } from "./dialog.tsx";
 import { changesOf, entered, newToken, problemsByField, twice, type Entered, type Pair } from "./rerun_changes.ts";
+import { Pending } from "./table.tsx";
 import type { FormValue, RerunForm } from "./wire.ts";
 
 export function Rerun({ id, close }: { id: string; close: () => void }) {
   const [form] = useAnswer((signal) => ask<RerunForm>("rerunForm", { run: id, signal }), [id]);
   return (
     <Dialog title={t("Re-run with changes")} close={close}>
-      {form.refusal && <Notice kind="bad">{form.refusal.message}</Notice>}
-      {!form.value && !form.refusal && <p class="soft">{t("Loading …")}</p>}
-      {form.value && <Form id={id} fields={form.value.fields} close={close} />}
+      {form.value ? <Form id={id} fields={form.value.fields} close={close} /> : <Pending answer={form} />}
       {!form.value && <div class="buttons"><button onClick={close}>{t("Cancel")}</button></div>}
     </Dialog>
   );
@@ -26,6 +25,7 @@ function Form({ id, fields, close }: { id: string; fields: Record<string, FormVa
   const [token] = useState(newToken);
   const [problems, setProblems] = useState<Record<string, string[]>>({});
   const [isBusy, setBusy] = useState(false);
+  const shown = useRef<HTMLFormElement>(null);
   const changes = changesOf(fields, form);
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
@@ -42,16 +42,17 @@ function Form({ id, fields, close }: { id: string; fields: Record<string, FormVa
     } catch (error) {
       setProblems(error instanceof Refusal ? problemsByField(error.message, Object.keys(fields)) : { "": [wordsOf(error)] });
       setBusy(false);
+      requestAnimationFrame(() => shown.current?.querySelector<HTMLElement>("[aria-invalid], [role=alert]")?.scrollIntoView({ block: "center" }));
     }
   };
   const edit = (name: string, value: Entered): void => setForm((before) => ({ ...before, [name]: value }));
   const changed = Object.keys(changes).length;
   return (
-    <form class="rerun" onSubmit={(event) => void submit(event)}>
-      {problems[""]?.map((text) => <Notice key={text} kind="bad">{text}</Notice>)}
+    <form ref={shown} class="rerun" onSubmit={(event) => void submit(event)}>
       {Object.entries(fields).map(([name, before]) => (
         <Field key={name} name={name} before={before} value={form[name] ?? ""} isChanged={name in changes} problems={problems[name] ?? []} edit={(value) => edit(name, value)} />
       ))}
+      {problems[""]?.map((text) => <Notice key={text} kind="bad">{text}</Notice>)}
       <div class="buttons">
         <button class="main" disabled={isBusy}>{changed > 0 ? t("Run with {n} changes", { n: changed }) : t("Run it again")}</button>
         <button type="button" onClick={close}>{t("Cancel")}</button>

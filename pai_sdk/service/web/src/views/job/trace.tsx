@@ -3,10 +3,11 @@ import { useState } from "preact/hooks";
 import { change, field } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { count, number } from "../../format.ts";
-import { Copyable, Notice } from "../../parts/basics.tsx";
+import { Copyable } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { Dialog } from "./dialog.tsx";
+import { Pending, Table } from "./table.tsx";
 import type { TraceRows } from "./wire.ts";
 
 const PAGE = 100;
@@ -21,13 +22,12 @@ export function Trace({ id }: { id: string }) {
     [id, table.value, first],
   );
   const [opened, setOpened] = useState<{ name: string; text: string }>();
-  if (trace.refusal) return <Notice kind={trace.refusal.status === 404 ? "info" : "bad"}>{trace.refusal.message}</Notice>;
-  if (!trace.value) return <p class="soft">{t("Loading …")}</p>;
+  if (!trace.value) return <Pending answer={trace} />;
   const { tables, table: shown, columns, rows, total } = trace.value;
   if (tables.length === 0) return <p class="soft">{t("This job has written no trace.")}</p>;
   return (
     <div class="trace">
-      <div class="bar">
+      <div class="job-bar">
         <label>
           {t("Table")}
           <select value={shown} onChange={(event) => change({ table: event.currentTarget.value, offset: "" })}>
@@ -36,24 +36,14 @@ export function Trace({ id }: { id: string }) {
         </label>
         <Pages first={first} shown={rows.length} total={total} />
       </div>
-      <div class="scroll" tabIndex={0} role="region" aria-label={shown}>
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col" class="number">#</th>
-              {columns.map(({ name, type }, at) => <th key={name} scope="col" title={type} class={isNumber(rows, at) ? "number" : ""}>{name}</th>)}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row, at) => (
-              <tr key={first + at}>
-                <td class="number soft">{count(first + at)}</td>
-                {row.map((value, column) => <Cell key={column} value={value} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table name={shown} heads={[["#"], ...columns.map(({ name }, at) => (isNumber(rows, at) ? ([name] as const) : name))]} kind="job-wide">
+        {rows.map((row, at) => (
+          <tr key={first + at}>
+            <td class="number soft">{count(first + at)}</td>
+            {row.map((value, column) => <Cell key={column} value={value} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
+          </tr>
+        ))}
+      </Table>
       {opened && (
         <Dialog title={opened.name} close={() => setOpened(undefined)}>
           <Copyable text={opened.text} />
@@ -76,7 +66,7 @@ function Cell({ value, open }: { value: unknown; open: (text: string) => void })
   if (line.length <= LONGEST) return <td>{line}</td>;
   return (
     <td>
-      <button class="link" title={t("Show all of it")} onClick={() => open(text)}>{line.slice(0, LONGEST)}…</button>
+      <button class="job-link" title={t("Show all of it")} onClick={() => open(text)}>{line.slice(0, LONGEST)}…</button>
     </td>
   );
 }
@@ -85,7 +75,7 @@ function Pages({ first, shown, total }: { first: number; shown: number; total: n
   const show = (at: number): void => change({ offset: at > 0 ? String(at) : "" });
   const last = Math.floor(Math.max(0, total - 1) / PAGE) * PAGE;
   return (
-    <div class="pages">
+    <div class="job-pages">
       <button disabled={first === 0} aria-label={t("First page")} onClick={() => show(0)}>«</button>
       <button disabled={first === 0} aria-label={t("Page before")} onClick={() => show(first - PAGE)}>‹</button>
       <span aria-live="polite">{t("{from} to {to} of {total}", { from: count(shown ? first : 0), to: count(first + Math.max(0, shown - 1)), total: count(total) })}</span>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { RunList } from "../../runs.ts";
-import { columnOf, factOf, keysOf, quoted, usualKeys } from "./columns.ts";
+import { columnOf, factOf, keysOf, quoted, usualKeys, widthOf } from "./columns.ts";
 
 const list = {
   tags: ["eval/acc", "loss"],
@@ -12,12 +12,12 @@ const list = {
 } as unknown as RunList;
 
 test("usual columns are what differs, and metrics", () => {
-  assert.deepEqual(usualKeys(list), ["hparams.lr", "metrics.loss", "metrics.eval/acc"]);
+  assert.deepEqual(usualKeys(list), ["labels.team", "hparams.lr", "hparams.note", "metrics.loss", "metrics.eval/acc"]);
   assert.deepEqual(keysOf(list), ["labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
 });
 
 test("a cell tells NaN, null and what is missing apart", () => {
-  const texts = (key: string): string[] => list.runs.map(columnOf(key, list.tags).text);
+  const texts = (key: string): string[] => list.runs.map(columnOf(key, list).text);
   assert.deepEqual(texts("metrics.loss"), ["NaN", "0.25"]);
   assert.deepEqual(texts("metrics.loss.min"), ["0.5", "0.25"]);
   assert.deepEqual(texts("hparams.note"), ["null", ""]);
@@ -32,4 +32,16 @@ test("a tag may end like a fact", () => {
 test("odd names are quoted for filters", () => {
   assert.equal(quoted('metrics.my "loss"'), 'metrics."my \\"loss\\""');
   assert.equal(quoted("hparams.lr"), "hparams.lr");
+});
+
+test("a column of numbers is one in all runs", () => {
+  assert.equal(columnOf("hparams.lr", list).isNumber, true);
+  const mixed = { ...list, runs: [...list.runs, { id: "c", v: "1", hparams: { lr: "auto" } }] } as unknown as RunList;
+  assert.equal(columnOf("hparams.lr", mixed).isNumber, false);
+});
+
+test("the width follows the longest text, within limits", () => {
+  assert.equal(widthOf("lr", ["0.1"]), 80);
+  assert.ok(widthOf("lr", ["0.123456789"]) > 80);
+  assert.equal(widthOf("note", ["x".repeat(1000)]), 288);
 });

@@ -8,10 +8,13 @@ export interface Column {
   isNumber: boolean;
   text: (run: Run) => string;
   isOdd?: (run: Run) => boolean; // NaN or infinite
+  oddPoints?: (run: Run) => number; // how many points of the metric are that
 }
 
 const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
+const MOST_LABELS = 2;
+const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
 
@@ -26,36 +29,59 @@ export function keysOf(list: RunList): string[] {
   return [...[...labels].sort(), ...[...hparams].sort(), ...list.tags.map((tag) => `metrics.${tag}`)];
 }
 
-/** The columns of a list that nobody has chosen: what differs between the runs, and the metrics that most have. */
+/** The columns of a list that nobody has chosen: labels, what differs between the runs, and the metrics that most have. */
 export function usualKeys(list: RunList): string[] {
-  const values = new Map<string, Set<string>>();
+  const labels = new Map<string, number>();
+  const values = new Map<string, { known: Set<string>; runs: number }>();
+  let configured = 0; // runs that have hyperparameters at all
   for (const run of list.runs) {
+    for (const name of Object.keys(run.labels ?? {})) labels.set(name, (labels.get(name) ?? 0) + 1);
+    if (run.hparams) configured += 1;
     for (const [name, value] of Object.entries(run.hparams ?? {})) {
-      const key = `hparams.${name}`;
-      const known = values.get(key) ?? new Set();
-      values.set(key, known.add(written(value)));
+      const one = values.get(name) ?? { known: new Set(), runs: 0 };
+      one.known.add(written(value));
+      values.set(name, { known: one.known, runs: one.runs + 1 });
     }
   }
-  const differing = [...values].filter(([, known]) => known.size > 1).map(([key]) => key);
+  const common = [...labels].sort(([, one], [, other]) => other - one);
+  const differing = [...values].filter(([, { known, runs }]) => known.size > 1 || runs < configured);
   const counts = list.tags.map((tag, at) => ({
     tag,
     runs: list.runs.reduce((sum, run) => sum + (hasValue(run, at) ? 1 : 0), 0),
   }));
   counts.sort((one, other) => other.runs - one.runs);
-  const metrics = counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS);
-  return [...differing.slice(0, MOST_OTHERS), ...metrics.map(({ tag }) => `metrics.${tag}`)];
+  return [
+    ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
+    ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
+    ...counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS).map(({ tag }) => `metrics.${tag}`),
+  ];
 }
 
-export function columnOf(key: string, tags: readonly string[]): Column {
+export function columnOf(key: string, list: RunList): Column {
   const [group, name] = splitKey(key);
   if (group === "hparams") {
-    return { key, title: name, isNumber: true, text: (run) => (name in (run.hparams ?? {}) ? written(run.hparams?.[name]) : "") };
+    const isNumber = list.runs.every((run) => typeof (run.hparams?.[name] ?? 0) === "number");
+    return { key, title: name, isNumber, text: (run) => (name in (run.hparams ?? {}) ? written(run.hparams?.[name]) : "") };
   }
   if (group === "labels") return { key, title: name, isNumber: false, text: (run) => run.labels?.[name] ?? "" };
-  const [tag, fact] = factOf(name, tags);
-  const at = tags.indexOf(tag);
-  const title = fact === "last" ? tag : `${tag} ${fact}`;
-  return { key, title, isNumber: true, text: (run) => metricText(run, at, fact), isOdd: (run) => oddText(run, at, fact) !== "" };
+  const [tag, fact] = factOf(name, list.tags);
+  const at = list.tags.indexOf(tag);
+  return {
+    key,
+    title: fact === "last" ? tag : `${tag} ${fact}`,
+    isNumber: true,
+    text: (run) => metricText(run, at, fact),
+    isOdd: (run) => oddText(run, at, fact) !== "",
+    oddPoints: (run) => run.nan?.[at] ?? 0,
+  };
+}
+
+/** The width of a column in pixels, from its longest text: the rows on the screen alone would make it jump. */
+export function widthOf(title: string, texts: Iterable<string>): number {
+  let longest = 0;
+  for (const text of texts) longest = Math.max(longest, text.length);
+  const wanted = Math.max(longest * 8.2, title.length * 7.6 + 20) + 24;
+  return Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(wanted / 16) * 16));
 }
 
 /** `eval/acc.max` as tag and fact; a tag may have such an ending itself. */
@@ -66,7 +92,7 @@ export function factOf(name: string, tags: readonly string[]): [string, Fact] {
   return [name, "last"];
 }
 
-/** A key as the grammar of filters has it: names with blanks or operators stand in quotes. */
+/** A key as the grammar of filters has it: names with blanks or operators stand in quotes. Orders take it as it is. */
 export function quoted(key: string): string {
   const [group, name] = splitKey(key);
   return `${group}.${/[\s=<>!~,"']/.test(name) ? `"${name.replace(/["\\]/g, "\\$&")}"` : name}`;

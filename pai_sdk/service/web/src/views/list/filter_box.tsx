@@ -4,10 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { change } from "../../address.ts";
 import { filter, list, listError } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { keysOf, quoted } from "./columns.ts";
-
-const PLAIN = ["status=", "name~", "created>", "updated>", "nan>0", "damaged>0"];
-const MOST_SUGGESTIONS = 8;
+import { suggestions } from "./suggest.ts";
 
 export function FilterBox() {
   const typed = useSignal(filter.value);
@@ -15,15 +12,16 @@ export function FilterBox() {
   const isOpen = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => void (typed.value = filter.value), [filter.value]);
-  const suggested = isOpen.value ? suggestions(typed.value) : [];
+  const suggested = isOpen.value ? suggestions(typed.value, list.value) : [];
 
   const apply = (text: string): void => {
     isOpen.value = false;
-    change({ q: text.trim() });
+    if (text.trim() !== filter.value) change({ q: text.trim() });
   };
   const take = (suggestion: string): void => {
-    typed.value = `${typed.value.slice(0, typed.value.length - lastWord(typed.value).length)}${suggestion}`;
+    typed.value = suggestion;
     chosen.value = -1;
+    isOpen.value = true;
     input.current?.focus();
   };
   const onKey = (event: KeyboardEvent): void => {
@@ -31,14 +29,17 @@ export function FilterBox() {
       event.preventDefault();
       const step = event.key === "ArrowDown" ? 1 : -1;
       chosen.value = suggested.length === 0 ? -1 : (chosen.value + step + suggested.length) % suggested.length;
+    } else if (event.key === "Tab" && suggested[chosen.value]) {
+      event.preventDefault();
+      take(suggested[chosen.value] ?? "");
     } else if (event.key === "Enter") {
       event.preventDefault();
       const suggestion = suggested[chosen.value];
       if (suggestion) take(suggestion);
       else apply(typed.value);
     } else if (event.key === "Escape") {
-      if (isOpen.value && suggested.length > 0) isOpen.value = false;
-      else apply("");
+      typed.value = "";
+      apply("");
     }
   };
   return (
@@ -51,7 +52,9 @@ export function FilterBox() {
         aria-expanded={suggested.length > 0}
         aria-controls="filter-suggestions"
         aria-activedescendant={chosen.value >= 0 ? `suggestion-${chosen.value}` : undefined}
+        aria-autocomplete="list"
         aria-invalid={listError.value !== ""}
+        aria-describedby={listError.value ? "filter-error" : undefined}
         placeholder="status=Running loss<0.3 hparams.lr>=0.01"
         autocomplete="off"
         spellcheck={false}
@@ -62,31 +65,19 @@ export function FilterBox() {
           chosen.value = -1;
         }}
         onKeyDown={onKey}
-        onBlur={() => setTimeout(() => (isOpen.value = false), 150)}
+        onBlur={() => (isOpen.value = false)}
       />
       {typed.value !== filter.value && <button onClick={() => apply(typed.value)}>{t("Apply")}</button>}
       {filter.value && <button class="plain" aria-label={t("Clear the filter")} onClick={() => apply("")}>✕</button>}
       <ul id="filter-suggestions" role="listbox" aria-label={t("Suggestions")} hidden={suggested.length === 0}>
         {suggested.map((text, at) => (
-          <li key={text} id={`suggestion-${at}`} role="option" aria-selected={at === chosen.value} onMouseDown={() => take(text)}>
+          <li key={text} id={`suggestion-${at}`} role="option" aria-selected={at === chosen.value} onMouseDown={(event) => (event.preventDefault(), take(text))}>
             {text}
           </li>
         ))}
       </ul>
     </div>
   );
-}
-
-function suggestions(text: string): string[] {
-  const word = lastWord(text).toLowerCase();
-  const known = list.value ? keysOf(list.value).map(quoted) : [];
-  const statuses = [...new Set(list.value?.runs.map((run) => run.status).filter(Boolean))].map((status) => `status=${status}`);
-  const fitting = [...statuses, ...PLAIN, ...known].filter((key) => key.toLowerCase().includes(word) && key !== word);
-  return word || text === "" ? fitting.slice(0, MOST_SUGGESTIONS) : [];
-}
-
-function lastWord(text: string): string {
-  return /\S*$/.exec(text)?.[0] ?? "";
 }
 
 chinese({

@@ -12,7 +12,7 @@ import { FACTS, keysOf, splitKey } from "./columns.ts";
 const MOST_KEYS = 200;
 
 /** A button that opens a box below it; Escape and a click elsewhere close it. */
-export function Menu({ title, children }: { title: string; children: ComponentChildren }) {
+export function Menu({ title, label, children }: { title: string; label?: string; children: ComponentChildren }) {
   const box = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const close = (event: Event): void => {
@@ -31,7 +31,7 @@ export function Menu({ title, children }: { title: string; children: ComponentCh
   }, []);
   return (
     <details class="menu" ref={box}>
-      <summary class="button">{title}</summary>
+      <summary class="button" aria-label={label} title={label}>{title}</summary>
       <div class="menu-box">{children}</div>
     </details>
   );
@@ -78,7 +78,7 @@ type Saved = Record<string, string>;
 /** Saved views are kept in this browser, for this place; each is an address. */
 export function ViewsMenu() {
   const place = `pai-ui-views ${about.value?.place}`;
-  const saved = useSignal<Saved>(JSON.parse(localStorage.getItem(place) ?? "{}"));
+  const saved = useSignal<Saved>(savedIn(place));
   const name = useSignal("");
   const keep = (views: Saved): void => {
     saved.value = views;
@@ -106,6 +106,14 @@ export function ViewsMenu() {
       <button onClick={() => void copyText(location.href)}>{t("Copy the link to this view")}</button>
     </Menu>
   );
+}
+
+function savedIn(place: string): Saved {
+  try {
+    return JSON.parse(localStorage.getItem(place) ?? "{}") as Saved;
+  } catch {
+    return {};
+  }
 }
 
 function without(views: Saved, name: string): Saved {

@@ -1,102 +1,201 @@
-// The table of runs. Only the rows on the screen are in the document; two empty rows take the place of the others.
+// The table of runs. Only the rows on the screen are in the document; empty rows take the place of the others.
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../../address.ts";
 import { colourOf } from "../../colours.ts";
+import { age } from "../../format.ts";
 import { Age, Status } from "../../parts/basics.tsx";
-import { names, pick, picked, shown, sort, type Run } from "../../runs.ts";
+import { list, listOf, names, pick, picked, sort, type Run } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { type Column, quoted } from "./columns.ts";
+import { type Column, widthOf } from "./columns.ts";
+import { segmentsOf } from "./segments.ts";
 
 const ROW = 34; // pixels, as in list.css
 const MORE = 10; // rows above and below the screen
+const STEP = 4; // rows are exchanged after so many were scrolled over
+const MOST_PICKED = 200; // at once; the address has their names
+const PICK_PIXELS = 36; // the column of the boxes, as in list.css
+const FALLING = /^(created|updated|ended)$|\.max$/; // keys whose largest values are looked at first
 
 export function Rows({ columns }: { columns: readonly Column[] }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
-  const height = useSignal(800);
+  const size = useSignal({ width: 800, height: 800 });
   const current = useSignal("");
-  const runs = shown.value;
-  const first = Math.max(0, Math.min(Math.floor(top.value / ROW) - MORE, runs.length - 1));
-  const last = Math.min(runs.length, Math.ceil((top.value + height.value) / ROW) + MORE);
+  const anchor = useRef({ id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
+  const lastPicked = useRef("");
+  const runs = list.value?.runs ?? [];
+  const chosen = new Set(picked.value);
   const hasStatus = runs.some((run) => run.status);
-  const width = 3 + (hasStatus ? 1 : 0) + columns.length;
+  const at = runs.findIndex((run) => run.id === current.value);
+  const first = Math.floor(top.value / ROW / STEP) * STEP - MORE;
+  const last = first + Math.ceil(size.value.height / ROW) + 2 * MORE + STEP;
+  const segments = segmentsOf(runs.length, first, last, at);
+  const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / ROW))]?.id;
+  const widths = useMemo(() => widthsOf(runs, columns), [list.value, columns.map(({ key }) => key).join()]);
+  const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
+  const focused = box.current?.contains(document.activeElement) ? document.activeElement?.closest<HTMLElement>("tr[data-run]")?.dataset.run : undefined;
 
   useEffect(() => {
     const element = box.current as HTMLDivElement;
-    const watcher = new ResizeObserver(() => (height.value = element.clientHeight));
+    const watcher = new ResizeObserver(() => (size.value = { width: element.clientWidth, height: element.clientHeight }));
     watcher.observe(element);
-    return () => watcher.disconnect();
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.target === document.body && "jk".includes(event.key)) move(event);
+    };
+    document.addEventListener("keydown", onKey);
+    return () => {
+      watcher.disconnect();
+      document.removeEventListener("keydown", onKey);
+    };
   }, []);
 
-  const move = (step: number): void => {
-    const at = runs.findIndex((run) => run.id === current.value);
-    const next = Math.max(0, Math.min(runs.length - 1, at < 0 ? Math.floor(top.value / ROW) : at + step));
+  // Rows that come, go or change places move neither what is on the screen nor the focus.
+  useLayoutEffect(() => {
     const element = box.current as HTMLDivElement;
+    if (anchor.current.of !== listOf.value) {
+      if (anchor.current.of) element.scrollTop = 0;
+      anchor.current = { id: "", offset: 0, of: listOf.value };
+    } else if (element.scrollTop > 0) {
+      const place = runs.findIndex((run) => run.id === anchor.current.id);
+      const wanted = place * ROW + anchor.current.offset;
+      if (place >= 0 && Math.abs(element.scrollTop - wanted) >= 1) element.scrollTop = wanted;
+    }
+    if (focused && document.activeElement === document.body) focusRow(runs.some(({ id }) => id === focused) ? focused : tabbable);
+  }, [list.value]);
+
+  const onScroll = (): void => {
+    const { scrollTop } = box.current as HTMLDivElement;
+    top.value = scrollTop;
+    const { runs: latest = [] } = list.value ?? {};
+    anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / ROW)]?.id ?? "", offset: scrollTop % ROW };
+  };
+  const focusRow = (id: string | undefined): void => {
+    if (id) box.current?.querySelector<HTMLElement>(`tr[data-run="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
+  };
+  const move = (event: KeyboardEvent): void => {
+    const { runs: latest = [] } = list.value ?? {};
+    const element = box.current as HTMLDivElement;
+    const page = Math.max(1, Math.floor(element.clientHeight / ROW) - 2);
+    const steps: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
+    const step = steps[event.key];
+    if (step === undefined || latest.length === 0) return;
+    event.preventDefault();
+    const here = latest.findIndex((run) => run.id === current.value);
+    const next = here < 0 ? Math.ceil(element.scrollTop / ROW) : Math.max(0, Math.min(latest.length - 1, here + step));
     const place = next * ROW;
     if (place < element.scrollTop) element.scrollTop = place;
     else if (place + 2 * ROW > element.scrollTop + element.clientHeight) element.scrollTop = place + 2 * ROW - element.clientHeight;
-    current.value = runs[next]?.id ?? "";
-    requestAnimationFrame(() => element.querySelector<HTMLElement>("tr[tabindex='0']")?.focus());
+    current.value = latest[next]?.id ?? "";
+    requestAnimationFrame(() => focusRow(current.value));
+  };
+  const toggle = (id: string, isRange = false): void => {
+    const [from, to] = [runs.findIndex((run) => run.id === lastPicked.current), runs.findIndex((run) => run.id === id)];
+    const ids = isRange && from >= 0 ? runs.slice(Math.min(from, to), Math.max(from, to) + 1).map((run) => run.id) : [id];
+    lastPicked.current = id;
+    pick(chosen.has(id) ? picked.value.filter((one) => !ids.includes(one)) : [...new Set([...picked.value, ...ids])]);
   };
   const onKey = (event: KeyboardEvent): void => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if ((event.target as HTMLElement).closest("input:not([type=checkbox]), select, th")) return;
-    const steps: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 };
-    const step = steps[event.key];
-    if (step !== undefined) move(step);
-    else if (event.key === "Enter" && current.value && (event.target as HTMLElement).tagName === "TR") go({ ...kept(), run: current.value });
-    else if ((event.key === " " || event.key === "x") && current.value && (event.target as HTMLElement).tagName === "TR") toggle(current.value);
-    else return;
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest("thead")) return;
+    const isRow = target.tagName === "TR";
+    if (event.key === "Enter" && isRow) go({ ...kept(), run: current.value });
+    else if (event.key === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
+    else return move(event);
     event.preventDefault();
   };
 
+  const span = 4 + (hasStatus ? 1 : 0) + columns.length;
   return (
-    <div class="rows" ref={box} onScroll={(event) => (top.value = event.currentTarget.scrollTop)} onKeyDown={onKey}>
+    <div class="rows" ref={box} onScroll={onScroll} onKeyDown={onKey}>
       <table aria-rowcount={runs.length + 1}>
         <caption class="hidden-text">{t("Jobs and runs")}</caption>
+        <colgroup>
+          <col style={{ width: `${PICK_PIXELS}px` }} />
+          <col style={{ width: `${nameWidth}px` }} />
+          {hasStatus && <col style={{ width: `${widths.status}px` }} />}
+          <col style={{ width: `${widths.created}px` }} />
+          {columns.map((column, number) => <col key={column.key} style={{ width: `${widths.others[number]}px` }} />)}
+          <col />
+        </colgroup>
         <thead>
           <tr aria-rowindex={1}>
-            <th class="pick"><PickAll runs={runs} /></th>
+            <th class="pick"><PickAll runs={runs} chosen={chosen} /></th>
             <Heading name="name" title={t("Name")} />
             {hasStatus && <Heading name="status" title={t("Status")} />}
-            <Heading name="-created" title={t("Created")} />
-            {columns.map((column) => (
-              <Heading key={column.key} name={quoted(column.key)} title={column.title} isNumber={column.isNumber} />
-            ))}
+            <Heading name="created" title={t("Created")} />
+            {columns.map((column) => <Heading key={column.key} name={column.key} title={column.title} isNumber={column.isNumber} />)}
+            <td />
           </tr>
         </thead>
         <tbody>
-          {first > 0 && <tr class="gap" aria-hidden="true"><td colSpan={width} style={{ height: `${first * ROW}px` }} /></tr>}
-          {runs.slice(first, last).map((run, at) => (
-            <tr
-              key={run.id}
-              data-run={run.id}
-              aria-rowindex={first + at + 2}
-              tabIndex={run.id === current.value || (!current.value && first + at === 0) ? 0 : -1}
-              onFocus={() => (current.value = run.id)}
-            >
-              <td class="pick">
-                <input type="checkbox" tabIndex={-1} aria-label={t("Pick {name}", { name: nameOf(run) })} checked={picked.value.includes(run.id)} onChange={() => toggle(run.id)} />
-              </td>
-              <td class="name">
-                <i class="dot" style={{ background: colourOf(run.id) }} />
-                <a tabIndex={-1} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
-                {(run.error || run.damaged) && <span class="warn" title={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })}> !</span>}
-              </td>
-              {hasStatus && <td><Status status={run.status} place={run.queue_place} /></td>}
-              <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
-              {columns.map((column) => {
-                const text = column.text(run);
-                return <td key={column.key} class={`${column.isNumber ? "number" : ""}${column.isOdd?.(run) ? " odd" : ""}`} title={text}>{text}</td>;
-              })}
-            </tr>
-          ))}
-          {last < runs.length && <tr class="gap" aria-hidden="true"><td colSpan={width} style={{ height: `${(runs.length - last) * ROW}px` }} /></tr>}
+          {segments.flatMap(({ from, to, isGap }) =>
+            isGap ? (
+              <tr key={`gap ${from === 0 ? "first" : to === runs.length ? "last" : "between"}`} class="gap" aria-hidden="true">
+                <td colSpan={span} style={{ height: `${(to - from) * ROW}px` }} />
+              </tr>
+            ) : (
+              runs.slice(from, to).map((run, number) => {
+                const tab = run.id === tabbable ? 0 : -1;
+                return (
+                  <tr key={run.id} data-run={run.id} aria-rowindex={from + number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
+                    <td class="pick">
+                      <input
+                        type="checkbox"
+                        tabIndex={tab}
+                        aria-label={t("Pick {name}", { name: nameOf(run) })}
+                        checked={chosen.has(run.id)}
+                        onClick={(event) => toggle(run.id, event.shiftKey)}
+                      />
+                    </td>
+                    <td class="name">
+                      <i class="dot" style={{ background: colourOf(run.id) }} />
+                      <a tabIndex={tab} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
+                      {(run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
+                    </td>
+                    {hasStatus && <td><Status status={run.status} place={run.queue_place} /></td>}
+                    <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
+                    {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
+                    <td />
+                  </tr>
+                );
+              })
+            ),
+          )}
         </tbody>
       </table>
     </div>
   );
+}
+
+function Cell({ column, run }: { column: Column; run: Run }) {
+  const text = column.text(run);
+  const isOdd = column.isOdd?.(run) ?? false;
+  const odd = isOdd ? 0 : (column.oddPoints?.(run) ?? 0);
+  return (
+    <td class={`${column.isNumber ? "number" : ""}${isOdd ? " odd" : ""}`} title={text}>
+      {odd > 0 && <Warning text={t("{n} values of this metric are NaN or infinite", { n: odd })} />}
+      {text}
+    </td>
+  );
+}
+
+function Warning({ text }: { text: string }) {
+  return <span class="warn" title={text}> <span aria-hidden="true">⚠</span><span class="hidden-text">{text}</span> </span>;
+}
+
+function widthsOf(runs: readonly Run[], columns: readonly Column[]) {
+  const statuses = runs.map((run) => `  ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
+  return {
+    name: widthOf(t("Name"), runs.map((run) => `   ${nameOf(run)}`)),
+    status: widthOf(t("Status"), statuses),
+    created: widthOf(t("Created"), [age(1)]),
+    others: columns.map((column) => widthOf(column.title, texts(column, runs))),
+  };
+}
+
+function* texts(column: Column, runs: readonly Run[]): Iterable<string> {
+  for (const run of runs) yield column.text(run) + (column.oddPoints?.(run) ? "   " : "");
 }
 
 function nameOf(run: Run): string {
@@ -109,26 +208,33 @@ function kept(): Record<string, string> {
   return rest;
 }
 
-function toggle(id: string): void {
-  pick(picked.value.includes(id) ? picked.value.filter((one) => one !== id) : [...picked.value, id]);
-}
-
-function PickAll({ runs }: { runs: readonly Run[] }) {
-  const isAll = runs.length > 0 && picked.value.length === runs.length;
-  return <input type="checkbox" aria-label={t("Pick all")} checked={isAll} onChange={() => pick(isAll ? [] : runs.map((run) => run.id))} />;
+function PickAll({ runs, chosen }: { runs: readonly Run[]; chosen: ReadonlySet<string> }) {
+  const here = runs.filter((run) => chosen.has(run.id)).length;
+  const isAll = runs.length > 0 && here === runs.length;
+  const isTooMany = runs.length > MOST_PICKED;
+  return (
+    <input
+      type="checkbox"
+      aria-label={t("Pick all")}
+      title={isTooMany ? t("At most {n} can be picked at once; a filter narrows the list", { n: MOST_PICKED }) : t("Pick all")}
+      disabled={isTooMany && here === 0}
+      checked={isAll}
+      indeterminate={here > 0 && !isAll}
+      onClick={() => pick(here > 0 ? [] : runs.map((run) => run.id))}
+    />
+  );
 }
 
 /** A heading that sorts: the first click by its usual direction, the second one the other way round. */
 function Heading({ name, title, isNumber = false }: { name: string; title: string; isNumber?: boolean }) {
-  const plain = name.replace(/^-/, "");
-  const isSorted = sort.value.replace(/^-/, "") === plain;
+  const isSorted = sort.value.replace(/^-/, "") === name;
   const isDown = sort.value.startsWith("-");
-  const next = isSorted ? (isDown ? plain : `-${plain}`) : name;
+  const goesDown = isSorted ? !isDown : FALLING.test(name);
   return (
-    <th scope="col" class={`${isNumber ? "number" : ""}${plain === "name" ? " name" : ""}`} aria-sort={isSorted ? (isDown ? "descending" : "ascending") : undefined}>
-      <button class="plain" title={plain} onClick={() => change({ sort: next }, { replace: true })}>
-        {title}
-        <span aria-hidden="true">{isSorted ? (isDown ? " ↓" : " ↑") : ""}</span>
+    <th scope="col" class={`${isNumber ? "number" : ""}${name === "name" ? " name" : ""}`} aria-sort={isSorted ? (isDown ? "descending" : "ascending") : undefined}>
+      <button class="plain" title={t("Sort by {name}", { name })} onClick={() => change({ sort: goesDown ? `-${name}` : name }, { replace: true })}>
+        <span class="title">{title}</span>
+        {isSorted && <span aria-hidden="true">{isDown ? " ↓" : " ↑"}</span>}
       </button>
     </th>
   );
@@ -141,5 +247,8 @@ chinese({
   "Created": "创建时间",
   "Pick {name}": "选择 {name}",
   "Pick all": "全选",
+  "At most {n} can be picked at once; a filter narrows the list": "一次最多选择 {n} 个；可用筛选缩小列表",
+  "Sort by {name}": "按 {name} 排序",
   "{n} damaged ranges were skipped": "跳过了 {n} 处损坏的数据",
+  "{n} values of this metric are NaN or infinite": "此指标有 {n} 个值为 NaN 或无穷",
 });

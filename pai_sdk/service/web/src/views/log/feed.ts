@@ -23,14 +23,14 @@ export type Start = { tail: number } | { line: number } | { time: number } | { a
 
 const PAGE = 500;
 const MOST_PAGES = 100;
-const ASKED = 400;
-const BEFORE = 150; // lines before the wanted ones, fetched with them
+const ASKED = 240;
+const BEFORE = 80; // lines before the wanted ones, fetched with them
 const RETRY_MS = 1000;
 
 export class LogFeed {
   total = 0;
   isComplete = false;
-  instances: string[] = [];
+  instances: string[] = []; // of the run
   state: "loading" | "ready" | "none" | "failed" = "loading";
   problem = "";
   readonly #pages = new Map<number, Line[]>();
@@ -57,7 +57,8 @@ export class LogFeed {
       this.#take(answer.lines);
       this.total = Math.max(this.total, answer.total);
       this.isComplete = answer.complete;
-      this.instances = answer.instances;
+      if (!this.instance) this.instances = answer.instances;
+      else if (this.instances.length === 0) await this.#readInstances();
       this.state = "ready";
       this.onChange();
       return answer.lines[0]?.number ?? answer.total;
@@ -99,8 +100,8 @@ export class LogFeed {
   take({ event, data }: Message): boolean {
     if (event === "reset") return false;
     if (event !== "log") return true;
-    if (this.instance && this.instances.length > 1) {
-      // The stream numbers the lines of all instances; this one's are asked for, at most twice a second.
+    if (this.instance) {
+      // The stream has the lines of all instances, numbered together; this one's are asked for, at most twice a second.
       this.#latest ??= setTimeout(() => {
         this.#latest = undefined;
         void this.read({ tail: ASKED });
@@ -122,6 +123,11 @@ export class LogFeed {
   close(): void {
     this.#ending.abort();
     clearTimeout(this.#latest);
+  }
+
+  async #readInstances(): Promise<void> {
+    const signal = this.#ending.signal;
+    this.instances = (await ask<Answer>("log", { run: this.run, query: { tail: 1 }, signal })).instances;
   }
 
   #take(lines: readonly Line[]): void {

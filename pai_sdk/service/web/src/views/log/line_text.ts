@@ -18,7 +18,6 @@ export const MOST_CHARACTERS = 2000;
 const BAD = /\b(?:ERROR|FATAL|CRITICAL|Traceback|[A-Z]\w*(?:Error|Exception):)|\bpanic:|\bKilled\b/;
 const WARN = /\bWARN(?:ING)?\b|[A-Z]\w*Warning:/;
 // Characters that draw nothing, or change the order of the others.
-// eslint-disable-next-line no-control-regex
 const UNSEEN = /[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /** The states that a progress bar had in a line, from the first to the last. */

@@ -50,7 +50,7 @@ export function Row({ number, line, digits, hits, isChosen, isHit, instance, tim
         })}
       </span>
       {line && shown && shown.cut > 0 && (
-        <button class="log-open" tabIndex={-1} title={t("Show the whole line")} onClick={() => open(line)}>…({bytes(line.text.length)})</button>
+        <button class="log-open log-cut" tabIndex={-1} title={t("Show the whole line")} onClick={() => open(line)}>…({bytes(line.text.length)})</button>
       )}
       {mark && <span class="log-mark">◆ {mark}</span>}
     </div>

@@ -16,7 +16,7 @@ export function drawStrip(canvas: HTMLCanvasElement, search: LogSearch | undefin
     const densest = Math.max(...search.stretches.map((one) => one.count / (one.lastLine - one.firstLine || 1)), 0);
     for (const { firstLine, lastLine, count, hits } of search.stretches) {
       if (count === 0) continue;
-      pen.globalAlpha = hits ? 1 : 0.25 + (0.75 * count) / (lastLine - firstLine || 1) / densest;
+      pen.globalAlpha = hits ? 0.6 : 0.25 + (0.75 * count) / (lastLine - firstLine || 1) / densest;
       if (hits) for (const hit of hits) pen.fillRect(0, at(hit.line), width, Math.max(scale, 1));
       else pen.fillRect(0, at(firstLine), width, Math.max(scale, at(lastLine) - at(firstLine)));
     }

@@ -1,0 +1,118 @@
+// What can be done with the runs that are picked: compare them, stop or delete their jobs.
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { address, linkTo } from "../../address.ts";
+import { ask, Refusal } from "../../api.ts";
+import { Notice } from "../../parts/basics.tsx";
+import { can } from "../../place.ts";
+import { list, names, pick, picked, readList, shown } from "../../runs.ts";
+import { chinese, t } from "../../words.ts";
+
+type Action = "stop" | "remove";
+
+const AT_ONCE = 4; // requests; a browser opens six connections, and one of them is the event stream
+const MOST_NAMES = 10; // in the question
+const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
+
+export function Picked() {
+  const asked = useSignal<Action | undefined>(undefined);
+  const left = useSignal(0);
+  const problems = useSignal<string[]>([]);
+  const hidden = picked.value.length - shown.value.length;
+  const running = runningOf(picked.value);
+  const act = async (what: Action): Promise<void> => {
+    const ids = what === "stop" ? running : picked.value;
+    [asked.value, problems.value] = [undefined, []];
+    const failed = await forEach(ids, (run) => ask(what, { run }), (number) => (left.value = number));
+    problems.value = [...failed].map(([id, error]) => `${nameOf(id)}: ${error instanceof Refusal ? error.message : t("the service does not answer")}`);
+    if (what === "remove") pick(picked.value.filter((id) => !ids.includes(id) || failed.has(id)));
+    readList();
+  };
+  if (picked.value.length === 0 && problems.value.length === 0) return null;
+  return (
+    <div class="picked">
+      {picked.value.length > 0 && (
+        <>
+          <button class="chip" title={t("Pick none")} onClick={() => pick([])}>{t("{n} picked", { n: picked.value.length })} ✕</button>
+          <a class="button" href={linkTo({ ...address.value, view: "curves" })}>{t("Compare curves")}</a>
+          <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
+          {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
+          {can("delete") && <button disabled={left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
+          {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}
+          {hidden > 0 && <span class="soft">{t("{n} of them are not in this list", { n: hidden })}</span>}
+        </>
+      )}
+      {asked.value && <Question what={asked.value} ids={asked.value === "stop" ? running : picked.value} onNo={() => (asked.value = undefined)} onYes={act} />}
+      {problems.value.length > 0 && (
+        <Notice kind="bad">
+          <ul>{problems.value.map((problem) => <li key={problem}>{problem}</li>)}</ul>
+          <button onClick={() => (problems.value = [])}>{t("Close")}</button>
+        </Notice>
+      )}
+    </div>
+  );
+}
+
+function Question({ what, ids, onYes, onNo }: { what: Action; ids: readonly string[]; onYes: (what: Action) => Promise<void>; onNo: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const n = ids.length;
+  return (
+    <dialog ref={dialog} aria-labelledby="question" onClose={onNo}>
+      <h2 id="question">{what === "stop" ? t("Stop {n} jobs?", { n }) : t("Delete {n} jobs for good, with their logs and metrics?", { n })}</h2>
+      <ul>
+        {ids.slice(0, MOST_NAMES).map((id) => <li key={id}>{nameOf(id)}</li>)}
+        {n > MOST_NAMES && <li>{t("and {n} more", { n: n - MOST_NAMES })}</li>}
+      </ul>
+      <p class="answers">
+        <button onClick={onNo}>{t("Cancel")}</button>
+        <button class="danger" onClick={() => void onYes(what)}>{what === "stop" ? t("Stop {n} jobs", { n }) : t("Delete {n} jobs", { n })}</button>
+      </p>
+    </dialog>
+  );
+}
+
+/** The jobs that have not ended, as far as the list knows. */
+function runningOf(ids: readonly string[]): string[] {
+  const ended = new Set(list.value?.runs.filter((run) => ENDED.has(run.status ?? "")).map((run) => run.id));
+  return ids.filter((id) => !ended.has(id));
+}
+
+/** Calls for each id, a few at once; the ids that failed, with their errors. */
+async function forEach(ids: readonly string[], call: (id: string) => Promise<unknown>, onLeft: (left: number) => void): Promise<Map<string, unknown>> {
+  const failed = new Map<string, unknown>();
+  const waiting = [...ids];
+  let left = ids.length;
+  onLeft(left);
+  const work = async (): Promise<void> => {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      await call(id).catch((error: unknown) => failed.set(id as string, error));
+      onLeft((left -= 1));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return failed;
+}
+
+function nameOf(id: string): string {
+  return names.value.get(id) ?? id;
+}
+
+chinese({
+  "Pick none": "取消选择",
+  "{n} picked": "已选 {n} 个",
+  "Compare curves": "比较曲线",
+  "Compare hyperparameters": "比较超参数",
+  "Stop…": "停止…",
+  "Delete…": "删除…",
+  "{n} jobs left": "还剩 {n} 个作业",
+  "{n} of them are not in this list": "其中 {n} 个不在此列表中",
+  "the service does not answer": "服务没有响应",
+  "Close": "关闭",
+  "Stop {n} jobs?": "停止 {n} 个作业？",
+  "Delete {n} jobs for good, with their logs and metrics?": "永久删除 {n} 个作业及其日志和指标？",
+  "and {n} more": "以及另外 {n} 个",
+  "Cancel": "取消",
+  "Stop {n} jobs": "停止 {n} 个作业",
+  "Delete {n} jobs": "删除 {n} 个作业",
+});
