@@ -100,7 +100,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest("thead")) return;
     const isRow = target.tagName === "TR";
     if (event.key === "Enter" && isRow) go({ ...kept(), run: current.value });
-    else if (event.key === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
+    else if (event.key.toLowerCase() === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
     else return move(event);
     event.preventDefault();
   };
