@@ -191,7 +191,8 @@ def _greeting(info: ServiceInfo) -> str:
             f"  export PAI_OSS_ENDPOINT={info.oss_endpoint} PAI_OSS_BUCKET_NAME={info.bucket}",
             f"  export ALIBABA_CLOUD_ACCESS_KEY_ID={info.access_key_id}",
             f"  export ALIBABA_CLOUD_ACCESS_KEY_SECRET=$({_read_secret(info)})",
-            "Then `pai-sdk ui` prints a link to the page of its jobs.",
+            "To open the page of its jobs in a browser:",
+            f"  {shlex.join(['pai-sdk', 'ui', '--data', str(info.data_dir)])}",
         ]
     )
 

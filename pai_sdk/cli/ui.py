@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -20,15 +23,17 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names
 from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import chosen_place, running_service
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.session.default import get_default_session
+from pai_sdk.session.default import default_session_from, get_default_session
+from pai_sdk.session.session import Session
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
+    from pai_sdk.service.settings import ServiceInfo
     from pai_sdk.service.web.ui_app import UiServer
-    from pai_sdk.session.session import Session
 
 __all__ = ["ui"]
 
@@ -60,6 +65,14 @@ def ui(
             metavar="JOB",
             help="Show this job: its id, the beginning of it, its name, or - for the newest.",
             autocompletion=complete_job,
+            rich_help_panel=_OF_SERVICE,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="The service that runs on this data folder, in place of the one in use.",
             rich_help_panel=_OF_SERVICE,
         ),
     ] = None,
@@ -111,10 +124,11 @@ def ui(
     if given is None:
         of_folder = {"--host": host, "--port": port, "--name": name or None, "--token-file": token_file}
         _refuse(of_folder, "is for a folder of runs: pai-sdk ui DIR; without DIR, the service serves the page")
-        _show_service(job, run, open_browser=open_browser)
+        with _service_on(data):
+            _show_service(job, run, open_browser=open_browser)
         return
     place = chosen_place()
-    of_service = {"--job": job, "--embedded": place.embedded or None, "--profile": place.profile}
+    of_service = {"--job": job, "--data": data, "--embedded": place.embedded or None, "--profile": place.profile}
     _refuse(of_service, "is for the page of a service; leave DIR out")
     _serve_folder(given, host or _HOST, _PORT if port is None else port, name, token_file, run, open_browser)
 
@@ -127,6 +141,34 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 
 # ---- the page of a service
+
+
+@contextlib.contextmanager
+def _service_on(data: Path | None) -> Iterator[None]:
+    """Within it, the service in use is the one that runs on a folder, if a folder is given."""
+    if data is None:
+        yield
+        return
+    if chosen_place().is_named:
+        raise typer.BadParameter("give one of --data, --embedded and --profile", param_hint="--data")
+    root = expanded(data).absolute()
+    found = running_service(root)
+    if found is None:
+        command = shlex.join(["pai-sdk", "serve", "--data", str(root)])
+        raise typer.BadParameter(f"no service runs there; to start one: {command}", param_hint="--data")
+    with default_session_from(partial(_session_on, found)):
+        yield
+
+
+def _session_on(service: ServiceInfo) -> Session:
+    return Session(
+        service.region_id,
+        service.workspace_id,
+        endpoint=service.endpoint,
+        aiworkspace_endpoint=service.endpoint,
+        credentials=static_credentials(service.access_key_id, service.access_key_secret),
+        profile="",
+    )
 
 
 def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import shlex
 import signal
 import socket
 import sys
@@ -202,7 +203,9 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
     page_settings = PageSettings(
         kind="service",
         place=f"{'embedded service' if settings.embedded else 'service'} on {socket.gethostname()}",
-        command="pai-sdk ui --embedded" if is_default else "pai-sdk ui",
+        command="pai-sdk ui --embedded"
+        if is_default
+        else shlex.join(["pai-sdk", "ui", "--data", str(info.data_dir)]),
         endpoint=info.endpoint,
         port=port,
         can=_ABILITIES,

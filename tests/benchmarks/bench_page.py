@@ -63,3 +63,27 @@ def measure(cache: Path) -> dict[str, float | str]:
             found |= _fewer(browser, new_link)
         found |= _tensorboard(browser, root / "points")
     return found
+
+
+def _list(browser: Browser, new_link: Callable[[], str]) -> dict[str, float]:
+    times = [_first(browser, new_link(), "main tbody tr[data-run] >> nth=20") for _ in range(5)]
+    return {LIST.name: statistics.median(times), LIST_WORST.name: max(times)}
+
+
+def _chart(browser: Browser, new_link: Callable[[], str]) -> dict[str, float]:
+    times = [_first(browser, f"{new_link()}&view=curves&tags=loss", DRAWN) for _ in range(5)]
+    return {CHART.name: statistics.median(times), CHART_WORST.name: max(times)}
+
+
+def _fewer(browser: Browser, new_link: Callable[[], str], pid: int) -> dict[str, float]:
+    took = _first(browser, f"{new_link()}&view=curves", DRAWN)
+    return {FEWER.name: took, MEMORY.name: bench_runs_http.resident_mb(pid)}
+
+
+def _first(browser: Browser, link: str, wanted: str) -> float:
+    """How long a browser that knows nothing takes from the link to an element."""
+    with open_page(browser, link.partition("/ui/")[0]) as watched:
+        begun = time.perf_counter()
+        watched.page.goto(link)
+        watched.page.locator(wanted).first.wait_for(timeout=_PATIENCE_MS)
+        return time.perf_counter() - begun

@@ -6,6 +6,7 @@ import fcntl
 import gc
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -33,6 +35,7 @@ from pai_sdk.service.state.folder import DataFolder, Keys
 from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port
+from tests.service.web.browsing import ask_as_browser, sign_in
 from tests.waiting import PATIENCE_S, until
 
 
@@ -309,6 +312,20 @@ def test_a_session_that_is_dropped_leaves_no_descriptor(data_dir: Path, tmp_path
         assert sockets() <= before
     finally:
         gc.enable()
+
+
+def test_a_page_stays_signed_in_when_the_service_was_killed(data_dir: Path) -> None:
+    session = pai_sdk.Session.embedded(data_dir)
+    info = running(data_dir)
+    assert repr(session) == f"<Session local workspace=1 bucket=pai-local page={info.endpoint}/ui/>"
+    port = urlsplit(info.endpoint).port
+    assert port is not None
+    page = sign_in(port, session.new_page_link())
+    end(info, signal.SIGKILL)
+    assert running(data_dir).endpoint == info.endpoint
+    about = ask_as_browser(port, "GET", "/ui/about", **page)
+    assert (about.status, about.json["command"]) == (200, f"pai-sdk ui --data {shlex.quote(str(data_dir))}")
+    assert about.json["place"].startswith("embedded service on ")
 
 
 def sockets() -> int:

@@ -18,10 +18,10 @@ from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.commands import next_commands, page_of
 from pai_sdk.errors import JobFailed, JobStopped, PaiError
 from pai_sdk.job.failure.missing_modules import missing_module_hint
-from pai_sdk.job.failure.tracebacks import find_traceback, is_of_a_launcher, root_cause, shortened
 from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
 from pai_sdk.job.follow.log_reasons import shows_reason
 from pai_sdk.job.follow.updates import ask
+from pai_sdk.logs.tracebacks import find_traceback, is_of_a_launcher, root_cause, shortened
 from pai_sdk.schemas.record import ErrorInfo, JobRecord
 from pai_sdk.schemas.status import JobStatus
 

@@ -96,44 +96,47 @@ class OtherEvent:
             raise ValueError(f"{self.tag!r} is not a histogram but a tensor of shape {found.shape}")
         return found.astype(np.float64)
 
-    def hparams(self) -> dict[str, bool | float | str]:
+    def hparams(self) -> dict[str, bool | float | str | None]:
         """The hyperparameters with which a session began; nothing where this says something else.
+
+        None is the value of a hyperparameter that was written as null.
 
         Raises:
             ValueError: this is no message.
         """
-        found: dict[str, bool | float | str] = {}
+        found: dict[str, bool | float | str | None] = {}
         for field, _, _, begin, end in fields(self.content, 0, len(self.content)):
             if field != 3:  # session_start_info
                 continue
             for inner, _, _, start, stop in fields(self.content, begin, end):
                 if inner == 1:
-                    name, value = _hparam(self.content, start, stop)
-                    if value is not None:
-                        found[name] = value
+                    found |= _hparam(self.content, start, stop)
         return found
 
 
-def _hparam(message: bytes, begin: int, end: int) -> tuple[str, bool | float | str | None]:
-    name, value = "", None
+def _hparam(message: bytes, begin: int, end: int) -> dict[str, bool | float | str | None]:
+    """A name with its value; empty if there is no value that a hyperparameter can have."""
+    name, values = "", list[bool | float | str | None]()
     for field, _, _, start, stop in fields(message, begin, end):
         if field == 1:
             name = message[start:stop].decode(errors="replace")
         elif field == 2:
-            value = _struct_value(message, start, stop)
-    return name, value
+            values = _struct_values(message, start, stop)
+    return {name: values[-1]} if values else {}
 
 
-def _struct_value(message: bytes, begin: int, end: int) -> bool | float | str | None:
-    """A `google.protobuf.Value`."""
-    found: bool | float | str | None = None
+def _struct_values(message: bytes, begin: int, end: int) -> list[bool | float | str | None]:
+    """A `google.protobuf.Value`: null, a number, a text or a truth value; the last one counts."""
+    found: list[bool | float | str | None] = []
     for field, wire, number, start, stop in fields(message, begin, end):
-        if field == 2 and wire == 1:
-            found = struct.unpack_from("<d", message, start)[0]
+        if field == 1 and wire == 0:
+            found.append(None)
+        elif field == 2 and wire == 1:
+            found.append(struct.unpack_from("<d", message, start)[0])
         elif field == 3 and wire == 2:
-            found = message[start:stop].decode(errors="replace")
+            found.append(message[start:stop].decode(errors="replace"))
         elif field == 4 and wire == 0:
-            found = bool(number)
+            found.append(bool(number))
     return found
 
 

@@ -156,7 +156,7 @@ class RunReader:
         self._has_points = True
         self._summaries: dict[_Key, GrowingSummary] = {}
         self._names: dict[tuple[str, str], _Key] = {}  # kind and shown tag
-        self._hparams: dict[str, bool | float | str] = {}
+        self._hparams: dict[str, bool | float | str | None] = {}
         self._merged: dict[_Key, Series] = {}
         self.version = self.epoch = 0
         self.is_behind = False
@@ -200,7 +200,7 @@ class RunReader:
                 found[name] = replace(self._summaries[key].summary(), tag=name)
         return found
 
-    def hparams(self) -> dict[str, bool | float | str]:
+    def hparams(self) -> dict[str, bool | float | str | None]:
         """The hyperparameters in the files; what was written last counts."""
         return dict(self._hparams)
 

@@ -363,8 +363,8 @@ class EventWriter:
             step, _bytes_field(1, tag) + _metadata("tensors") + _tensor(_DOUBLE_TYPE, shape, content)
         )
 
-    def hparams(self, values: Mapping[str, bool | float | str], metrics: Iterable[str] = ()) -> None:
-        """Write hyperparameters, and which metrics TensorBoard lists beside them."""
+    def hparams(self, values: Mapping[str, bool | float | str | None], metrics: Iterable[str] = ()) -> None:
+        """Write hyperparameters, and which metrics TensorBoard lists beside them; None is a value."""
         metric_infos = b"".join(_bytes_field(5, _bytes_field(1, _bytes_field(2, tag))) for tag in metrics)
         infos = b"".join(
             _bytes_field(4, _bytes_field(1, name) + _int_field(4, _hparam_type(v))) for name, v in values.items()
@@ -570,7 +570,9 @@ def _hparam_type(value: object) -> int:
     return 2 if isinstance(value, bool) else 3 if isinstance(value, (int, float)) else 1
 
 
-def _protobuf_value(value: bool | float | str) -> bytes:
+def _protobuf_value(value: bool | float | str | None) -> bytes:
+    if value is None:
+        return _int_field(1, 0)
     if isinstance(value, bool):
         return _int_field(4, value)
     return double_field(2, value) if isinstance(value, (int, float)) else _bytes_field(3, value)

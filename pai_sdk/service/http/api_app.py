@@ -23,6 +23,7 @@ from pai_sdk.service.http.routes import (
     job_metrics,
     models,
     page_links,
+    run_jobs,
     training_jobs,
     workspaces,
 )
@@ -32,6 +33,7 @@ from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
+from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["Dispatcher", "create_api"]
@@ -47,7 +49,7 @@ _READ_ONLY = "The data folder of the service cannot be written any more; make it
 def create_api(context: ServiceContext) -> FastAPI:
     """The PAI API. It checks no signatures: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.context, app.state.shares = context, Shares()
+    app.state.context, app.state.shares, app.state.downloads = context, Shares(), Tickets()
     resources = (
         training_jobs,
         job_changes,
@@ -60,6 +62,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         models,
         workspaces,
         page_links,
+        run_jobs,
     )
     for module in resources:
         app.include_router(module.router, dependencies=[TokenChecked])

@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.responses import ResponseCache
-from pai_sdk.service.runs.source import RunMark, checkpoint_marks, is_inside
+from pai_sdk.service.runs.source import RunMark, checkpoint_marks, folders_in, is_inside
 from pai_sdk.service.wire_errors import WireError
+from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
 
@@ -77,6 +78,19 @@ class FolderRuns:
         epoch = blake2b(repr([facts.st_ino for facts in files.values()]).encode(), digest_size=8).hexdigest()
         is_open = any(time.time() - facts.st_mtime < _GROWS_S for facts in files.values())
         return LogReader(self._open(files), is_open=is_open, epoch=epoch)
+
+    def files(self, run_id: str) -> Mapping[str, Store]:
+        """The folders within that of a run, if it is on this machine.
+
+        Raises:
+            WireError: there is no such run.
+        """
+        folder = self._folder_of(run_id)
+        return {} if folder is None or self._root is None else folders_in(folder, self._root)
+
+    def queue_places(self) -> Mapping[str, int]:
+        """Folders have no queue."""
+        return {}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The checkpoints of a run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.status import JobStatus
-from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.job_table import QUEUED, Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
 from pai_sdk.service.runs.responses import ResponseCache
-from pai_sdk.service.runs.source import RunMark, checkpoint_marks
+from pai_sdk.service.runs.source import RunMark, checkpoint_marks, folders_in
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Event, Job
 from pai_sdk.storage.base import Store
@@ -95,6 +95,29 @@ class JobRuns:
             WireError: there is no such job, or it has no such instance.
         """
         return self._logs.open(self._jobs.get(run_id), instance)
+
+    def files(self, run_id: str) -> Mapping[str, Store]:
+        """The output channels of a job, here or where they were published, and its logs.
+
+        Raises:
+            WireError: there is no such job.
+        """
+        job, sandbox = self._jobs.get(run_id), self._sandbox(run_id)
+        found: dict[str, Store] = {}
+        for output in job.request.get("OutputChannels") or []:
+            name, uri = str(output.get("Name")), output.get("OutputUri")
+            if isinstance(uri, str) and uri.startswith("oss://"):
+                found[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
+        found |= folders_in(sandbox.ml / "output", sandbox.root)
+        if sandbox.logs_dir.is_dir():
+            found["logs"] = LocalStore(sandbox.logs_dir, links="inside")
+        return dict(sorted(found.items()))
+
+    def queue_places(self) -> Mapping[str, int]:
+        """The places of the jobs in the queue."""
+        queued = select(Job.id).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
+        with self._jobs.database.read() as session:
+            return {job_id: place for place, job_id in enumerate(session.scalars(queued), start=1)}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The statuses and events of a job, and its checkpoints.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pai_sdk.run.events.series import TagSummary
     from pai_sdk.run.watch.records import HparamsDiff, RunBrief
 
-__all__ = ["FIELDS", "brief_row", "diff_row", "plain", "tag_row", "tags_of"]
+__all__ = ["FIELDS", "QUEUE_PLACE", "brief_row", "diff_row", "plain", "tag_row", "tags_of"]
 
 _OF_TAGS: dict[str, Callable[[TagSummary], float | None]] = {
     "last": lambda summary: None if summary.last is None else summary.last.value,
@@ -27,7 +27,8 @@ _OF_RUN = (
     *("uri", "status", "name", "created_at", "updated_at", "ended_at", "labels"),
     *("hparams", "damaged", "is_loading", "error"),
 )
-FIELDS = (*_OF_RUN, *_OF_TAGS)
+QUEUE_PLACE = "queue_place"
+FIELDS = (*_OF_RUN, QUEUE_PLACE, *_OF_TAGS)
 """The fields of a row, besides the id and the version."""
 
 _MOST_TAGS = 1000
@@ -45,7 +46,7 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
     """
     row: dict[str, Any] = {"id": brief.id, "v": f"{epoch}.{brief.version}"}
     for name in fields:
-        if name not in _OF_TAGS and (value := getattr(brief, name)) not in (None, "", 0, {}):
+        if name in _OF_RUN and (value := getattr(brief, name)) not in (None, "", 0, {}):
             row[name] = plain(value)
     summaries = [brief.tags.get(tag) for tag in tags]
     for name in fields if tags else ():

@@ -84,6 +84,9 @@ def read_log(
         float | None, Query(ge=0, le=1e11, description="Begin at this time, in seconds since 1970.")
     ] = None,
     after: _After = None,
+    after_instance: Annotated[
+        str | None, Query(description="The instance whose byte `after` is. The first one's by default.")
+    ] = None,
     instance: _Instance = None,
 ) -> Response:
     """Lines of the log of a run, each with its number, the byte it begins at, its instance and its time.
@@ -103,7 +106,7 @@ def read_log(
     if time is not None:
         start = log.line_at_time(time)
     elif after is not None:
-        start = log.line_at_byte(after)
+        start = log.line_at_byte(after, after_instance)
     page = log.page(-tail if tail else start, tail or lines)
     return json_response(
         {

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from pai_sdk.service.runs import compare_routes, event_stream, log_routes, run_routes
+from pai_sdk.service.runs import compare_routes, event_stream, file_routes, log_routes, run_routes, trace_routes
 
 __all__ = ["ROUTERS"]
 
-ROUTERS = (log_routes.router, run_routes.router, compare_routes.router, event_stream.router)
+ROUTERS = (
+    log_routes.router,
+    file_routes.router,
+    trace_routes.router,
+    run_routes.router,
+    compare_routes.router,
+    event_stream.router,
+)
 """In this order: the id of a run may have slashes, so the routes of one run come last among those of runs."""

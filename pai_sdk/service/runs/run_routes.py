@@ -15,7 +15,7 @@ from pai_sdk.service.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
 from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, series_response
 from pai_sdk.service.runs.kept_manager import loaded
-from pai_sdk.service.runs.list_responses import FIELDS, brief_row, tag_row, tags_of
+from pai_sdk.service.runs.list_responses import FIELDS, QUEUE_PLACE, brief_row, tag_row, tags_of
 from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
 from pai_sdk.service.runs.source import RunMark, RunsOf
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
@@ -67,7 +67,14 @@ def list_runs(
         page = asked(manager.runs, filter, sort, limit, cursor or None)
         shown = given or tags_of(page.runs)
         state = manager.state
-        rows = (brief_row(brief, shown, wanted, state.epoch) for brief in page.runs)
+        places = runs.queue_places() if QUEUE_PLACE in wanted else {}
+        rows = (
+            {
+                **brief_row(brief, shown, wanted, state.epoch),
+                **({QUEUE_PLACE: places[brief.id]} if brief.id in places else {}),
+            }
+            for brief in page.runs
+        )
         rest = {
             "tags": shown,
             "next": page.next,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
@@ -13,11 +13,13 @@ from fastapi import Depends, Request
 from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pai_sdk.run.watch.manager import RunManager
 
-__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "is_inside"]
+__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "folders_in", "is_inside"]
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
@@ -73,6 +75,18 @@ class RunSource(Protocol):
         """
         ...
 
+    def files(self, run_id: str) -> Mapping[str, Store]:
+        """The folders of files that a run has left, by name, such as its output channels and its logs.
+
+        Raises:
+            WireError: there is no such run.
+        """
+        ...
+
+    def queue_places(self) -> Mapping[str, int]:
+        """The places of the jobs in the queue, from 1, by the ids of their runs; empty without a queue."""
+        ...
+
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The statuses, events and checkpoints of a run; empty if none is known."""
         ...
@@ -103,6 +117,19 @@ def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
         except OSError:
             continue  # it is not complete, or was just removed
         yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
+
+
+def folders_in(folder: Path, root: Path) -> dict[str, Store]:
+    """The folders in a folder of a training, by name; links are left out, and so is what is outside of `root`."""
+    if not is_inside(folder, root):
+        return {}
+    place = folder.resolve()
+    try:
+        with os.scandir(place) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return {}
+    return {name: LocalStore(place / name, links="inside") for name in names}
 
 
 async def _source(request: Request) -> RunSource:

@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from pai_sdk.service.web.tickets import Tickets
+from pai_sdk.service.tickets import Tickets
 
 __all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
 

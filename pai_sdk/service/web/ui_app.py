@@ -23,6 +23,7 @@ from pai_sdk.service.runs.folder_runs import FolderRuns
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.runs.source import RunSource
 from pai_sdk.service.settings import ConnectionLimits
+from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.web.browser_guard import SAFETY_HEADERS
 from pai_sdk.service.web.host_names import check_name, names_of_address
 from pai_sdk.service.web.page import STATIC_FOLDER, Ability, Page, PageSettings
@@ -33,7 +34,7 @@ __all__ = ["UiServer", "UiSettings", "create_ui"]
 
 _LONGEST_BODY_BYTES = 1 << 20
 _CONNECTIONS = 200
-_ABILITIES: tuple[Ability, ...] = ("media",)
+_ABILITIES: tuple[Ability, ...] = ("files", "trace", "media")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def create_ui(runs: RunSource, page: Page) -> ASGIApp:
         page: its page, which lets browsers and programs in.
     """
     app = FastAPI(title="pai-sdk ui", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.context, app.state.shares = _UiContext(runs), Shares()
+    app.state.context, app.state.shares, app.state.downloads = _UiContext(runs), Shares(), Tickets()
     for router in ROUTERS:
         app.include_router(router)
     add_page(app, page)

@@ -119,6 +119,16 @@ def test_instances_are_one_log_or_each_its_own(client: Client, begin: Callable[.
     assert refused.status_code == 400
 
 
+def test_a_hit_of_one_instance_is_found_in_the_merged_log(
+    client: Client, begin: Callable[..., tuple[str, Path]]
+) -> None:
+    job_id, _ = begin(one="a1\na2\n", two="b1\nb2\n")
+    answer = client.call("GET", f"/runs/{job_id}/log/search", q="b2")
+    hit = next(each for each in map(json.loads, answer.text.splitlines()) if each["kind"] == "hit")
+    page = log(client, job_id, after=hit["offset"], after_instance=hit["instance"])
+    assert (page["lines"][0]["number"], page["lines"][0]["text"]) == (3, "b2")
+
+
 @pytest.mark.parametrize("pattern", ["(", "((?:(?:a{1000}){1000}){1000})", "a" * 2000, "", "a\nb"])
 def test_a_query_that_cannot_be_is_refused(
     client: Client, begin: Callable[..., tuple[str, Path]], pattern: str

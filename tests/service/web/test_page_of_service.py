@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.base.version import __version__
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.service.settings import ForeignCloud
-from pai_sdk.service.web.tickets import Tickets
+from pai_sdk.service.tickets import Tickets
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port, running_service
 from tests.service.web.browsing import Answer, ask_as_browser, code_in, headers_of_page, sign_in
@@ -88,7 +89,8 @@ def test_a_link_signs_one_browser_in(client: Client) -> None:
     page = sign_in(port_of(client), link)
     assert send(client, page, "GET", "/api/v1/runs").status == 200
     again = send(client, {}, "POST", "/ui/session", {"code": code_in(link)})
-    assert (again.status, again.json["Code"], again.json["Command"]) == (403, "CodeNotValid", "pai-sdk ui")
+    assert (again.status, again.json["Code"]) == (403, "CodeNotValid")
+    assert again.json["Command"] == f"pai-sdk ui --data {shlex.quote(str(client.info.data_dir))}"
     assert again.json["Command"] in again.json["Message"]
 
 
@@ -115,7 +117,8 @@ def test_the_page_uses_each_action_of_the_service(client: Client, page: dict[str
 
 def test_what_the_service_tells_of_itself(client: Client, page: dict[str, str]) -> None:
     about = send(client, page, "GET", "/ui/about").json
-    assert (about["kind"], about["version"], about["command"]) == ("service", __version__, "pai-sdk ui")
+    assert (about["kind"], about["version"]) == ("service", __version__)
+    assert shlex.split(about["command"]) == ["pai-sdk", "ui", "--data", str(client.info.data_dir)]
     assert {"stop", "rerun", "delete"} <= set(about["can"])
     assert about["place"].startswith("service on ")
     assert ask(client, "GET", "/ui/about").status == 401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -84,6 +85,25 @@ def test_the_link_may_lead_to_a_job(in_use: Client, option: str) -> None:
     assert ui("--job", job_id, "--run", job_id).exit_code == 2
 
 
+def test_the_command_that_the_page_shows_gives_a_link(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")  # another service is in use
+    job_id = client.create(job_body(TrainingJobName="by-folder"))
+    port = urlsplit(client.info.endpoint).port
+    assert port is not None
+    refused = ask_as_browser(port, "GET", "/ui/about")
+    command, *words = shlex.split(refused.json["Command"])
+    assert (command, refused.status) == ("pai-sdk", 401)
+    result = CliRunner().invoke(app, [*words, "--job", "by-folder"])
+    assert parse_qs(urlsplit(link_in(result)).fragment)["run"] == [job_id]
+
+
+def test_a_data_folder_without_a_service_is_told(tmp_path: Path) -> None:
+    result = ui("--data", str(tmp_path))
+    assert result.exit_code == 2
+    assert "pai-sdk serve --data" in result.output
+    assert ui("--data", str(tmp_path), "--embedded").exit_code == 2
+
+
 def test_the_browser_is_opened_when_asked(in_use: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
@@ -97,6 +117,29 @@ def test_the_same_from_python(in_use: Client) -> None:
     link = Session().new_page_link(job_id)
     assert link.startswith(f"{in_use.info.endpoint}/ui/#code=")
     assert link.endswith(f"&run={job_id}")
+
+
+def test_the_demo_ends_with_a_link_to_the_page_of_its_job(in_use: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    trained = session.get_job(in_use.create(job_body()))
+    monkeypatch.setattr(Session, "embedded", lambda: session)
+    monkeypatch.setattr("pai_sdk.cli.demo._prepare", lambda *_: None)
+    monkeypatch.setattr("pai_sdk.cli.demo._train", lambda *_: trained)
+    monkeypatch.setattr("pai_sdk.cli.demo._show_results", lambda *_: None)
+    result = CliRunner().invoke(app, ["demo"])
+    assert result.exit_code == 0
+    *_, last = result.stdout.splitlines()
+    assert last.startswith(f"Open its page within a minute: {in_use.info.endpoint}/ui/#code=")
+    assert last.endswith(f"&run={trained.id}")
+
+
+def test_a_job_of_a_service_leads_to_its_page_wherever_it_is_shown(in_use: Client) -> None:
+    job = Session().get_job(in_use.create(job_body()))
+    address = f"{in_use.info.endpoint}/ui/#run={job.id}"
+    assert job.console_url == address
+    assert f'href="{address}"' in job._repr_html_()
+    described = CliRunner().invoke(app, ["describe", job.id], env={"COLUMNS": "500"})
+    assert address in described.output
 
 
 def test_on_alibaba_cloud_the_console_shows_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +165,7 @@ def test_options_of_a_folder_need_one(words: tuple[str, ...]) -> None:
     assert "pai-sdk ui DIR" in result.output
 
 
-@pytest.mark.parametrize("words", [("--job", "-"), ("--embedded",), ("--profile", "staging")])
+@pytest.mark.parametrize("words", [("--job", "-"), ("--data", "x"), ("--embedded",), ("--profile", "staging")])
 def test_options_of_a_service_need_no_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
     for folder in ((str(tmp_path),), ("--logdir", str(tmp_path))):
         result = ui(*folder, *words)

@@ -23,7 +23,7 @@ from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk.service.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 
-__all__ = ["router"]
+__all__ = ["create_job", "router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 async def create_training_job(request: Request, context: ContextOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    job_id, notice = await run_in_threadpool(_create, context, body)
+    job_id, notice = await run_in_threadpool(create_job, context, body)
     context.runner.wake()
     fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
     return success(request, fields, headers=_offers(context))
@@ -152,8 +152,12 @@ def _shown_until(context: ServiceContext, ended_at: float | None) -> float | Non
     return min(time.time() - context.settings.foreign.list_lag_s, ended_at or math.inf)
 
 
-def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
-    """Creates a job; returns its id and the notice about it."""
+def create_job(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
+    """Create a job; returns its id and the notice about it.
+
+    Raises:
+        WireError: the request is refused.
+    """
     workspace_id = context.settings.workspace_id
     job = read_request(
         body, workspace_id=workspace_id, slots=context.settings.slots, algorithms=context.algorithms

@@ -48,6 +48,20 @@ export function linkTo(fields: Fields): string {
   return `#${writeFields(fields)}`;
 }
 
+// What the view of one run has in the address, besides the run and its tab.
+const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance"];
+
+/** The address without what only one tab of a run has a use for. */
+export function withoutTab(): Fields {
+  return Object.fromEntries(Object.entries(address.value).filter(([name]) => name !== "tab" && !OF_TABS.includes(name)));
+}
+
+/** The address without the run: the list, or another view, as it was before. */
+export function withoutRun(): Fields {
+  const { run: _run, ...kept } = withoutTab();
+  return kept;
+}
+
 function show(fields: Fields, replace: boolean): void {
   const fragment = `#${writeFields(fields)}`;
   address.value = readFields(fragment);

@@ -15,7 +15,7 @@ export const ROUTES = {
   tags: { method: "GET", path: `${ONE}/tags`, query: ["v"] },
   marks: { method: "GET", path: `${ONE}/events`, query: [] },
   scalars: { method: "GET", path: `${ONE}/scalars`, query: ["tag", "x", "from", "to", "buckets", "smooth", "after", "v"] },
-  log: { method: "GET", path: `${ONE}/log`, query: ["line", "lines", "tail", "time", "after", "instance"] },
+  log: { method: "GET", path: `${ONE}/log`, query: ["line", "lines", "tail", "time", "after", "after_instance", "instance"] },
   search: { method: "GET", path: `${ONE}/log/search`, query: ["q", "regex", "ignore_case", "instance", "after", "shown", "time_limit"] },
   logFile: { method: "GET", path: `${ONE}/log/file`, query: ["instance"] },
   media: { method: "GET", path: `${ONE}/media`, query: ["kind", "tag"] },
@@ -60,6 +60,9 @@ export class Refusal extends Error {
 /** Whether this browser is signed in; undefined until the first response. */
 export const isSignedIn = signal<boolean | undefined>(undefined);
 
+/** What to type for a new link, as the service says when it refuses. */
+export const linkCommand = signal("pai-sdk ui");
+
 /** An answer as JSON. Raises `Refusal`; a network that fails raises what `fetch` does. */
 export async function ask<T, R extends Route = Route>(route: R, options: Options<R> = {}): Promise<T> {
   return (await (await send(route, options)).json()) as T;
@@ -85,7 +88,8 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
     if (route !== "session") isSignedIn.value = true;
     return answer;
   }
-  const said = (await answer.json().catch(() => ({}))) as { Code?: string; Message?: string };
+  const said = (await answer.json().catch(() => ({}))) as { Code?: string; Message?: string; Command?: string };
+  if (said.Command) linkCommand.value = said.Command;
   if (answer.status === 401) isSignedIn.value = false;
   throw new Refusal(answer.status, said.Code ?? "", said.Message ?? `HTTP ${answer.status}`);
 }

@@ -15,7 +15,6 @@ import { List } from "./views/list.tsx";
 import { Media } from "./views/media.tsx";
 import { SignIn } from "./views/sign_in.tsx";
 import { language } from "./words.ts";
-import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
 const VIEWS: Record<string, FunctionComponent> = { list: List, curves: Curves, hparams: Hparams, media: Media };

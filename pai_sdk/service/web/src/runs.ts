@@ -44,7 +44,7 @@ export interface RunList {
 const RUNS_AT_ONCE = 1000;
 const MOST_RUNS = 10_000; // that the service sends
 const PAUSE_MS = 500;
-const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan";
+const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place";
 
 export const filter = field("q");
 export const sort = field("sort", "-created");

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.job.failure.tracebacks import find_traceback, root_cause, shortened
+from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 
 MISSING = """\
 Traceback (most recent call last):

@@ -24,6 +24,7 @@ from pai_sdk.run.events import files as reader_module
 from pai_sdk.run.events.decoder import EventDecoder
 from pai_sdk.run.events.files import EventChunk, EventFileReader, is_event_file
 from pai_sdk.run.events.layouts import LayoutCache
+from pai_sdk.run.events.other import OtherEvent
 from pai_sdk.run.events.records import _next_record
 from pai_sdk.run.events.series import Series
 from pai_sdk.storage.stores.local import LocalStore
@@ -626,18 +627,32 @@ def test_random_files_damaged_at_random_places() -> None:
 # ---- beside numbers -----------------------------------------------------------------------------------------
 
 
+def test_a_hyperparameter_that_was_written_as_null_is_not_missing(tmp_path: Path) -> None:
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    start = plugin_data_pb2.SessionStartInfo()
+    start.hparams["dropout"].null_value = 0
+    start.hparams["lr"].number_value = 0.1
+    start.hparams["empty"].SetInParent()  # a value without a kind
+    content = plugin_data_pb2.HParamsPluginData(version=0, session_start_info=start).SerializeToString()
+
+    event = OtherEvent("hparams", "_hparams_/session_start_info", 0, 0.0, content)
+
+    assert event.hparams() == {"dropout": None, "lr": 0.1}
+
+
 def test_texts_histograms_tensors_and_hparams(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
         writer.text("note", "# Größe", step=1)
         writer.histogram("weights", [0.0, 1.0, 1.0, 2.0, math.nan], step=2, buckets=2)
         writer.tensor("matrix", range(6), (2, 3), step=3)
-        writer.hparams({"lr": 0.1, "layers": 3, "adam": True, "name": "x"}, metrics=["loss"])
+        writer.hparams({"lr": 0.1, "layers": 3, "adam": True, "name": "x", "decay": None}, metrics=["loss"])
     text, histogram, matrix, experiment, session = read(writer.path).others
     assert (text.kind, text.tag, text.step, text.text()) == ("text", "note", 1, "# Größe")
     assert histogram.histogram().tolist() == [[0, 1, 1], [1, 2, 3]]
     assert matrix.tensor().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert (experiment.kind, experiment.hparams()) == ("hparams", {})
-    assert session.hparams() == {"lr": 0.1, "layers": 3.0, "adam": True, "name": "x"}
+    assert session.hparams() == {"lr": 0.1, "layers": 3.0, "adam": True, "name": "x", "decay": None}
     for wrong in (text.histogram, matrix.text):
         with pytest.raises(ValueError):
             wrong()

@@ -1,6 +1,6 @@
 // The line at the top: where one is, where one can go, and whether the service responds.
 import { useEffect, useState } from "preact/hooks";
-import { address, field, linkTo } from "../address.ts";
+import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
 import { about } from "../place.ts";
 import { lostSince } from "../stream.ts";
@@ -13,7 +13,7 @@ const THEMES: Record<Theme, Theme> = { system: "light", light: "dark", dark: "sy
 const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" };
 
 export function Head() {
-  const { run: _run, tab: _tab, line: _line, ...kept } = address.value;
+  const kept = withoutRun();
   const views = { list: t("List"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media") };
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (

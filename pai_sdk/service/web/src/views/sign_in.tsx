@@ -1,9 +1,11 @@
 // What a browser sees that is not signed in: how to get a link.
 import { Copyable, Notice } from "../parts/basics.tsx";
 import { field } from "../address.ts";
+import { linkCommand } from "../api.ts";
 import { chinese, t } from "../words.ts";
 
 const run = field("run");
+const PLAIN_ID = /^\w[\w./-]*$/; // anybody can make a link: nothing else of it belongs into a shell
 
 export function SignIn({ refused }: { refused: string }) {
   return (
@@ -11,7 +13,7 @@ export function SignIn({ refused }: { refused: string }) {
       <h1>{t("Sign in")}</h1>
       {refused && <Notice kind="bad">{refused}</Notice>}
       <p>{t("Run this on the machine of the service, and open the link that it prints:")}</p>
-      <Copyable text={run.value ? `pai-sdk ui --open --run ${run.value}` : "pai-sdk ui --open"} />
+      <Copyable text={`${linkCommand.value} --open${PLAIN_ID.test(run.value) ? ` --run ${run.value}` : ""}`} />
       <p class="soft">{t("A link works once, within a minute. This page goes on by itself when another tab has signed in.")}</p>
     </main>
   );

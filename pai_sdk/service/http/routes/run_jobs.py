@@ -1,0 +1,240 @@
+"""The job behind a run, for the page: how it stands, what it uses, how it differs; stop, delete, run again."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import psutil
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import func, select
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.execution.contract import public_fields
+from pai_sdk.logs.tracebacks import find_traceback, root_cause
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
+from pai_sdk.service.http.context import ContextOf, ServiceContext
+from pai_sdk.service.http.routes.training_jobs import create_job
+from pai_sdk.service.jobs.job_table import QUEUED
+from pai_sdk.service.jobs.reading import read_body
+from pai_sdk.service.jobs.rerun import changed_request, form_fields
+from pai_sdk.service.jobs.usage import read_usage
+from pai_sdk.service.runs.list_responses import plain
+from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
+from pai_sdk.service.state.models import Event, Job
+from pai_sdk.service.wire_errors import WireError
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/runs/{run_id}", route_class=BudgetedRoute)
+
+_TAIL_LINES = 400
+_SHOWN_LINES = 40
+_MOST_EVENTS = 1000
+_MOST_DIFFERENCES = 2000
+_LEAST_STEP_S = 10.0
+_MOST_SAMPLES = 500
+
+
+class RerunRequest(BaseModel):
+    """What is other than in the earlier job."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    changes: dict[str, Any] = Field(default_factory=dict, description="Some of the fields of the form.")
+    token: str = Field(min_length=8, max_length=200, description="The same token makes no second job.")
+
+
+class NoFields(BaseModel):
+    """An empty object."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@router.get("/job")
+@within(RUNS)
+def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
+    """The job of a run: status, place in the queue, statuses and events, instances, request, why it failed."""
+    with context.jobs.database.read() as session:
+        job = context.jobs.get(run_id)
+        noted = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MOST_EVENTS)
+        events = [*session.scalars(noted)][::-1]
+        place = _queue_place(session, job)
+    status = JobStatus(job.status)
+    begins = next((one.started_at for one in job.transitions), job.created_at)
+    found = {
+        "status": job.status,
+        "message": job.reason_message or "",
+        "queue_place": place,
+        "queued_s": None if job.started_at is None else job.started_at - begins,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "history": [
+            {"status": one.status, "time": one.started_at, "text": one.reason_message or ""}
+            for one in job.transitions
+        ],
+        "events": [{"time": one.happened_at, "text": one.text, "kind": one.instance or "job"} for one in events],
+        "failure": _failure(context, job) if status.is_failure else None,
+        "instances": [
+            {
+                "name": one["name"],
+                "status": one["status"],
+                "exit_code": one.get("exit_code"),
+                "started_at": job.started_at,
+                "ended_at": job.ended_at,
+            }
+            for one in job.instances
+        ],
+        "request": public_fields(job.request),
+        "labels": {label.key: label.value for label in job.labels},
+    }
+    work.spend(len(json_bytes(found)))
+    return json_response(plain_object(found), LIVE)
+
+
+@router.get("/usage")
+@within(RUNS)
+def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
+    """Processor and memory of each instance of a job, over its life; GPUs are not measured here."""
+    job = context.jobs.get(run_id)
+    end = job.ended_at or time.time()
+    begin = job.started_at or job.created_at
+    step_s = max(_LEAST_STEP_S, math.ceil((end - begin) / _MOST_SAMPLES))
+    cores, memory_bytes = os.cpu_count() or 1, psutil.virtual_memory().total
+    instances = []
+    for log in context.logs.instance_logs(job, None):
+        work.check()
+        window = {"begin": begin - 1, "end": end + step_s, "step_s": step_s}
+        cpu = dict(read_usage(log.path, "CpuCoreUsage", **window))
+        memory = dict(read_usage(log.path, "MemoryUsage", **window))
+        instances.append(
+            {
+                "name": log.name,
+                "times": [*cpu],
+                "cpu": [round(value * cores / 100, 4) for value in cpu.values()],
+                "memory_bytes": [round(memory.get(moment, 0) * memory_bytes / 100) for moment in cpu],
+                "gpu": [],
+                "gpu_memory_bytes": [],
+            }
+        )
+    return json_response({"instances": instances, "limits": {"cpu": cores, "memory_bytes": memory_bytes}}, LIVE)
+
+
+@router.get("/diff")
+@within(RUNS)
+def compare_jobs_of_runs(
+    context: ContextOf,
+    work: WorkOf,
+    run_id: str,
+    other: Annotated[str, Query(alias="with", max_length=200, description="The other job.")],
+) -> Response:
+    """In which fields the requests of two jobs differ."""
+    before, after = (_leaves(public_fields(context.jobs.get(job_id).request)) for job_id in (run_id, other))
+    work.hold(len(before) + len(after), "fields")
+    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    rows = [
+        {
+            "path": path,
+            "kind": "added" if path not in before else "removed" if path not in after else "changed",
+            **({"before": before[path]} if path in before else {}),
+            **({"after": after[path]} if path in after else {}),
+        }
+        for path in paths[:_MOST_DIFFERENCES]
+    ]
+    return json_response({"rows": rows, "same": len({**before, **after}) - len(paths)}, LIVE)
+
+
+@router.post("/stop")
+def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response:
+    """Stop the job of a run; one that has ended stays as it is."""
+    context.jobs.request_stop(run_id)
+    context.runner.wake()
+    return json_response({}, LIVE)
+
+
+@router.delete("")
+def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
+    """Delete the job of a run, which must have ended. Its outputs in the object store stay there."""
+    context.jobs.delete(run_id)
+    context.logs.forget(run_id)
+    context.runner.discard(run_id)
+    return json_response({}, LIVE)
+
+
+@router.get("/rerun")
+def get_rerun_form(context: ContextOf, run_id: str) -> Response:
+    """The fields that a job like this one can have changed, with their values; secrets are masked."""
+    request = context.jobs.get(run_id).request
+    return json_response({"fields": form_fields(request), "request": public_fields(request)}, LIVE)
+
+
+@router.post("/rerun")
+async def rerun_job(request: Request, context: ContextOf, run_id: str, body: RerunRequest) -> Response:
+    """Create a job like this one, with changes, a name and output folders of its own."""
+
+    def create() -> str:
+        stored = context.jobs.get(run_id)
+        made = changed_request({**stored.request, "WorkspaceId": stored.workspace_id}, body.changes, body.token)
+        return create_job(context, read_body(json_bytes(made)))[0]
+
+    job_id = await run_in_threadpool(create)
+    context.runner.wake()
+    return json_response({"id": job_id}, LIVE)
+
+
+def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An object whose numbers that are not finite are texts."""
+    found: dict[str, Any] = plain(value)
+    return found
+
+
+def _queue_place(session: Any, job: Job) -> int | None:
+    """Its place in the queue, from 1; None for a job that has begun."""
+    if job.status not in QUEUED:
+        return None
+    is_before = (Job.priority > job.priority) | ((Job.priority == job.priority) & (Job.number < job.number))
+    ahead = session.scalar(select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), is_before))
+    return int(ahead or 0) + 1
+
+
+def _failure(context: ServiceContext, job: Job) -> dict[str, Any]:
+    """Why a job failed: the exception that its log shows, else what the service knows."""
+    try:
+        page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
+        lines = [line.text for line in page.lines()]
+    except WireError:  # it never had a log
+        lines = []
+    traceback = find_traceback(lines)
+    reason = job.reason_message or job.reason_code or ""
+    cause = root_cause(traceback)
+    return {
+        "cause": cause or reason or "The service knows no reason.",
+        "explanation": reason if cause else "",
+        "advice": "",
+        "code": job.reason_code,
+        "exit_code": job.exit_code,
+        "instance": job.failed_instance,
+        "last_lines": lines[-_SHOWN_LINES:],
+        "traceback": traceback or None,
+    }
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """The values of an object by their paths; those of lists of named things by the names."""
+    if isinstance(value, Mapping) and value:
+        items = [(f"{path}.{key}" if path else str(key), one) for key, one in value.items()]
+    elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+        named = [str(one.get("Name") or one.get("Key") or at) for at, one in enumerate(value)]
+        items = [
+            (f"{path}.{name}", one["Value"] if set(one) <= {"Name", "Key", "Value"} and "Value" in one else one)
+            for name, one in zip(named, value, strict=True)
+        ]
+    else:
+        return {path: value}
+    return {place: leaf for inner, one in items for place, leaf in _leaves(one, inner).items()}

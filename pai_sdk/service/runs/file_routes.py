@@ -1,0 +1,146 @@
+"""Runs: the files that they have left, to browse and to download."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
+
+from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.service.budgets import DOWNLOAD, RUNS, BudgetedRoute, Work, WorkOf, within
+from pai_sdk.service.runs.responses import LIVE, json_response
+from pai_sdk.service.runs.source import RunsOf
+from pai_sdk.service.tickets import Tickets
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
+from pai_sdk.storage.base import Store, checked_path
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=BudgetedRoute)
+
+_MOST_ENTRIES = 2000
+_MOST_LISTED = 50_000  # files that one request looks at, in all folders below
+_NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class DownloadRequest(BaseModel):
+    """Which file is wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096)
+
+
+@router.get("/api/v1/runs/{run_id:path}/files")
+@within(RUNS)
+def list_files_of_run(
+    runs: RunsOf,
+    work: WorkOf,
+    run_id: str,
+    path: Annotated[str, Query(max_length=4096, description="A folder; the top without it.")] = "",
+) -> Response:
+    """A folder of the files of a run: its outputs by channel, its checkpoints, its logs."""
+    stores = runs.files(run_id)
+    place = path.strip("/")
+    if not place:
+        found = [{"name": name, "is_folder": True, "size_bytes": None, "modified_at": None} for name in stores]
+        return json_response({"path": "", "entries": found, "truncated": False}, LIVE)
+    store, within_store = _store_of(stores, place)
+    entries, is_truncated = _entries(store, within_store, work)
+    return json_response({"path": place, "entries": entries, "truncated": is_truncated}, LIVE)
+
+
+@router.post("/api/v1/runs/{run_id:path}/downloads")
+def prepare_download(request: Request, runs: RunsOf, run_id: str, body: DownloadRequest) -> Response:
+    """A one-time address of a file of a run, valid for a minute: a link can have it, which sends no key."""
+    store, path = _store_of(runs.files(run_id), body.path.strip("/"))
+    try:
+        store.head(path)
+    except (StorageError, InvalidInputError) as error:
+        raise _not_found(body.path) from error
+    ticket = _tickets(request).new_ticket((run_id, body.path.strip("/")))
+    return json_response({"url": f"/ui/download/{ticket}"}, LIVE)
+
+
+@router.get("/ui/download/{ticket}", include_in_schema=False)
+@within(DOWNLOAD)
+def download_file(request: Request, runs: RunsOf, work: WorkOf, ticket: str) -> Response:
+    """The file of a one-time address, as an attachment."""
+    known = _tickets(request).take(ticket)
+    if known is None:
+        raise WireError(403, "TicketNotValid", "The address was used or has expired; download the file again.")
+    run_id, path = known
+    store, within_store = _store_of(runs.files(run_id), path)
+    try:
+        facts = store.head(within_store)
+    except (StorageError, InvalidInputError) as error:
+        raise _not_found(path) from error
+    name = path.rpartition("/")[2]
+    plain = _NOT_IN_A_FILE_NAME.sub("-", name).strip("-.")[:100] or "file"
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name.encode(errors='replace'))}"
+    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+    pieces = store.read(within_store, 0, facts.size_bytes)  # a file that grows is sent as long as it is now
+    return StreamingResponse(work.pieces(pieces), media_type="application/octet-stream", headers=headers)
+
+
+def _tickets(request: Request) -> Tickets[tuple[str, str]]:
+    tickets: Tickets[tuple[str, str]] = request.app.state.downloads
+    return tickets
+
+
+def _store_of(stores: Mapping[str, Store], path: str) -> tuple[Store, str]:
+    """The store of the first part of a path, and the rest of it.
+
+    Raises:
+        WireError: there is no such store, or the path leads out of it.
+    """
+    name, _, rest = path.partition("/")
+    if name not in stores:
+        raise _not_found(path)
+    try:
+        return stores[name], checked_path(rest) if rest else ""
+    except InvalidInputError as error:
+        raise invalid_parameter(f"path: {str(error)[:500]}") from error
+
+
+def _entries(store: Store, folder: str, work: Work) -> tuple[list[dict[str, Any]], bool]:
+    """The entries of a folder, by name; and whether there are more than were looked at."""
+    prefix = f"{folder}/" if folder else ""
+    found: dict[str, dict[str, Any]] = {}
+    listed = 0
+    try:
+        for file in store.list(prefix, folders=True, unlisted=lambda path, error: None):
+            listed += 1
+            if listed % 1000 == 0:
+                work.check()
+            name, separator, _ = file.path[len(prefix) :].partition("/")
+            if not name:
+                continue
+            if listed > _MOST_LISTED or (name not in found and len(found) == _MOST_ENTRIES):
+                return [*found.values()], True
+            modified_at = None if file.modified_ns is None else file.modified_ns / 1e9
+            if separator:
+                known = found.setdefault(
+                    name, {"name": name, "is_folder": True, "size_bytes": 0, "modified_at": modified_at}
+                )
+                known["size_bytes"] += file.size_bytes
+                known["modified_at"] = max(known["modified_at"] or 0.0, modified_at or 0.0) or None
+            else:
+                found[name] = {
+                    "name": name,
+                    "is_folder": False,
+                    "size_bytes": file.size_bytes,
+                    "modified_at": modified_at,
+                }
+    except StorageError as error:
+        raise _not_found(folder) from error
+    return [*found.values()], False
+
+
+def _not_found(path: str) -> WireError:
+    return WireError(404, "RUN_FILE_NOT_FOUND", f"The run has no file {path[:200]!r}.")

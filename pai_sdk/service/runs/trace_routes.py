@@ -1,0 +1,66 @@
+"""Runs: the rows of their traces, which are Parquet files in the folder `trace` of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from pai_sdk.errors import MissingExtraError, TraceError
+from pai_sdk.service.budgets import COMPARE, BudgetedRoute, WorkOf, within
+from pai_sdk.service.runs.list_responses import plain
+from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
+from pai_sdk.service.runs.source import RunsOf
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
+
+_MOST_ROWS = 1000
+_TRACE = "trace"
+_LONGEST_CELL = 500
+
+
+@router.get("/trace")
+@within(COMPARE)
+def read_trace_of_run(
+    runs: RunsOf,
+    work: WorkOf,
+    run_id: str,
+    table: Annotated[str, Query(max_length=1000)] = _TRACE,
+    offset: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=_MOST_ROWS)] = 100,
+) -> Response:
+    """Rows of the trace of a run: its columns with their types, and some rows; long values are cut."""
+    from pai_sdk.trace.trace_data import trace_in
+
+    if table != _TRACE:
+        raise invalid_parameter(f"table: there is no table {table[:100]!r}; there is: {_TRACE}.")
+    store = runs.files(run_id).get(_TRACE)
+    if store is None:
+        return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
+    try:
+        trace = trace_in(store, _TRACE)
+        total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
+        found = trace.query("SELECT * FROM trace").limit(limit, offset)
+        columns = [
+            {"name": name, "type": str(kind)} for name, kind in zip(found.columns, found.types, strict=True)
+        ]
+        rows = [[_cell(value) for value in row] for row in found.fetchall()]
+    except MissingExtraError as error:
+        raise WireError(404, "TRACE_NOT_READABLE", str(error)[:500]) from error
+    except TraceError:
+        return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
+    answer = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
+    work.spend(len(json_bytes(answer)))
+    return json_response(answer, LIVE)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    shown = plain(value)
+    if isinstance(shown, list | dict):
+        shown = str(shown)
+    return f"{shown[:_LONGEST_CELL]}…" if isinstance(shown, str) and len(shown) > _LONGEST_CELL else shown

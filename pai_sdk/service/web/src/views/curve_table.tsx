@@ -1,0 +1,162 @@
+// The curves of a chart in numbers, and the list of runs beside the charts.
+import { useComputed, useSignal } from "@preact/signals";
+import { colourOf } from "../colours.ts";
+import { linkTo } from "../address.ts";
+import { count, number } from "../format.ts";
+import { cursor, highlighted, textOf, type Curve, type Range } from "../parts/chart.tsx";
+import { extremes, pointAt } from "../parts/curve_data.ts";
+import { list, names, pick, picked, shown } from "../runs.ts";
+import { chinese, t } from "../words.ts";
+
+const MOST_ROWS = 50;
+const MORE_ROWS = 200;
+const PHONE = 600; // pixels; on it, charts come before names
+const MOST_NAMED = 20; // runs whose names are shown without being asked for
+
+type Order = "label" | "last" | "min" | "max" | "at";
+
+/** Last, least and largest value of each curve in the view, and its value at the cursor. */
+export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; view: Range; xText: (x: number) => string }) {
+  const order = useSignal<Order>("last");
+  const isDown = useSignal(false);
+  const most = useSignal(MOST_ROWS);
+  const isByCursor = order.value === "at";
+  const place = useComputed(() => cursor.value?.x).value;
+  const at = (curve: Curve): number => {
+    const point = place === undefined ? undefined : pointAt(curve, place);
+    return point ? (Number.isNaN(point.value) ? point.low : point.value) : NaN;
+  };
+  const rows = curves.map((curve) => ({ curve, label: curve.label, at: isByCursor ? at(curve) : NaN, ...extremes(curve, view) }));
+  rows.sort((one, other) => {
+    const [a, b] = [one[order.value], other[order.value]];
+    const sign = isDown.value ? -1 : 1;
+    if (typeof a === "string" || typeof b === "string") return sign * String(a).localeCompare(String(b), undefined, { numeric: true });
+    const [isNone, isOtherNone] = [a === undefined || Number.isNaN(a), b === undefined || Number.isNaN(b)];
+    return isNone || isOtherNone ? Number(isNone) - Number(isOtherNone) : sign * ((a as number) - (b as number));
+  });
+  const titles: Record<Order, string> = {
+    label: t("Curve"),
+    last: t("Last"),
+    min: t("Minimum"),
+    max: t("Maximum"),
+    at: place === undefined ? t("At the cursor") : t("At {x}", { x: xText(place) }),
+  };
+  const sortBy = (name: Order): void => {
+    isDown.value = order.value === name ? !isDown.value : name === "max";
+    order.value = name;
+  };
+  return (
+    <div class="scroll curve-table" tabIndex={0} role="region" aria-label={t("Values of the curves")}>
+      <table>
+        <thead>
+          <tr>
+            {(Object.keys(titles) as Order[]).map((name) => (
+              <th key={name} class={name === "label" ? "" : "number"} aria-sort={order.value === name ? (isDown.value ? "descending" : "ascending") : "none"}>
+                <button class="plain" onClick={() => sortBy(name)}>
+                  {titles[name]} {order.value === name ? (isDown.value ? "↓" : "↑") : ""}
+                </button>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody onMouseLeave={() => (highlighted.value = "")}>
+          {rows.slice(0, most.value).map(({ curve, last, min, max }) => {
+            const point = place === undefined ? undefined : pointAt(curve, place);
+            return (
+              <tr key={curve.name} class={highlighted.value === curve.name ? "hot" : ""} onMouseEnter={() => (highlighted.value = curve.name)}>
+                <td><CurveName curve={curve} /></td>
+                {[last, min, max].map((value, column) => <td key={column} class="number">{value === undefined ? "–" : number(value)}</td>)}
+                <td class="number">{point ? textOf(point, curve) : "–"}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      {rows.length > most.value && (
+        <button onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(rows.length - most.value) })}</button>
+      )}
+    </div>
+  );
+}
+
+function CurveName({ curve }: { curve: Curve }) {
+  const isGroup = Boolean(curve.runs);
+  return (
+    <span class="curve-name">
+      <i class="swatch" style={{ background: curve.colour }} />
+      {isGroup ? (
+        <button class="plain" title={t("Show only the runs of this group")} onClick={() => pick(curve.runs ?? [])}>{curve.label}</button>
+      ) : (
+        <a href={linkTo({ run: curve.name })}>{curve.label}</a>
+      )}
+    </span>
+  );
+}
+
+/** The runs of the list: a click shows one alone, further ones are added and taken away. */
+export function RunLegend() {
+  const most = useSignal(MOST_NAMED);
+  const runs = list.value?.runs ?? [];
+  const drawn = new Set(shown.value.map((run) => run.id));
+  const toggle = (id: string): void => {
+    if (picked.value.length === 0) pick([id]);
+    else pick(drawn.has(id) ? picked.value.filter((one) => one !== id) : [...picked.value, id]);
+  };
+  const first = runs.length > MOST_NAMED && picked.value.length > 0 ? [...runs].sort((a, b) => Number(drawn.has(b.id)) - Number(drawn.has(a.id))) : runs;
+  return (
+    <details class="run-legend" open={runs.length <= MOST_NAMED && window.innerWidth > PHONE}>
+      <summary>
+        {picked.value.length > 0 ? t("{n} of {m} runs", { n: count(drawn.size), m: count(runs.length) }) : t("{n} runs", { n: count(runs.length) })}
+      </summary>
+      <div class="chips" onMouseLeave={() => (highlighted.value = "")}>
+        {picked.value.length > 0 && <button class="chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+        {first.slice(0, most.value).map(({ id }) => (
+          <button
+            key={id}
+            class="chip"
+            aria-pressed={drawn.has(id) && picked.value.length > 0}
+            title={t("Show this run alone, or add it")}
+            onClick={() => toggle(id)}
+            onMouseEnter={() => (highlighted.value = id)}
+          >
+            <i class="swatch" style={{ background: drawn.has(id) ? colourOf(id) : "var(--line)" }} />
+            {names.value.get(id) ?? id}
+          </button>
+        ))}
+        {first.length > most.value && <button class="chip" onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(first.length - most.value) })}</button>}
+      </div>
+    </details>
+  );
+}
+
+/** The groups of runs: a click shows the runs of one. */
+export function GroupLegend({ groups }: { groups: readonly Curve[] }) {
+  return (
+    <div class="run-legend chips" onMouseLeave={() => (highlighted.value = "")}>
+      {picked.value.length > 0 && <button class="chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+      {groups.slice(0, MOST_ROWS).map((group) => (
+        <button key={group.name} class="chip" title={t("Show only the runs of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
+          <i class="swatch" style={{ background: group.colour }} />
+          {group.label}
+        </button>
+      ))}
+      {groups.length > MOST_ROWS && <span class="soft">{t("{n} groups", { n: count(groups.length) })}</span>}
+    </div>
+  );
+}
+
+chinese({
+  "Curve": "曲线",
+  "Last": "最新值",
+  "Minimum": "最小值",
+  "Maximum": "最大值",
+  "At the cursor": "光标处",
+  "At {x}": "{x} 处",
+  "Values of the curves": "曲线数值",
+  "{n} more": "再显示 {n} 条",
+  "Show only the runs of this group": "只显示该组的运行",
+  "{n} of {m} runs": "{m} 个运行中的 {n} 个",
+  "{n} runs": "{n} 个运行",
+  "Show all runs": "显示全部运行",
+  "Show this run alone, or add it": "只显示此运行，或加入比较",
+});

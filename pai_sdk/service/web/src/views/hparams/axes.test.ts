@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { axisOf, ranks, withRange } from "./axes.ts";
+
+test("an axis over decades is logarithmic", () => {
+  const axis = axisOf("lr", { a: 0.001, b: 0.1, c: 10, d: null });
+  assert.equal(axis.isLog, true);
+  assert.deepEqual(["a", "b", "c", "d", "e"].map(axis.place), [0, 0.5, 1, undefined, undefined]);
+  assert.ok(Math.abs(axis.valueAt(0.5) - 0.1) < 1e-12);
+});
+
+test("one value stands in the middle, NaN nowhere", () => {
+  const axis = axisOf("acc", { a: 0.5, b: 0.5, c: "nan" });
+  assert.deepEqual([axis.isNumeric, axis.place("a"), axis.place("c")], [true, 0.5, undefined]);
+});
+
+test("texts, booleans and null are categories; a missing value is none", () => {
+  const axis = axisOf("opt", { a: "sgd", b: "adam", c: null });
+  assert.deepEqual(axis.ticks.map(({ text }) => text), ["adam", "null", "sgd"]);
+  assert.deepEqual(["a", "c", "d"].map(axis.place), [1, 0.5, undefined]);
+});
+
+test("a range replaces the range of its key only", () => {
+  const filter = 'hparams.lr>=0.1 hparams.lr<=1 name~"a b" hparams.lr2>=3';
+  assert.equal(withRange(filter, "hparams.lr", 0.5, undefined), 'name~"a b" hparams.lr2>=3 hparams.lr>=0.5');
+  assert.equal(withRange("", "hparams.lr", undefined, 2), "hparams.lr<=2");
+});
+
+test("ranks go from 0 to 1", () => {
+  assert.deepEqual([...ranks({ a: 3, b: 1, c: 2, d: "nan" })], [["b", 0], ["c", 0.5], ["a", 1]]);
+});

@@ -1,0 +1,61 @@
+// A point for each run: one hyperparameter against the metric, or against another one.
+import { useSignal } from "@preact/signals";
+import { chinese, t } from "../../words.ts";
+import { type Axis, scaleColour, written } from "./axes.ts";
+
+interface Props {
+  across: Axis;
+  up: Axis;
+  runs: readonly string[];
+  part: ReadonlyMap<string, number>;
+  nameOf: (run: string) => string;
+  hrefOf: (run: string) => string;
+}
+
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [640, 360, 70, 20, 16, 46];
+
+export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
+  const near = useSignal("");
+  const points = runs.flatMap((run) => {
+    const [x, y] = [across.place(run), up.place(run)];
+    return x === undefined || y === undefined ? [] : [{ run, x: LEFT + x * (WIDTH - LEFT - RIGHT), y: HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM) }];
+  });
+  const missing = runs.length - points.length;
+  return (
+    <figure class="scatter">
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} runs", { x: across.name, y: up.name, n: points.length })}>
+        {across.ticks.map((tick) => (
+          <g key={tick.at} transform={`translate(${LEFT + tick.at * (WIDTH - LEFT - RIGHT)} 0)`}>
+            <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-grid" />
+            <text y={HEIGHT - BOTTOM + 18} text-anchor="middle" class="axis-tick">{tick.text}</text>
+          </g>
+        ))}
+        {up.ticks.map((tick) => (
+          <g key={tick.at} transform={`translate(0 ${HEIGHT - BOTTOM - tick.at * (HEIGHT - TOP - BOTTOM)})`}>
+            <line x1={LEFT} x2={WIDTH - RIGHT} class="axis-grid" />
+            <text x={LEFT - 8} y={4} text-anchor="end" class="axis-tick">{tick.text}</text>
+          </g>
+        ))}
+        <text x={(LEFT + WIDTH - RIGHT) / 2} y={HEIGHT - 8} text-anchor="middle" class="axis-name">{across.name}{across.isLog ? " (log)" : ""}</text>
+        <text transform={`translate(14 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`} text-anchor="middle" class="axis-name">{up.name}{up.isLog ? " (log)" : ""}</text>
+        {points.map(({ run, x, y }) => (
+          <a key={run} href={hrefOf(run)} aria-label={textOf(run)} onFocus={() => (near.value = run)} onPointerEnter={() => (near.value = run)}>
+            <circle cx={x} cy={y} r={run === near.value ? 7 : 4} fill={part.has(run) ? scaleColour(part.get(run) as number) : "var(--soft)"} class="point" />
+          </a>
+        ))}
+      </svg>
+      <figcaption class="soft" aria-live="polite">
+        {near.value ? textOf(near.value) : missing > 0 ? t("{n} runs lack one of the two values.", { n: missing }) : ""}
+      </figcaption>
+    </figure>
+  );
+
+  function textOf(run: string): string {
+    return `${nameOf(run)}: ${across.name} ${written(across.value(run) ?? null)}, ${up.name} ${written(up.value(run) ?? null)}`;
+  }
+}
+
+chinese({
+  "{y} against {x}: {n} runs": "{y} 对 {x}：{n} 个运行",
+  "{n} runs lack one of the two values.": "{n} 个运行缺少其中一个值。",
+});

@@ -1,0 +1,58 @@
+// All metrics of one run, some at a time.
+import { useState } from "preact/hooks";
+import { change, field } from "../../address.ts";
+import { chinese, t } from "../../words.ts";
+import { filteredTags } from "../compared.ts";
+import { smooth, words } from "../curve_state.ts";
+import { Charts } from "./charts.tsx";
+import { useMarks } from "./marks.ts";
+import type { JobDetail, RunDetail } from "./wire.ts";
+
+const AT_ONCE = 24;
+const axis = field("x", "step");
+
+export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null }) {
+  const marks = useMarks(run, job);
+  const [groups, setGroups] = useState(1);
+  const all = run.tags.filter(({ kind }) => kind === "scalar").map(({ tag }) => tag);
+  const tags = filteredTags(all, words.value);
+  const parts = Array.from({ length: Math.min(groups, Math.ceil(tags.length / AT_ONCE)) }, (_, at) => tags.slice(at * AT_ONCE, (at + 1) * AT_ONCE));
+  const set = (name: string) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value }, { replace: true });
+  return (
+    <>
+      <div class="job-bar">
+        <label>
+          {t("Metrics")}
+          <input type="search" value={words.value} placeholder={t("words")} onInput={set("tags")} />
+        </label>
+        <label>
+          {t("Over")}
+          <select value={axis.value === "wall" ? "wall" : "step"} onChange={(event) => change({ x: event.currentTarget.value === "wall" ? "wall" : "" }, { replace: true })}>
+            <option value="step">{t("step")}</option>
+            <option value="wall">{t("time")}</option>
+          </select>
+        </label>
+        <label>
+          {t("Smoothing")}
+          <input type="range" min="0" max="0.99" step="0.01" value={smooth.value} onInput={set("smooth")} />
+          <output>{smooth.value}</output>
+        </label>
+      </div>
+      {parts.map((part) => (
+        <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={smooth.value} />
+      ))}
+      {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This run has no metrics yet.")}</p>}
+      {groups * AT_ONCE < tags.length && <button onClick={() => setGroups(groups + 1)}>{t("{n} more", { n: tags.length - groups * AT_ONCE })}</button>}
+    </>
+  );
+}
+
+chinese({
+  "words": "关键词",
+  "Over": "横轴",
+  "step": "步数",
+  "time": "时间",
+  "Smoothing": "平滑",
+  "No metric has these words.": "没有包含这些词的指标。",
+  "This run has no metrics yet.": "此次运行还没有指标。",
+});

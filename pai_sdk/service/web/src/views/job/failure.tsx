@@ -1,0 +1,41 @@
+// Why a job failed: the cause first, what to do, and the end of its log.
+import { address, linkTo } from "../../address.ts";
+import { chinese, t } from "../../words.ts";
+import type { Failure } from "./wire.ts";
+
+const COLOURS = /\u001b\[[0-9;?]*[A-Za-z]/g;
+
+export function FailureReport({ failure }: { failure: Failure }) {
+  return (
+    <section class="failure" aria-labelledby="failure-title">
+      <h2 id="failure-title">{failure.cause}</h2>
+      <p>{failure.explanation}</p>
+      {failure.advice && <p><strong>{t("What to do")}:</strong> {failure.advice}</p>}
+      <p class="job-facts soft">
+        {failure.instance && <span>{t("instance {name}", { name: failure.instance })}</span>}
+        {failure.exit_code !== null && <span>{t("exit code {n}", { n: failure.exit_code })}</span>}
+        <a href={linkTo({ ...address.value, tab: "log", instance: failure.instance ?? "" })}>{t("End of the log")}</a>
+      </p>
+      {failure.last_lines.length > 0 && <Lines title={t("Last lines of the log")} text={failure.last_lines.join("\n")} />}
+      {failure.traceback && (
+        <details>
+          <summary>{t("Traceback")}</summary>
+          <Lines title={t("Traceback")} text={failure.traceback} />
+        </details>
+      )}
+    </section>
+  );
+}
+
+function Lines({ title, text }: { title: string; text: string }) {
+  return <pre class="lines" tabIndex={0} aria-label={title} role="region">{text.replace(COLOURS, "")}</pre>;
+}
+
+chinese({
+  "What to do": "处理办法",
+  "instance {name}": "实例 {name}",
+  "exit code {n}": "退出码 {n}",
+  "End of the log": "日志末尾",
+  "Last lines of the log": "日志的最后几行",
+  "Traceback": "调用栈",
+});

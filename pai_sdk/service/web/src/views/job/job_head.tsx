@@ -1,0 +1,141 @@
+// The head of a job: what it is, how it does, and what can be done with it.
+import { useEffect, useState } from "preact/hooks";
+import { go, linkTo, withoutRun, withoutTab } from "../../address.ts";
+import { ask } from "../../api.ts";
+import { colourOf } from "../../colours.ts";
+import { duration, moment } from "../../format.ts";
+import { Age, copyText, Status } from "../../parts/basics.tsx";
+import { can } from "../../place.ts";
+import { chinese, t } from "../../words.ts";
+import { Confirm } from "./dialog.tsx";
+import { Rerun } from "./rerun.tsx";
+import type { JobDetail, RunDetail } from "./wire.ts";
+
+const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
+
+export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null }) {
+  const labels = Object.entries(job?.labels ?? run.labels ?? {});
+  return (
+    <header class="job-head">
+      <div class="job-title">
+        <span class="job-colour" style={{ background: colourOf(run.id) }} />
+        <h1>{run.name ?? run.id}</h1>
+        <Status status={job?.status ?? run.status} place={job?.queue_place ?? undefined} />
+        {job && <Actions id={run.id} name={run.name ?? run.id} job={job} />}
+      </div>
+      <p class="job-facts soft">
+        <CopyId id={run.id} />
+        {job ? <Times job={job} /> : <span>{t("changed")} <Age time={run.updated_at} /></span>}
+        {job?.owner && <span>{t("by {owner}", { owner: job.owner })}</span>}
+        {labels.map(([name, value]) => (
+          <a key={name} class="job-label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
+        ))}
+      </p>
+      {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}
+    </header>
+  );
+}
+
+// A name or value as the filter's language has it.
+function word(text: string): string {
+  return /^[\w./-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+function CopyId({ id }: { id: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async (): Promise<void> => {
+    await copyText(id);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 2000);
+  };
+  return (
+    <button class="plain mono id" title={t("Copy the id")} onClick={() => void copy()}>
+      {id} <span class="soft" aria-live="polite">{copied ? t("Copied") : t("Copy")}</span>
+    </button>
+  );
+}
+
+function Times({ job }: { job: JobDetail }) {
+  const [, count] = useState(0);
+  const isOver = job.ended_at !== null;
+  useEffect(() => {
+    if (isOver) return undefined;
+    const clock = setInterval(() => count((number) => number + 1), 1000);
+    return () => clearInterval(clock);
+  }, [isOver]);
+  const now = Date.now() / 1000;
+  const end = job.ended_at ?? now;
+  const queued = job.started_at === null ? end - (job.created_at ?? end) : (job.queued_s ?? job.started_at - (job.created_at ?? job.started_at));
+  return (
+    <>
+      <span title={moment(job.created_at)}>{t("created")} <Age time={job.created_at} /></span>
+      <span>{job.started_at === null && !isOver ? t("waiting for {time}", { time: duration(queued) }) : t("queued {time}", { time: duration(queued) })}</span>
+      {job.started_at !== null && (
+        <span title={moment(job.started_at)}>{isOver ? t("ran {time}", { time: duration(end - job.started_at) }) : t("running for {time}", { time: duration(end - job.started_at) })}</span>
+      )}
+      {isOver && <span title={moment(job.ended_at)}>{t("ended")} <Age time={job.ended_at} /></span>}
+    </>
+  );
+}
+
+function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }) {
+  const [asking, setAsking] = useState<"" | "stop" | "delete" | "rerun">("");
+  const [isStopping, setStopping] = useState(false);
+  const isOver = ENDED.has(job.status);
+  const close = (): void => setAsking("");
+  const stop = async (): Promise<void> => {
+    await ask("stop", { run: id });
+    setStopping(true);
+  };
+  const remove = async (): Promise<void> => {
+    await ask("remove", { run: id });
+    go(withoutRun());
+  };
+  const stopping = !isOver && (isStopping || job.status === "Terminating");
+  return (
+    <div class="buttons">
+      {can("stop") && !isOver && (
+        <button class="danger" disabled={stopping} aria-live="polite" onClick={() => setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
+      )}
+      {can("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
+      <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
+      {can("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
+      {asking === "stop" && (
+        <Confirm title={t("Stop this job?")} text={t("{name} ends; its checkpoints and log stay.", { name })} yes={t("Stop the job")} act={stop} close={close} />
+      )}
+      {asking === "delete" && (
+        <Confirm
+          title={t("Delete this job?")}
+          text={t("{name} leaves the list, with its log and metrics. This cannot be undone.", { name })}
+          yes={t("Delete for ever")}
+          act={remove}
+          close={close}
+        />
+      )}
+      {asking === "rerun" && <Rerun id={id} close={close} />}
+    </div>
+  );
+}
+
+chinese({
+  "changed": "更改于",
+  "by {owner}": "提交者 {owner}",
+  "Copy the id": "复制 ID",
+  "created": "创建于",
+  "waiting for {time}": "已等待 {time}",
+  "queued {time}": "排队 {time}",
+  "ran {time}": "运行 {time}",
+  "running for {time}": "已运行 {time}",
+  "ended": "结束于",
+  "Stop": "停止",
+  "Stopping …": "正在停止…",
+  "Re-run …": "重新运行…",
+  "Compare request": "比较请求",
+  "Delete": "删除",
+  "Stop this job?": "停止此作业？",
+  "{name} ends; its checkpoints and log stay.": "{name} 将结束；其检查点和日志会保留。",
+  "Stop the job": "停止作业",
+  "Delete this job?": "删除此作业？",
+  "{name} leaves the list, with its log and metrics. This cannot be undone.": "{name} 及其日志和指标将从列表中删除，无法撤销。",
+  "Delete for ever": "永久删除",
+});

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { changesOf, entered, newToken, problemsByField, twice, type Entered } from "./rerun_changes.ts";
+import type { FormValue } from "./wire.ts";
+
+const before: Record<string, FormValue> = {
+  name: "resnet", command: "python a.py", instance_count: 1, max_runtime_s: null, hyperparameters: { lr: "0.1", depth: 3 }, environment: { TOKEN: "***" },
+};
+const form = (): Record<string, Entered> => Object.fromEntries(Object.entries(before).map(([name, value]) => [name, entered(value)]));
+
+test("an untouched form changes nothing", () => assert.deepEqual(changesOf(before, form()), {}));
+
+test("only what was changed is sent, in its type", () => {
+  const changed = { ...form(), instance_count: "2", max_runtime_s: "60", name: "resnet" };
+  assert.deepEqual(changesOf(before, changed), { instance_count: 2, max_runtime_s: 60 });
+});
+
+test("a table is sent as a whole, with the types that its values had", () => {
+  const rows = [{ name: "lr", value: "0.2" }, { name: "depth", value: "4" }, { name: "seed", value: "1" }, { name: " ", value: "" }];
+  assert.deepEqual(changesOf(before, { ...form(), hyperparameters: rows }), { hyperparameters: { lr: "0.2", depth: 4, seed: "1" } });
+});
+
+test("rows that only moved, or are empty, are no change", () => {
+  const rows = [{ name: "depth", value: "3" }, { name: "", value: "" }, { name: "lr", value: "0.1" }];
+  assert.deepEqual(changesOf(before, { ...form(), hyperparameters: rows }), {});
+});
+
+test("what is no number is sent as it is, for the service to refuse", () => {
+  assert.deepEqual(changesOf(before, { ...form(), instance_count: "many" }), { instance_count: "many" });
+});
+
+test("names that are there twice are found", () => assert.deepEqual(twice([{ name: "a", value: "1" }, { name: "a ", value: "2" }, { name: "b", value: "" }]), ["a"]));
+
+test("problems stand at their fields", () => {
+  const message = "instance_count: is 0\nhyperparameters.lr: is 'x'; a number is needed: yes\nIt is late: sleep";
+  assert.deepEqual(problemsByField(message, ["instance_count", "hyperparameters"]), {
+    instance_count: ["instance_count: is 0"],
+    hyperparameters: ["hyperparameters.lr: is 'x'; a number is needed: yes"],
+    "": ["It is late: sleep"],
+  });
+});
+
+test("tokens differ", () => assert.notEqual(newToken(), newToken()));

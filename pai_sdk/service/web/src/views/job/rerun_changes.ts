@@ -1,0 +1,77 @@
+// The form of a re-run, as data: what was changed in it, and which field a refusal is about.
+import type { FormValue } from "./wire.ts";
+
+/** A row of a table of names and values; the text of a value is what is in its field. */
+export interface Pair {
+  name: string;
+  value: string;
+}
+
+/** What is in the form: text, or rows, or for switches a truth. */
+export type Entered = string | boolean | Pair[];
+
+export function entered(value: FormValue): Entered {
+  if (typeof value === "boolean") return value;
+  if (value !== null && typeof value === "object") return Object.entries(value).map(([name, one]) => ({ name, value: textOf(one) }));
+  return textOf(value);
+}
+
+/** The fields that differ from what they were, in the types that they had. */
+export function changesOf(before: Readonly<Record<string, FormValue>>, form: Readonly<Record<string, Entered>>): Record<string, FormValue> {
+  const changes: Record<string, FormValue> = {};
+  for (const [name, old] of Object.entries(before)) {
+    const now = form[name];
+    if (now === undefined || JSON.stringify(now) === JSON.stringify(entered(old))) continue;
+    if (!Array.isArray(now)) changes[name] = typed(now, old);
+    else if (!sameRows(now, entered(old) as Pair[])) changes[name] = rowsTyped(now, old as Record<string, FormValue>);
+  }
+  return changes;
+}
+
+function sameRows(rows: Pair[], before: Pair[]): boolean {
+  const named = rows.filter(({ name }) => name.trim() !== "");
+  return named.length === before.length && before.every((old) => named.some((row) => row.name.trim() === old.name && row.value === old.value));
+}
+
+function rowsTyped(rows: Pair[], before: Record<string, FormValue>): Record<string, string | number | boolean | null> {
+  const named = rows.map(({ name, value }) => [name.trim(), value] as const).filter(([name]) => name !== "");
+  return Object.fromEntries(named.map(([name, value]) => [name, name in before ? (typed(value, before[name] as FormValue) as string) : value]));
+}
+
+// A number stays one where it can; the service says what is wrong about the rest.
+function typed(text: string | boolean, before: FormValue): FormValue {
+  if (typeof text === "boolean") return text;
+  if (text === "" && before === null) return null;
+  if (text === textOf(before)) return before;
+  const isNumber = typeof before === "number" || (before === null && /^-?\d+(\.\d+)?$/.test(text.trim()));
+  if (isNumber && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
+  if (typeof before === "number" && text.trim() === "") return null;
+  if (typeof before === "boolean" && (text === "true" || text === "false")) return text === "true";
+  return text;
+}
+
+/** Names that stand in a table more than once: only one of them could be sent. */
+export function twice(rows: readonly Pair[]): string[] {
+  const given = rows.map(({ name }) => name.trim()).filter(Boolean);
+  return [...new Set(given.filter((name, at) => given.indexOf(name) !== at))];
+}
+
+/** A refusal line by line: what it says of a field (`hyperparameters.lr: …`) under the field's name, the rest under "". */
+export function problemsByField(message: string, fields: readonly string[]): Record<string, string[]> {
+  const problems: Record<string, string[]> = {};
+  for (const line of message.split("\n").map((text) => text.trim()).filter(Boolean)) {
+    const named = /^[-•*\s]*(?:changes\.)?([\w]+)([.[][^:]*)?: /.exec(line)?.[1] ?? "";
+    (problems[fields.includes(named) ? named : ""] ??= []).push(line);
+  }
+  return problems;
+}
+
+/** A token that makes one sending of a form count once, however often the browser repeats it. */
+export function newToken(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function textOf(value: FormValue): string {
+  if (value === null) return "";
+  return typeof value === "string" ? value : typeof value === "object" ? JSON.stringify(value) : String(value);
+}
