@@ -14,6 +14,7 @@ export interface Column {
 const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
+const OURS = /^pai-sdk-/; // labels that tell submissions apart
 const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
@@ -35,7 +36,7 @@ export function usualKeys(list: RunList): string[] {
   const values = new Map<string, { known: Set<string>; runs: number }>();
   let configured = 0; // runs that have hyperparameters at all
   for (const run of list.runs) {
-    for (const name of Object.keys(run.labels ?? {})) labels.set(name, (labels.get(name) ?? 0) + 1);
+    for (const name of Object.keys(run.labels ?? {})) if (!OURS.test(name)) labels.set(name, (labels.get(name) ?? 0) + 1);
     if (run.hparams) configured += 1;
     for (const [name, value] of Object.entries(run.hparams ?? {})) {
       const one = values.get(name) ?? { known: new Set(), runs: 0 };
