@@ -45,3 +45,8 @@ test("the width follows the longest text, within limits", () => {
   assert.ok(widthOf("lr", ["0.123456789"]) > 80);
   assert.equal(widthOf("note", ["x".repeat(1000)]), 288);
 });
+
+test("metrics by which runs are judged come before others", () => {
+  const both = { tags: ["learning_rate", "loss"], runs: [{ id: "a", v: "1", last: [0.1, 2] }] } as unknown as RunList;
+  assert.deepEqual(usualKeys(both), ["metrics.loss", "metrics.learning_rate"]);
+});

@@ -14,6 +14,7 @@ export interface Column {
 const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
+const JUDGING = /loss|acc|error|score|reward/i; // metrics by which runs are judged, before learning rates and the like
 const OURS = /^pai-sdk-/; // labels that tell submissions apart
 const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
 export const FACTS = ["last", "min", "max"] as const;
@@ -50,7 +51,7 @@ export function usualKeys(list: RunList): string[] {
     tag,
     runs: list.runs.reduce((sum, run) => sum + (hasValue(run, at) ? 1 : 0), 0),
   }));
-  counts.sort((one, other) => other.runs - one.runs);
+  counts.sort((one, other) => other.runs - one.runs || Number(JUDGING.test(other.tag)) - Number(JUDGING.test(one.tag)));
   return [
     ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
     ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
