@@ -84,7 +84,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
 
   return (
     <figure class="parallel">
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="group" aria-label={t("Parallel coordinates")}>
         <div style={{ position: "relative", width: `${width.value}px`, height: `${HEIGHT}px` }}>
           <canvas
             ref={canvas}
@@ -140,6 +140,7 @@ function short(text: string): string {
 }
 
 chinese({
+  "Parallel coordinates": "平行坐标",
   "{n} runs as lines through {m} axes; the tables below have the same values": "{n} 个运行，穿过 {m} 条轴的折线；下方表格有相同的值",
   "Drag along an axis to filter; click a line to open its run. The lowest places are of runs without the value.": "沿轴拖动可筛选；点击线条打开该运行。最低处是没有该值的运行。",
 });

@@ -125,7 +125,7 @@ function rangeWith(curves: readonly Curve[], job: JobDetail | null | undefined):
   const [first, last] = [x[0], x[x.length - 1]];
   if (!job || first === undefined || last === undefined) return undefined;
   const [start, end] = [Math.min(first, job.started_at ?? first), Math.max(last, job.ended_at ?? last)];
-  const margin = (end - start) * 0.01;
+  const margin = (end - start) * 0.02;
   return start < end ? [start - margin, end + margin] : undefined;
 }
 

@@ -95,7 +95,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
   return (
     <div class="buttons">
       {can("stop") && !isOver && (
-        <button class="danger" disabled={stopping} aria-live="polite" onClick={() => setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
+        <button class="danger" aria-disabled={stopping} aria-live="polite" onClick={() => !stopping && setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
       )}
       {can("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
       <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>

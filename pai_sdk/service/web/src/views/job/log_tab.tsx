@@ -10,6 +10,7 @@ import { mainTags, useMarks } from "./marks.ts";
 import type { JobDetail, RunDetail } from "./wire.ts";
 
 const GROUP = "log";
+const BESIDE = 3; // charts on wide screens; others show the first one
 const time = field("time");
 const metric = field("metric");
 
@@ -18,6 +19,7 @@ export function LogTab({ run, job }: { run: RunDetail; job: JobDetail | null }) 
   const tags = mainTags(run, Infinity);
   const tag = tags.includes(metric.value) ? metric.value : tags[0];
   const timed = useMemo(() => marks.flatMap(({ time: at, text }) => (at === null ? [] : [{ time: at, text }])), [marks]);
+  const charts = useMemo(() => (tag ? [tag, ...tags.filter((name) => name !== tag)].slice(0, BESIDE) : []), [tag, tags.length]);
   const wanted = Number(time.value);
   return (
     <div class={tag ? "log-tab" : ""}>
@@ -29,8 +31,8 @@ export function LogTab({ run, job }: { run: RunDetail; job: JobDetail | null }) 
               {tags.map((name) => <option key={name} value={name}>{name}</option>)}
             </select>
           </label>
-          <Charts run={run} job={job} tags={[tag]} marks={marks} height={160} cursorGroup={GROUP} onPick={(x) => change({ time: x.toFixed(3), line: "" }, { replace: true })} />
-          <p class="soft">{t("A click on the curve shows its place in the log.")}</p>
+          <Charts run={run} job={job} tags={charts} marks={marks} height={160} cursorGroup={GROUP} onPick={(x) => change({ time: x.toFixed(3), line: "" }, { replace: true })} />
+          <p class="soft hint">{t("A click on the curve shows its place in the log.")}</p>
         </div>
       )}
       <Log
