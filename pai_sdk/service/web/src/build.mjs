@@ -14,7 +14,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const { values: options } = parseArgs({ options: { check: { type: "boolean" }, out: { type: "string" } } });
 const folder = options.out ?? join(here, "..", "static");
 const MOST_BYTES = 60 * 1024; // script and style, compressed
-const LIBRARIES = ["@preact/signals", "@preact/signals-core", "preact", "uplot"];
+const LIBRARIES = ["@preact/signals", "@preact/signals-core", "preact"];
 
 const built = await esbuild.build({
   entryPoints: { app: join(here, "main.tsx") },
