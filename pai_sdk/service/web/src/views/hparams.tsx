@@ -263,8 +263,8 @@ function Values({ diff, nameOf }: { diff: Diff; nameOf: (run: string) => string 
             {rows.map((run) => (
               <tr key={run}>
                 <td><a href={linkTo({ run })}>{nameOf(run)}</a></td>
-                {diff.metric && <td class="number">{run in diff.metric_values ? written(diff.metric_values[run]) : "–"}</td>}
-                {diff.differing.map(({ name, values }) => <td key={name} class="number">{run in values ? written(values[run]) : "–"}</td>)}
+                {diff.metric && <td class="number">{written(diff.metric_values[run])}</td>}
+                {diff.differing.map(({ name, values }) => <td key={name} class="number">{written(values[run])}</td>)}
               </tr>
             ))}
           </tbody>

@@ -64,8 +64,9 @@ function categoricalAxis(name: string, values: Readonly<Record<string, unknown>>
   };
 }
 
-/** A value as text; null is a value. */
+/** A value as text; null is a value, and a missing one is not. */
 export function written(value: unknown): string {
+  if (value === undefined) return "–";
   if (typeof value === "number") return number(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -63,7 +63,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
   );
 
   function textOf(run: string): string {
-    return `${nameOf(run)}: ${across.name} ${written(across.value(run) ?? null)}, ${up.name} ${written(up.value(run) ?? null)}`;
+    return `${nameOf(run)}: ${across.name} ${written(across.value(run))}, ${up.name} ${written(up.value(run))}`;
   }
 }
 
