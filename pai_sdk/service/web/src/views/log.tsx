@@ -257,7 +257,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
           return;
         }
         setFeed(reading);
-        place.isFollowing = !asked && time === undefined && !reading.isComplete;
+        place.isFollowing = !asked && time === undefined;
         place.top = asked ? Math.max(0, asked[0] - 5) : reading.total;
         place.followedTotal = reading.total;
         scheduled();
@@ -306,13 +306,13 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     moveTo(place.top + lines);
   }
 
-  /** Shows a line at the top. At the end of a log that grows, that is to follow it; elsewhere, to stop following. */
+  /** Shows a line at the top. To reach the end is to follow the log; to go up is to stop that. */
   function moveTo(top: number): void {
-    const { sizes: now, feed: from } = current.current;
+    const { sizes: now } = current.current;
     const most = mostTop(now);
     const isDown = top > place.top;
     place.top = Math.min(most, Math.max(0, top));
-    const follows = !!from && !from.isComplete && place.top >= most - 0.01 && (isDown || place.isFollowing);
+    const follows = place.top >= most - 0.01 && (isDown || place.isFollowing);
     if (place.isFollowing && !follows) place.followedTotal = now.total;
     place.isFollowing = follows;
     scheduled();
@@ -456,7 +456,11 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   function hitsOf(line: Line): readonly Range[] {
     const search = place.search;
     if (!search) return [];
-    if (!search.query.isRegex) return placesOf(line.text, search.query.text, search.query.ignoresCase);
+    if (!search.query.isRegex) {
+      const places = search.places.get(line) ?? placesOf(line.text, search.query.text, search.query.ignoresCase);
+      search.places.set(line, places);
+      return places;
+    }
     if (!line.instance || line.offset === undefined) return [];
     const hits = search.stretchAt(line.instance, line.offset)?.hits ?? [];
     return hits.filter(({ offset }) => offset === line.offset).map((hit) => rangeIn(line.text, hit));
