@@ -152,7 +152,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         ) : null}
         <select aria-label={t("Times")} value={options.times} onChange={(event) => set({ times: event.currentTarget.value as Times })}>
           <option value="none">{t("No times")}</option>
-          <option value="relative">{t("Time since the first line")}</option>
+          <option value="relative">{t("Since the first line")}</option>
           <option value="absolute">{t("Time of day")}</option>
         </select>
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
@@ -565,7 +565,7 @@ chinese({
   "All instances": "全部实例",
   "Times": "时间",
   "No times": "不显示时间",
-  "Time since the first line": "距首行的时间",
+  "Since the first line": "距首行的时间",
   "Time of day": "日期与时间",
   "Wrap": "换行",
   "Follow": "跟随",
