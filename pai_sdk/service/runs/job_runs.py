@@ -35,6 +35,7 @@ _POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs ar
 _THREADS = 2
 _REFRESH_S = 0.5
 _JOBS_A_QUERY = 500
+_MODEL, _TRACE = "model", "trace"
 
 
 class JobRuns:
@@ -108,6 +109,11 @@ class JobRuns:
             name, uri = str(output.get("Name")), output.get("OutputUri")
             if isinstance(uri, str) and uri.startswith("oss://"):
                 found[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
+                if name == _MODEL:
+                    trace = OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/")
+                    found.setdefault(_TRACE, BucketStore(self._store, trace))
+        # Here is what is not published yet. A trace without a channel of its own lies in the model's.
+        found |= folders_in(sandbox.output_dir(_MODEL), sandbox.root, only=[_TRACE])
         found |= folders_in(sandbox.ml / "output", sandbox.root)
         if sandbox.logs_dir.is_dir():
             found["logs"] = LocalStore(sandbox.logs_dir, links="inside")

@@ -119,17 +119,23 @@ def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
         yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
 
 
-def folders_in(folder: Path, root: Path) -> dict[str, Store]:
-    """The folders in a folder of a training, by name; links are left out, and so is what is outside of `root`."""
+def folders_in(folder: Path, root: Path, *, only: Sequence[str] = ()) -> dict[str, Store]:
+    """The folders in a folder of a training, by name; links are left out, and so is what is outside of `root`.
+
+    Args:
+        folder: of the training.
+        root: what it must be in, when all links are followed.
+        only: names of the wanted ones; all by default.
+    """
     if not is_inside(folder, root):
         return {}
     place = folder.resolve()
     try:
         with os.scandir(place) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         return {}
-    return {name: LocalStore(place / name, links="inside") for name in names}
+    return {name: LocalStore(place / name, links="inside") for name in found if not only or name in only}
 
 
 async def _source(request: Request) -> RunSource:

@@ -19,6 +19,7 @@ router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRout
 
 _MOST_ROWS = 1000
 _TRACE = "trace"
+_OF_RUN = "run://trace"  # not a path: files are read through the store, which follows no links out of it
 _LONGEST_CELL = 500
 
 
@@ -41,7 +42,7 @@ def read_trace_of_run(
     if store is None:
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
     try:
-        trace = trace_in(store, _TRACE)
+        trace = trace_in(store, _OF_RUN)
         total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
         found = trace.query("SELECT * FROM trace").limit(limit, offset)
         columns = [

@@ -126,7 +126,8 @@ class LocalStore(Store):
             status = place.stat()
         except OSError as error:
             raise self._unread(place, error) from error
-        if place.is_dir() != path.endswith("/"):
+        leads_out = self.links == "inside" and not place.resolve().is_relative_to(self.root.resolve())
+        if leads_out or place.is_dir() != path.endswith("/"):
             raise self._not_found(place)
         return stored_file_of(path, status)
 

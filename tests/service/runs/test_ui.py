@@ -221,6 +221,23 @@ def test_secrets_are_in_no_representation(server: UiServer) -> None:
     assert "#" not in server.url
 
 
+def test_the_address_of_a_download_works_once_without_a_key(server: UiServer) -> None:
+    headers = page_headers(server, **log_in(server))
+    top = get(server, "/api/v1/runs/exp/one/files")["entries"]
+    (logs,) = [entry["name"] for entry in top if entry["name"].strip("/") == "logs"]
+    body = {"path": f"{logs.strip('/')}/worker-1.log"}
+    status, content, _ = ask(server, "POST", "/api/v1/runs/exp/one/downloads", body, **headers)
+    assert status == 200, content
+    url = json.loads(content)["url"]
+    path = url[url.index("/ui/download/") :]
+    assert ask(server, "GET", path, Host="evil.example")[0] == 403
+    status, content, found = ask(server, "GET", path)
+    assert (status, content) == (200, b"other\n")
+    assert found["content-disposition"].startswith("attachment")
+    assert "default-src 'none'" in found["content-security-policy"]
+    assert ask(server, "GET", path)[0] == 403
+
+
 # ---- what is there ----------------------------------------------------------------------------------------------
 
 

@@ -374,7 +374,7 @@ def test_no_response_to_a_browser_has_the_access_key(client: Client, page: dict[
 
 
 def test_a_path_of_a_download_needs_no_key_and_an_unknown_ticket_gives_nothing(client: Client) -> None:
-    assert ask(client, "GET", "/ui/download/made-up").status == 404
+    assert ask(client, "GET", "/ui/download/made-up").json["Code"] == "TicketNotValid"
     assert ask(client, "POST", "/ui/download/made-up", {}).status == 403
 
 

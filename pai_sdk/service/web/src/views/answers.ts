@@ -120,7 +120,8 @@ export class Answers {
     this.later(pauseAfter);
   }
 
-  private body(question: Question): Question {
+  /** What the service is asked, with the place of a window that follows the newest points. */
+  body(question: Question): Question {
     const latest = this.latest.peek();
     return this.width > 0 && latest !== undefined ? { ...question, from: latest - this.width } : question;
   }

@@ -1,5 +1,6 @@
 // The curves of a chart in numbers, and the list of runs beside the charts.
 import { useComputed, useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { colourOf } from "../colours.ts";
 import { linkTo } from "../address.ts";
 import { count, number } from "../format.ts";
@@ -26,7 +27,8 @@ export function CurveTable({ curves, view, xText }: { curves: readonly Curve[]; 
     const point = place === undefined ? undefined : pointAt(curve, place);
     return point ? (Number.isNaN(point.value) ? point.low : point.value) : NaN;
   };
-  const rows = curves.map((curve) => ({ curve, label: curve.label, at: isByCursor ? at(curve) : NaN, ...extremes(curve, view) }));
+  const known = useMemo(() => curves.map((curve) => ({ curve, label: curve.label, ...extremes(curve, view) })), [curves, view[0], view[1]]);
+  const rows = known.map((row) => ({ ...row, at: isByCursor ? at(row.curve) : NaN }));
   rows.sort((one, other) => {
     const [a, b] = [one[order.value], other[order.value]];
     const sign = isDown.value ? -1 : 1;

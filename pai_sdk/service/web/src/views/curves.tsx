@@ -17,7 +17,7 @@ import { chinese, t } from "../words.ts";
 import { Answers } from "./answers.ts";
 import { conditionOf, filteredTags, pythonOf, sections, type Answer } from "./compared.ts";
 import { CurveControls } from "./curve_controls.tsx";
-import { followWidth, groupBy, isLogX, isLogY, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
+import { bandOf, followWidth, groupBy, isLogX, isLogY, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
 import { CurveTable, GroupLegend, RunLegend } from "./curve_table.tsx";
 import "./curves.css";
 
@@ -51,6 +51,7 @@ export function Curves() {
       {listError.value && <Notice kind="bad">{listError.value}</Notice>}
       {groupBy.value.length > 0 ? <GroupLegend groups={answers.groups.value} /> : <RunLegend />}
       {list.value.loading && <p class="soft" role="status">{t("Runs are still being read; charts become complete.")}</p>}
+      {list.value.next && <p class="warn">{t("The list has {m} runs; the charts show the first {n} of its order.", { m: count(list.value.total), n: count(list.value.runs.length) })}</p>}
       {shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}
     </main>
   );
@@ -123,7 +124,7 @@ function Enlarged({ tag: name, tags, answers }: { tag: string; tags: string[]; a
         <a class="button" href={linkTo(others)}>{t("All charts")}</a>
         {at > 0 && beside(-1)}
         {beside(1)}
-        <Files tag={name} handle={handle} />
+        <Files tag={name} handle={handle} answers={answers} />
       </div>
       <MetricChart tag={name} answers={answers} height={LARGE_HEIGHT} handle={handle} />
       {answer && <CurveTable curves={answer.curves} view={viewOf(answers) ?? rangeOfX(answer.curves) ?? [0, 1]} xText={xText} />}
@@ -191,7 +192,7 @@ function factsOf(answer: Answer, view: Range | undefined): string[] {
   const facts = [curves.length === 1 ? one : several];
   const values = { b: count(buckets), n: count(points) };
   if (isExact) facts.push(t("all {n} points", values));
-  else if (isGrouped) facts.push(t("groups in {b} buckets of {n} points", values));
+  else if (isGrouped) facts.push(bandOf.value === "quantile" ? t("medians in {b} buckets of {n} points", values) : t("means in {b} buckets of {n} points", values));
   else facts.push(t("{b} buckets of {n} points, extremes exact", values));
   const having = isGrouped ? curves.reduce((sum, curve) => sum + (curve.runs?.length ?? 0), 0) : curves.length;
   const asked = shown.value.length;
@@ -227,7 +228,7 @@ function xText(x: number): string {
 }
 
 /** The chart as a file, or as code. */
-function Files({ tag: name, handle }: { tag: string; handle: { current: ChartHandle | undefined } }) {
+function Files({ tag: name, handle, answers }: { tag: string; handle: { current: ChartHandle | undefined }; answers: Answers }) {
   const said = useSignal("");
   const file = name.replace(/[^\w.-]+/g, "_");
   const svg = (): string | undefined => {
@@ -240,7 +241,7 @@ function Files({ tag: name, handle }: { tag: string; handle: { current: ChartHan
     work().then((text) => (said.value = text ?? ""), (error: unknown) => (said.value = error instanceof Refusal ? error.message : t("The service does not answer.")));
   };
   const csv = async (): Promise<void> => {
-    const answer = await send("compare", { body: { ...question.value, tags: [name], precision: "double" }, headers: { Accept: "text/csv" } });
+    const answer = await send("compare", { body: { ...answers.body(question.value), tags: [name], precision: "double" }, headers: { Accept: "text/csv" } });
     save(await answer.blob(), `${file}.csv`);
   };
   const picture = async (isPng: boolean): Promise<void> => {
@@ -249,7 +250,7 @@ function Files({ tag: name, handle }: { tag: string; handle: { current: ChartHan
   };
   const python = async (): Promise<string> => {
     const { kind, place } = about.value as NonNullable<typeof about.value>;
-    await copyText(pythonOf({ kind, place, filter: filter.value, question: question.value, picked: picked.value, tag: name, logY: isLogY.value }));
+    await copyText(pythonOf({ kind, place, filter: filter.value, question: answers.body(question.value), picked: picked.value, tag: name, logY: isLogY.value }));
     return t("Copied: paste it into a notebook.");
   };
   return (
@@ -304,7 +305,9 @@ chinese({
   "{n} groups": "{n} 组",
   "{n} curves": "{n} 条曲线",
   "all {n} points": "全部 {n} 个点",
-  "groups in {b} buckets of {n} points": "分组，{n} 个点分为 {b} 个桶",
+  "means in {b} buckets of {n} points": "均值，{n} 个点分为 {b} 个桶",
+  "medians in {b} buckets of {n} points": "中位数，{n} 个点分为 {b} 个桶",
+  "The list has {m} runs; the charts show the first {n} of its order.": "列表有 {m} 个运行；图表显示排序最前的 {n} 个。",
   "{b} buckets of {n} points, extremes exact": "{n} 个点分为 {b} 个桶，极值精确",
   "{n} of {m} runs lack this metric": "{m} 个运行中有 {n} 个没有该指标",
   "{n} values are not above 0 and not on the logarithmic axis": "{n} 个值不大于 0，未显示在对数轴上",

@@ -383,11 +383,12 @@ export function Log({ run, time, onLine, marks, status }: Props) {
       n: () => void toHit(1),
       N: () => void toHit(-1),
       f: () => isLive() && setFollowing(!place.isFollowing),
+      Enter: () => range && setOpen(feed?.line(range[0])),
     };
-    if (event.shiftKey && range && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
-      const [begin, end] = range;
-      const far = place.anchor === end ? begin : end;
-      choose(Math.min(sizes.total - 1, Math.max(0, far + (event.key === "ArrowDown" ? 1 : -1))), true);
+    if (event.shiftKey && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      const [begin, end] = range ?? [-1, -1];
+      const far = (place.anchor === end ? begin : end) + (event.key === "ArrowDown" ? 1 : -1);
+      choose(range ? Math.min(sizes.total - 1, Math.max(0, far)) : Math.ceil(place.top), !!range);
     } else if (keys[event.key]) keys[event.key]?.();
     else return;
     event.preventDefault();

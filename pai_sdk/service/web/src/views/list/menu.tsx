@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { address, change, go, readFields, writeFields } from "../../address.ts";
+import { address, change, linkTo, readFields, writeFields } from "../../address.ts";
 import { copyText } from "../../parts/basics.tsx";
 import { about } from "../../place.ts";
 import { list } from "../../runs.ts";
@@ -98,7 +98,7 @@ export function ViewsMenu() {
       <ul>
         {Object.entries(saved.value).map(([title, fields]) => (
           <li key={title}>
-            <button class="plain" onClick={() => go(readFields(fields))}>{title}</button>
+            <a href={linkTo(readFields(fields))}>{title}</a>
             <button class="plain" aria-label={t("Delete the view {name}", { name: title })} onClick={() => keep(without(saved.value, title))}>✕</button>
           </li>
         ))}

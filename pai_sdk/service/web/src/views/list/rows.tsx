@@ -41,7 +41,8 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     const watcher = new ResizeObserver(() => (size.value = { width: element.clientWidth, height: element.clientHeight }));
     watcher.observe(element);
     const onKey = (event: KeyboardEvent): void => {
-      if (event.target === document.body && "jk".includes(event.key)) move(event);
+      const isElsewhere = !(event.target as HTMLElement).closest(".rows tbody, input:not([type=checkbox]), textarea, select, dialog, details");
+      if (isElsewhere && "jk".includes(event.key) && !event.ctrlKey && !event.metaKey) move(event);
     };
     document.addEventListener("keydown", onKey);
     return () => {
@@ -100,7 +101,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest("thead")) return;
     const isRow = target.tagName === "TR";
     if (event.key === "Enter" && isRow) go({ ...kept(), run: current.value });
-    else if (event.key === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
+    else if (event.key.toLowerCase() === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
     else return move(event);
     event.preventDefault();
   };

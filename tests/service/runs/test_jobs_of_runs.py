@@ -1,0 +1,259 @@
+"""The job behind a run over HTTP: what the page shows of it, and what it can do with it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from pai_sdk.trace import ParquetSink, TraceWriter
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
+from tests.waiting import until
+
+_FAILS = (
+    "echo begin; printf 'Traceback (most recent call last):\\n  File \"a.py\", line 1\\nKeyError: 3\\n'; exit 3"
+)
+
+
+def ended(client: Client, command: str = "true", **fields: Any) -> str:
+    job_id = client.create(job_body(command, **fields))
+    client.until(job_id)
+    return job_id
+
+
+def outputs(client: Client) -> list[dict[str, str]]:
+    """An output channel `model` in a folder of its own."""
+    folder = f"fit-{secrets.token_hex(8)}"
+    return [{"Name": "model", "OutputUri": f"oss://{client.info.bucket}/{folder}/model/"}]
+
+
+def test_a_failed_job_says_why_first(service: Client) -> None:
+    job_id = ended(service, _FAILS, Environments={"DB_PASSWORD": "hunter2"})
+
+    found = service.get(f"/runs/{job_id}/job")
+
+    assert found["status"] == "Failed"
+    failure = found["failure"]
+    assert (failure["cause"], failure["exit_code"]) == ("KeyError: 3", 3)
+    assert failure["traceback"].startswith("Traceback")
+    assert "begin" in failure["last_lines"]
+    assert [one["status"] for one in found["history"]][-1] == "Failed"
+    assert found["instances"][0]["status"] == "Failed"
+    assert found["events"][0]["text"].startswith("The job was created")
+    assert "hunter2" not in str(found)
+    assert found["started_at"] <= found["ended_at"]
+
+
+def test_a_job_without_a_failure_has_none(service: Client) -> None:
+    found = service.get(f"/runs/{ended(service)}/job")
+    assert (found["failure"], found["queue_place"], found["status"]) == (None, None, "Succeed")
+    assert service.call("GET", "/runs/train000000000000/job").status_code == 404
+
+
+def test_queued_jobs_have_a_place(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor(), slots=1) as client:
+        first = client.create(job_body())
+        client.until(first, "Running")
+        low = client.create(job_body())
+        high = client.create(job_body(Priority=5))
+
+        places = {job_id: client.get(f"/runs/{job_id}/job")["queue_place"] for job_id in (first, low, high)}
+        until(lambda: client.get("/runs", fields="status")["total"] == 3)
+        rows = client.get("/runs", fields="status,queue_place")["runs"]
+
+        assert places == {first: None, low: 2, high: 1}
+        assert {row["id"]: row.get("queue_place") for row in rows} == places
+
+
+def test_a_job_is_stopped_and_deleted(start: Callable[..., Any]) -> None:
+    with start() as client:
+        job_id = client.create(job_body("sleep 600"))
+        client.until(job_id, "Running")
+        assert client.call("DELETE", f"/runs/{job_id}").status_code == 409
+        assert client.call("POST", f"/runs/{job_id}/stop", body={}).status_code == 200
+        assert client.until(job_id)["Status"] == "Terminated"
+        assert client.call("POST", f"/runs/{job_id}/stop", body={}).status_code == 200
+        assert client.call("DELETE", f"/runs/{job_id}").status_code == 200
+        assert client.call("GET", f"/runs/{job_id}/job").status_code == 404
+
+
+def test_what_a_running_job_uses_is_known(start: Callable[..., Any]) -> None:
+    with start() as client:
+        job_id = client.create(job_body("sleep 600"))
+        client.until(job_id, "Running")
+        until(lambda: client.get(f"/runs/{job_id}/usage")["instances"][0]["times"], "a sample of the usage")
+
+        found = client.get(f"/runs/{job_id}/usage")
+        (instance,) = found["instances"]
+
+        assert len(instance["cpu"]) == len(instance["memory_bytes"]) == len(instance["times"])
+        assert 0 < instance["memory_bytes"][0] < found["limits"]["memory_bytes"]
+        client.call("POST", f"/runs/{job_id}/stop", body={})
+        client.until(job_id)
+
+
+def test_two_jobs_differ_in_what_was_changed(service: Client) -> None:
+    one = ended(service, HyperParameters=[{"Name": "lr", "Value": "0.1"}, {"Name": "token", "Value": "a-secret"}])
+    other = ended(service, HyperParameters=[{"Name": "lr", "Value": "0.2"}, {"Name": "epochs", "Value": "3"}])
+
+    found = service.get(f"/runs/{one}/diff", **{"with": other})
+
+    assert {row["path"]: (row["kind"], row.get("before"), row.get("after")) for row in found["rows"]} == {
+        "HyperParameters.lr": ("changed", "0.1", "0.2"),
+        "HyperParameters.epochs": ("added", None, "3"),
+        "HyperParameters.token": ("removed", "******", None),
+    }
+    assert found["same"] > 3
+
+
+def test_a_job_runs_again_with_changes(service: Client) -> None:
+    first = ended(
+        service,
+        "echo first > /ml/output/model/a.txt",
+        TrainingJobName="fit-3f2a9c",
+        HyperParameters=[{"Name": "lr", "Value": "0.1"}, {"Name": "api_key", "Value": "a-secret"}],
+        Environments={"DB_PASSWORD": "hunter2", "MODE": "fast"},
+        Labels=[{"Key": "team", "Value": "nlp"}],
+        OutputChannels=outputs(service),
+    )
+    form = service.get(f"/runs/{first}/rerun")["fields"]
+    assert (form["name"], form["labels"], form["instance_count"]) == ("fit", {"team": "nlp"}, 1)
+    assert form["hyperparameters"] == {"lr": "0.1", "api_key": "******"}
+    assert form["environment"] == {"DB_PASSWORD": "******", "MODE": "******"}
+    changes = {
+        "hyperparameters": {"lr": "0.2", "api_key": "******"},
+        "environment": {"DB_PASSWORD": "******", "MODE": "slow"},
+        "command": 'echo "$DB_PASSWORD $MODE $PAI_HPS_LR $PAI_HPS_API_KEY" > /ml/output/model/a.txt',
+        "labels": {"team": "nlp", "second": "yes"},
+    }
+    body = {"changes": changes, "token": secrets.token_hex(8)}
+
+    made = [service.call("POST", f"/runs/{first}/rerun", body=body).json()["id"] for _ in range(2)]
+
+    assert made[0] == made[1] != first
+    job = service.until(made[0])
+    assert job["Status"] == "Succeed", job
+    assert job["TrainingJobName"].startswith("fit-")
+    assert {label["Key"]: label["Value"] for label in job["Labels"]}["second"] == "yes"
+    (before,), (after,) = (service.get(f"/trainingjobs/{job_id}")["OutputChannels"] for job_id in (first, made[0]))
+    assert before["OutputUri"] != after["OutputUri"]
+    bucket, key = service.bucket(), after["OutputUri"].partition("://")[2].partition("/")[2]
+    assert bucket.get_object(f"{key}a.txt").read() == b"hunter2 slow 0.2 a-secret\n"
+    key = before["OutputUri"].partition("://")[2].partition("/")[2]
+    assert bucket.get_object(f"{key}a.txt").read() == b"first\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"colour": "red", "size": 1}, ("colour", "size")),
+        ({"environment": {"NEW": "******"}}, ("NEW",)),
+        ({"hyperparameters": {"lr": {"a": 1}}}, ("lr",)),
+        ({"instance_count": "many"}, ("EcsCount",)),
+        ({"instance_count": 10_000}, ("instances",)),
+    ],
+)
+def test_wrong_changes_make_no_job(service: Client, changes: dict[str, Any], told: tuple[str, ...]) -> None:
+    job_id = ended(service)
+    body = {"changes": changes, "token": secrets.token_hex(8)}
+
+    answer = service.call("POST", f"/runs/{job_id}/rerun", body=body)
+
+    assert answer.status_code == 400, answer.text
+    assert all(word in answer.json()["Message"] for word in told), answer.text
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
+
+
+def browser(client: Client) -> Callable[..., Answer]:
+    """Asks as the page does, signed in."""
+    port = urlsplit(client.info.endpoint).port
+    assert port is not None
+    signed_in = sign_in(port, client.call("POST", "/pagelinks", body={}).json()["Url"])
+
+    def ask(method: str, path: str, body: Any = None) -> Answer:
+        return ask_as_browser(port, method, path, body, **headers_of_page(port, **signed_in))
+
+    return ask
+
+
+def test_outputs_are_browsed_and_downloaded(service: Client) -> None:
+    job_id = ended(
+        service,
+        "mkdir -p /ml/output/model/deep; echo hello > '/ml/output/model/deep/a \"b\".txt'",
+        OutputChannels=outputs(service),
+    )
+    ask = browser(service)
+    top = {entry["name"] for entry in service.get(f"/runs/{job_id}/files")["entries"]}
+    (deep,) = service.get(f"/runs/{job_id}/files?path=model")["entries"]
+    (file,) = service.get(f"/runs/{job_id}/files?path=model/deep")["entries"]
+
+    assert {"model", "logs"} <= top
+    assert (deep["name"], deep["is_folder"], deep["size_bytes"]) == ("deep", True, 6)
+    assert (file["name"], file["is_folder"], file["size_bytes"]) == ('a "b".txt', False, 6)
+    url = ask("POST", f"/api/v1/runs/{job_id}/downloads", {"path": 'model/deep/a "b".txt'}).json["url"]
+    port = urlsplit(service.info.endpoint).port or 0
+    downloaded = ask_as_browser(port, "GET", url)  # a link sends no key
+    assert (downloaded.status, downloaded.content) == (200, b"hello\n")
+    assert downloaded.headers["content-disposition"].startswith('attachment; filename="a-b-.txt"')
+    assert downloaded.headers["x-content-type-options"] == "nosniff"
+    assert ask_as_browser(port, "GET", url).status == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "logs/../../state",
+        "../logs",
+        "logs/%2e%2e/x",
+        "/etc/passwd",
+        "model/passwd",
+        "model/up/x",
+        "nothing",
+        "logs/\0",
+    ],
+)
+def test_no_path_leads_out_of_a_job(service: Client, path: str) -> None:
+    job_id = ended(
+        service,
+        "ln -s /etc/passwd /ml/output/model/passwd; ln -s / /ml/output/model/up; true",
+        OutputChannels=outputs(service),
+    )
+    ask = browser(service)
+
+    prepared = ask("POST", f"/api/v1/runs/{job_id}/downloads", {"path": path})
+    listed = service.call("GET", f"/runs/{job_id}/files?path={quote(path)}")
+
+    assert prepared.status in (400, 404), prepared.content
+    assert b"root:" not in prepared.content
+    assert listed.status_code in (400, 404) or listed.json()["entries"] == []
+
+
+@pytest.mark.parametrize("place", ["trace", "model/trace"])
+def test_a_trace_is_shown_as_rows(service: Client, place: str) -> None:
+    pytest.importorskip("duckdb")
+    job_id = ended(service)
+    folder = service.info.data_dir / "jobs" / job_id / "ml" / "output" / place
+    with TraceWriter({"step": "bigint", "loss": "double"}, ParquetSink(folder), run_id="fit") as writer:
+        for step, loss in enumerate((0.5, math.nan, 0.1)):
+            writer.write(step=[step], loss=[loss])
+
+    found = service.get(f"/runs/{job_id}/trace", offset=1, limit=2)
+
+    assert found["total"] == 3
+    names = [column["name"] for column in found["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    assert [(row["step"], row["loss"]) for row in rows] == [(1, "nan"), (2, 0.1)]
+
+
+def test_a_job_without_a_trace_has_no_tables(service: Client) -> None:
+    assert service.get(f"/runs/{ended(service)}/trace")["tables"] == []
+    with_model = ended(service, OutputChannels=outputs(service))
+    assert service.get(f"/runs/{with_model}/trace")["tables"] == []
