@@ -110,8 +110,9 @@ class JobRuns:
             if isinstance(uri, str) and uri.startswith("oss://"):
                 found[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
                 if name == _MODEL:
-                    trace = OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/")
-                    found.setdefault(_TRACE, BucketStore(self._store, trace))
+                    trace = BucketStore(self._store, OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/"))
+                    if next(trace.list(), None) is not None:
+                        found.setdefault(_TRACE, trace)
         # Here is what is not published yet. A trace without a channel of its own lies in the model's.
         found |= folders_in(sandbox.output_dir(_MODEL), sandbox.root, only=[_TRACE])
         found |= folders_in(sandbox.ml / "output", sandbox.root)

@@ -2,7 +2,7 @@
 //
 // Eight hues that colour-blind eyes tell apart (after Okabe and Ito), each in three lightnesses.
 const HUES = [
-  [205, 78, 44], [28, 92, 46], [162, 84, 33], [326, 48, 56], [48, 90, 40], [201, 75, 58], [15, 80, 52], [268, 45, 58],
+  [212, 75, 48], [30, 92, 47], [160, 84, 34], [322, 55, 55], [50, 85, 40], [190, 70, 45], [2, 68, 52], [266, 48, 58],
 ] as const;
 const SHIFTS = [0, -10, 12];
 
@@ -16,5 +16,7 @@ export function colourOf(id: string): string {
 function hash(text: string): number {
   let mark = 2166136261;
   for (let at = 0; at < text.length; at++) mark = Math.imul(mark ^ text.charCodeAt(at), 16777619);
-  return (mark ^ (mark >>> 15)) >>> 0;
+  mark = Math.imul(mark ^ (mark >>> 16), 0x85ebca6b);
+  mark = Math.imul(mark ^ (mark >>> 13), 0xc2b2ae35);
+  return (mark ^ (mark >>> 16)) >>> 0;
 }

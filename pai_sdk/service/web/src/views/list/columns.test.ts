@@ -12,7 +12,7 @@ const list = {
 } as unknown as RunList;
 
 test("usual columns are what differs, and metrics", () => {
-  assert.deepEqual(usualKeys(list), ["labels.team", "hparams.lr", "hparams.note", "metrics.loss", "metrics.eval/acc"]);
+  assert.deepEqual(usualKeys(list), ["labels.team", "metrics.loss", "metrics.eval/acc", "hparams.lr", "hparams.note"]);
   assert.deepEqual(keysOf(list), ["labels.pai-sdk-submission", "labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
 });
 

@@ -15,7 +15,7 @@ const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
 const JUDGING = /loss|acc|error|score|reward/i; // metrics by which runs are judged, before learning rates and the like
-const OURS = /^pai-sdk-/; // labels that tell submissions apart
+const OURS = /^(pai-sdk|git)-/; // labels of the SDK: they tell submissions and code apart
 const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
@@ -54,8 +54,8 @@ export function usualKeys(list: RunList): string[] {
   counts.sort((one, other) => other.runs - one.runs || Number(JUDGING.test(other.tag)) - Number(JUDGING.test(one.tag)));
   return [
     ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
-    ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
     ...counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS).map(({ tag }) => `metrics.${tag}`),
+    ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
   ];
 }
 
