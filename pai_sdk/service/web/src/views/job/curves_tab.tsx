@@ -1,8 +1,11 @@
 // All metrics of one run, some at a time.
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { change, field } from "../../address.ts";
+import { can } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { filteredTags } from "../compared.ts";
+import { KINDS, type Kind } from "../media/media_data.ts";
+import { MediaOf } from "../media.tsx";
 import { smooth, words } from "../curve_state.ts";
 import { Charts } from "./charts.tsx";
 import { useMarks } from "./marks.ts";
@@ -13,6 +16,7 @@ const axis = field("x", "step");
 
 export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const marks = useMarks(run, job);
+  const runs = useMemo(() => [run], [run]);
   const [groups, setGroups] = useState(1);
   const all = run.tags.filter(({ kind }) => kind === "scalar").map(({ tag }) => tag);
   const tags = filteredTags(all, words.value);
@@ -43,6 +47,12 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
       ))}
       {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This run has no metrics yet.")}</p>}
       {groups * AT_ONCE < tags.length && <button onClick={() => setGroups(groups + 1)}>{t("{n} more", { n: tags.length - groups * AT_ONCE })}</button>}
+      {can("media") && run.tags.some(({ kind }) => KINDS.includes(kind as Kind)) && (
+        <>
+          <h2>{t("Media")}</h2>
+          <MediaOf runs={runs} />
+        </>
+      )}
     </>
   );
 }

@@ -1,5 +1,6 @@
 // What one wants to know of a job at first: why it failed, its main curves, what happened, its numbers.
 import { address, change, linkTo } from "../../address.ts";
+import { colourOf } from "../../colours.ts";
 import { duration, moment, number, count } from "../../format.ts";
 import { Notice, Status } from "../../parts/basics.tsx";
 import { can } from "../../place.ts";
@@ -140,7 +141,7 @@ function Instances({ job }: { job: JobDetail }) {
       <Table name={t("Instances")} heads={[t("Name"), t("Status"), [t("Exit code")], t("Ran"), t("Node")]}>
         {job.instances.slice(0, MOST_ROWS).map((one) => (
           <tr key={one.name}>
-            <th scope="row">{one.name}</th>
+            <th scope="row"><span class="job-colour" style={{ background: colourOf(one.name) }} /> {one.name}</th>
             <td><Status status={one.status} /></td>
             <td class={`number ${one.exit_code ? "bad" : ""}`}>{one.exit_code ?? ""}</td>
             <td>{one.started_at !== null && duration((one.ended_at ?? Date.now() / 1000) - one.started_at)}</td>
