@@ -97,7 +97,7 @@ function addBuckets(curves: Curve[], of: ColumnOf): void {
     const found = odd.get(at);
     if (found) curve.odd = found;
     const full = { values: part("value", at), low: part("low", at), high: part("high", at) };
-    Object.assign(curve, { x: middles }, withoutEmpty(middles, full, found ?? []));
+    Object.assign(curve, { x: middles }, withoutEmpty(middles, full, found ?? NONE));
   });
 }
 
@@ -107,19 +107,29 @@ interface Parts {
   high: Float64Array | undefined;
 }
 
+const NONE: readonly Odd[] = [];
+
 // A bucket in which a curve has no point is left out, so the line goes on to the next one. Where the values are no
 // numbers the line has a gap.
 function withoutEmpty(x: Float64Array, parts: Parts, odd: readonly Odd[]): Partial<Curve> {
   const known = parts.low ?? parts.values;
   if (!known) return {};
   const gaps = new Set(odd.map((one) => one.x));
+  const places = new Uint32Array(x.length);
   let kept = 0;
-  for (let at = 0; at < x.length; at++) if (!Number.isNaN(known[at]) || gaps.has(x[at] as number)) kept++;
+  for (let at = 0; at < x.length; at++) {
+    const value = known[at] as number;
+    if (value === value || gaps.has(x[at] as number)) places[kept++] = at;
+  }
+  const begin = places[0] as number;
+  const isWhole = kept === 0 || (places[kept - 1] as number) - begin === kept - 1; // a part without gaps is not copied
+  const take = (column: Float64Array): Float64Array => {
+    if (isWhole) return column.subarray(begin, begin + kept);
+    const copy = new Float64Array(kept);
+    for (let at = 0; at < kept; at++) copy[at] = column[places[at] as number] as number;
+    return copy;
+  };
   const given = Object.entries(parts).filter(([, column]) => column !== undefined) as [keyof Parts, Float64Array][];
-  if (kept === x.length) return Object.fromEntries(given);
-  const places = new Uint32Array(kept);
-  for (let at = 0, to = 0; at < x.length; at++) if (!Number.isNaN(known[at]) || gaps.has(x[at] as number)) places[to++] = at;
-  const take = (column: Float64Array): Float64Array => Float64Array.from(places, (at) => column[at] as number);
   return { x: take(x), ...Object.fromEntries(given.map(([name, column]) => [name, take(column)])) };
 }
 

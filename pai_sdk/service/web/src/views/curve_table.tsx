@@ -108,14 +108,14 @@ export function RunLegend() {
   return (
     <details class="run-legend" open={runs.length <= MOST_NAMED && window.innerWidth > PHONE}>
       <summary>
-        {picked.value.length > 0 ? t("{n} of {m} runs", { n: count(drawn.size), m: count(runs.length) }) : t("{n} runs", { n: count(runs.length) })}
+        {picked.value.length > 0 ? t("{n} of {m} runs", { n: count(drawn.size), m: count(runs.length) }) : runs.length === 1 ? t("1 run") : t("{n} runs", { n: count(runs.length) })}
       </summary>
-      <div class="chips" onMouseLeave={() => (highlighted.value = "")}>
-        {picked.value.length > 0 && <button class="chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+      <div class="run-chips" onMouseLeave={() => (highlighted.value = "")}>
+        {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
         {first.slice(0, most.value).map(({ id }) => (
           <button
             key={id}
-            class="chip"
+            class="run-chip"
             aria-pressed={drawn.has(id) && picked.value.length > 0}
             title={t("Show this run alone, or add it")}
             onClick={() => toggle(id)}
@@ -125,7 +125,7 @@ export function RunLegend() {
             {names.value.get(id) ?? id}
           </button>
         ))}
-        {first.length > most.value && <button class="chip" onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(first.length - most.value) })}</button>}
+        {first.length > most.value && <button class="run-chip" onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(first.length - most.value) })}</button>}
       </div>
     </details>
   );
@@ -134,10 +134,10 @@ export function RunLegend() {
 /** The groups of runs: a click shows the runs of one. */
 export function GroupLegend({ groups }: { groups: readonly Curve[] }) {
   return (
-    <div class="run-legend chips" onMouseLeave={() => (highlighted.value = "")}>
-      {picked.value.length > 0 && <button class="chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+    <div class="run-legend run-chips" onMouseLeave={() => (highlighted.value = "")}>
+      {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
       {groups.slice(0, MOST_ROWS).map((group) => (
-        <button key={group.name} class="chip" title={t("Show only the runs of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
+        <button key={group.name} class="run-chip" title={t("Show only the runs of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
           <i class="swatch" style={{ background: group.colour }} />
           {group.label}
         </button>
@@ -158,6 +158,7 @@ chinese({
   "{n} more": "再显示 {n} 条",
   "Show only the runs of this group": "只显示该组的运行",
   "{n} of {m} runs": "{m} 个运行中的 {n} 个",
+  "1 run": "1 个运行",
   "{n} runs": "{n} 个运行",
   "Show all runs": "显示全部运行",
   "Show this run alone, or add it": "只显示此运行，或加入比较",
