@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import requests
+import tensorboard
+
 from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.benchmarks import bench_runs_http
 from tests.benchmarks.harness import ROOT, Row
 from tests.browser import open_browser, open_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 REPETITIONS = 3
 
@@ -33,17 +41,20 @@ LINE = Row("any line of it, the longest of 20", at_most=0.1)
 SEARCH = Row("a search in it, all hits counted", at_most=1.5)
 FEWER = Row("until the first chart: 200 curves of 1,000 points")
 TENSORBOARD = Row("TensorBoard: the same 200 runs, until its first chart")
-SIZE = Row("script and style, compressed", "KB", at_most=60)
+FIRST_SIZE = Row("script and style that a browser loads until it shows the list, compressed", "KB", at_most=60)
+SIZE = Row("all of it, in all views and both languages", "KB", at_most=60)
 TENSORBOARD_SIZE = Row("TensorBoard: its script, compressed", "KB")
 HEAP = Row("memory of the script with 1,000 curves", "MB", at_most=150)
 MEMORY = Row("memory of the server: 2 M points, their curves looked at in the page", "MB", at_most=120)
 ROWS = (
     *(LIST, LIST_WORST, CHART, CHART_WORST, APPEND, APPEND_WORST, TAIL, LINE, SEARCH, FEWER, TENSORBOARD),
-    *(SIZE, TENSORBOARD_SIZE, HEAP, MEMORY),
+    *(FIRST_SIZE, SIZE, TENSORBOARD_SIZE, HEAP, MEMORY),
 )
 
 _PATIENCE_MS = 120_000
-_NOTHING_LOADS = "() => !document.querySelector('mat-spinner, mat-progress-spinner')"
+_LOADS = 5
+_LISTED = "main tbody tr[data-run] >> nth=10"
+_DRAWN = ".chart-box[data-curves='{count}']"
 
 
 def prepare(cache: Path) -> None:
@@ -53,37 +64,174 @@ def prepare(cache: Path) -> None:
 
 def measure(cache: Path) -> dict[str, float | str]:
     root = cache / "runs-http"
-    found: dict[str, float | str] = {SIZE.name: _assets_kb()}
+    found: dict[str, float | str] = _sizes()
     with open_browser() as browser:
-        with _our_server(root / "thousand") as new_link:
-            found |= _list(browser, new_link) | _chart(browser, new_link)
+        with _our_server(root / "thousand", 1000) as (new_link, _):
+            found |= _loads(browser, new_link, "", _LISTED, (LIST, LIST_WORST))
+            found |= _loads(
+                browser, new_link, "view=curves&tags=loss", _DRAWN.format(count=1000), (CHART, CHART_WORST)
+            )
             found |= _append(browser, new_link, root / "thousand" / "run-0998")
             found |= _log(browser, new_link)
-        with _our_server(root / "points") as new_link:
-            found |= _fewer(browser, new_link)
-        found |= _tensorboard(browser, root / "points")
+        with _our_server(root / "points", 200) as (new_link, pid):
+            found[FEWER.name] = _first(browser, f"{new_link()}&view=curves", _DRAWN.format(count=200))
+            found[MEMORY.name] = bench_runs_http.resident_mb(pid)
+        found[TENSORBOARD.name] = _tensorboard(browser, root / "points")
     return found
 
 
-def _list(browser: Browser, new_link: Callable[[], str]) -> dict[str, float]:
-    times = [_first(browser, new_link(), "main tbody tr[data-run] >> nth=20") for _ in range(5)]
-    return {LIST.name: statistics.median(times), LIST_WORST.name: max(times)}
-
-
-def _chart(browser: Browser, new_link: Callable[[], str]) -> dict[str, float]:
-    times = [_first(browser, f"{new_link()}&view=curves&tags=loss", DRAWN) for _ in range(5)]
-    return {CHART.name: statistics.median(times), CHART_WORST.name: max(times)}
-
-
-def _fewer(browser: Browser, new_link: Callable[[], str], pid: int) -> dict[str, float]:
-    took = _first(browser, f"{new_link()}&view=curves", DRAWN)
-    return {FEWER.name: took, MEMORY.name: bench_runs_http.resident_mb(pid)}
+def _loads(
+    browser: Browser, new_link: Callable[[], str], state: str, wanted: str, rows: tuple[Row, Row]
+) -> dict[str, float | str]:
+    """How long browsers that know nothing take from the link to an element: the median and the longest."""
+    times = [_first(browser, f"{new_link()}&{state}".rstrip("&"), wanted) for _ in range(_LOADS)]
+    return {rows[0].name: statistics.median(times), rows[1].name: max(times)}
 
 
 def _first(browser: Browser, link: str, wanted: str) -> float:
-    """How long a browser that knows nothing takes from the link to an element."""
     with open_page(browser, link.partition("/ui/")[0]) as watched:
         begun = time.perf_counter()
-        watched.page.goto(link)
+        watched.page.goto(link, wait_until="commit")
         watched.page.locator(wanted).first.wait_for(timeout=_PATIENCE_MS)
         return time.perf_counter() - begun
+
+
+def _append(browser: Browser, new_link: Callable[[], str], folder: Path) -> dict[str, float | str]:
+    """From a point that is flushed to the chart that has it: the chart says how many points it has."""
+    link = new_link()
+    times = []
+    with open_page(browser, link.partition("/ui/")[0]) as watched, EventWriter(folder) as writer:
+        page = watched.page
+        page.goto(f"{link}&view=curves&tags=loss")
+        page.locator(_DRAWN.format(count=1000)).first.wait_for(timeout=_PATIENCE_MS)
+        heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
+        for step in range(10):
+            before = _points(page)
+            writer.scalars({"loss": 0.5}, 2000 + step)
+            writer.flush()
+            begun = time.perf_counter()
+            while _points(page) == before and time.perf_counter() - begun < _PATIENCE_MS / 1000:
+                time.sleep(0.01)
+            times.append(time.perf_counter() - begun)
+            time.sleep(1)
+    for file in folder.glob("*tfevents*"):
+        if file.stat().st_size < 10_000 and time.time() - file.stat().st_mtime < 3600:
+            file.unlink()
+    return {APPEND.name: statistics.median(times), APPEND_WORST.name: max(times), HEAP.name: heap}
+
+
+def _points(page: Page) -> str:
+    """What the first chart says of its points, which counts all of them."""
+    return page.get_by_text(re.compile(r"[0-9] points")).first.inner_text()
+
+
+def _log(browser: Browser, new_link: Callable[[], str]) -> dict[str, float | str]:
+    """In one page: the tab of the log, lines far from each other, a search."""
+    link = new_link()
+    with open_page(browser, link.partition("/ui/")[0]) as watched:
+        page = watched.page
+        page.goto(f"{link}&run=run-0000&tab=curves")
+        page.get_by_role("tab", name="Log").wait_for()
+        begun = time.perf_counter()
+        page.get_by_role("tab", name="Log").click()
+        _line(page, 1_000_000).wait_for()
+        tail_s = time.perf_counter() - begun
+        box, lines = page.get_by_placeholder("Line"), []
+        for number in range(20):
+            wanted = 1 + number * 49_999
+            box.fill(str(wanted))
+            begun = time.perf_counter()
+            box.press("Enter")
+            _line(page, wanted).wait_for()
+            lines.append(time.perf_counter() - begun)
+        search = page.get_by_role("searchbox", name="Search the log")
+        search.fill("step 1234")
+        begun = time.perf_counter()
+        search.press("Enter")
+        page.locator(".log-count").get_by_text(re.compile(r"hits$")).wait_for(timeout=_PATIENCE_MS)
+        return {TAIL.name: tail_s, LINE.name: max(lines), SEARCH.name: time.perf_counter() - begun}
+
+
+def _line(page: Page, number: int) -> Locator:
+    """The row of a line, with its text."""
+    row = page.locator(".log-row").filter(has=page.get_by_text(str(number), exact=True))
+    return row.get_by_text("step").first
+
+
+def _sizes() -> dict[str, float | str]:
+    """What a browser loads until it shows the list, and all that there is; and TensorBoard's."""
+    assets = ROOT / "pai_sdk/service/web/static/assets"
+    sizes = {file.name: file.stat().st_size / 1024 for file in assets.glob("*.gz")}
+    web = Path(tensorboard.__file__).parent / "webfiles.zip"
+    with zipfile.ZipFile(web) as files:
+        script = gzip.compress(files.read("index.js"), 9)
+    later = ("chinese-", "curves-", "hparams-", "media-", "job-")
+    first = sum(size for name, size in sizes.items() if not name.startswith(later))
+    return {FIRST_SIZE.name: first, SIZE.name: sum(sizes.values()), TENSORBOARD_SIZE.name: len(script) / 1024}
+
+
+@contextmanager
+def _our_server(folder: Path, count: int) -> Iterator[tuple[Callable[[], str], int]]:
+    """A server in a process of its own, which has read all runs; what makes links, and its process."""
+    code = "import sys; from tests.benchmarks.bench_page import serve; serve(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, str(folder), bench_runs_http.TOKEN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def new_link() -> str:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            server.stdin.write("\n")
+            server.stdin.flush()
+            return server.stdout.readline().strip()
+
+        try:
+            bench_runs_http.wait_until_read(new_link().partition("/ui/")[0], count)
+            yield new_link, server.pid
+        finally:
+            server.terminate()
+
+
+def serve(folder: str, token: str) -> None:
+    """In the process of the server: prints a link for each line that it gets."""
+    server = UiServer(UiSettings(folder, token=token))
+
+    def give_links() -> None:
+        for _ in sys.stdin:
+            print(server.new_link(), flush=True)
+
+    server.run(threading.Thread(target=give_links, daemon=True).start)
+
+
+def _tensorboard(browser: Browser, folder: Path) -> float:
+    """From the address to the first card whose curves are there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", str(port)]
+    with subprocess.Popen(
+        [*command, "--load_fast", "auto"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            origin = f"http://127.0.0.1:{port}"
+            _until_read(f"{origin}/data/plugin/timeseries/tags", 200)
+            with open_page(browser, origin) as watched:
+                begun = time.perf_counter()
+                watched.page.goto(f"{origin}/#timeseries", wait_until="commit")
+                card = watched.page.locator("scalar-card").first
+                card.wait_for(timeout=_PATIENCE_MS)
+                card.locator("path, canvas").first.wait_for(state="attached", timeout=_PATIENCE_MS)
+                card.locator("mat-spinner").wait_for(state="detached", timeout=_PATIENCE_MS)
+                return time.perf_counter() - begun
+        finally:
+            server.terminate()
+
+
+def _until_read(address: str, runs: int) -> None:
+    """Wait until TensorBoard knows all runs."""
+    deadline = time.monotonic() + _PATIENCE_MS / 1000
+    while time.monotonic() < deadline:
+        with suppress(requests.RequestException, ValueError):
+            found = requests.get(address, timeout=60).json()
+            if len(found["scalars"]["runTagInfo"]) >= runs:
+                return
+        time.sleep(0.5)

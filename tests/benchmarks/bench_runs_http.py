@@ -35,7 +35,7 @@ MEMORY = Row("memory of the server with 2 M points (200 × 10 × 1,000), all loo
 LOADED = Row("start of the server until it has read them")
 ROWS = (LIST, LIST_FRESH, LIST_SIZE, COMPARE, COMPARE_SIZE, TAIL, LINE, FIRST_HIT, ALL_HITS, MEMORY, LOADED)
 
-_TOKEN = "a-token-of-the-benchmark"
+TOKEN = "a-token-of-the-benchmark"
 _ASKED = 100
 _COLUMNS = {"Accept": "application/vnd.pai.columns"}
 
@@ -81,7 +81,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     with _server(root / "points", 200) as (ask, pid, loaded_s):
         for tag in ask("GET", "/runs", limit=1).json()["tags"]:
             ask("POST", "/compare", headers=_COLUMNS, json={"filter": "", "tags": [tag]})
-        found: dict[str, float | str] = {LOADED.name: loaded_s, MEMORY.name: _resident_mb(pid)}
+        found: dict[str, float | str] = {LOADED.name: loaded_s, MEMORY.name: resident_mb(pid)}
     with _server(root / "thousand", 1000) as (ask, _, _):
         found |= _log(ask)
         found |= _list(ask, root / "thousand" / "run-0999")
@@ -141,7 +141,7 @@ def _log(ask: Callable[..., requests.Response]) -> dict[str, float | str]:
 def _server(folder: Path, count: int) -> Iterator[tuple[Callable[..., requests.Response], int, float]]:
     """A server in a process of its own: what asks it, its process, and how long it took to read all runs."""
     token = Path("token")
-    token.write_text(_TOKEN)
+    token.write_text(TOKEN)
     command = [sys.executable, "-m", "pai_sdk", "ui", "--logdir", str(folder), "--port", "0"]
     begun = time.perf_counter()
     with (
@@ -151,7 +151,7 @@ def _server(folder: Path, count: int) -> Iterator[tuple[Callable[..., requests.R
         assert server.stdout is not None
         found = re.search(r"http://[0-9.:]+", server.stdout.readline())
         assert found
-        session.headers["Authorization"] = f"Bearer {_TOKEN}"
+        session.headers["Authorization"] = f"Bearer {TOKEN}"
 
         def ask(method: str, path: str, *, stream: bool = False, **rest: Any) -> requests.Response:
             options = {name: rest.pop(name) for name in ("json", "headers") if name in rest}
@@ -161,14 +161,25 @@ def _server(folder: Path, count: int) -> Iterator[tuple[Callable[..., requests.R
             return answer
 
         try:
-            while True:
-                page = ask("GET", "/runs", limit=1000, fields="is_loading").json()
-                if page["total"] == count and not any(run.get("is_loading") for run in page["runs"]):
-                    break
-                time.sleep(0.05)
+            wait_until_read(found[0], count)
             yield ask, server.pid, time.perf_counter() - begun
         finally:
             server.terminate()
+
+
+def wait_until_read(address: str, count: int) -> None:
+    """Wait until a server knows so many runs, and has read them."""
+    while True:
+        answer = requests.get(
+            f"{address}/api/v1/runs",
+            {"limit": 1000, "fields": "is_loading"},
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=60,
+        )
+        page = answer.json()
+        if page.get("total") == count and not any(run.get("is_loading") for run in page["runs"]):
+            return
+        time.sleep(0.05)
 
 
 def _times(call: Callable[[], Any]) -> list[float]:
@@ -184,7 +195,7 @@ def _p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
     assert found
