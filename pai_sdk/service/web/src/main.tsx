@@ -1,23 +1,26 @@
 // The page: who is signed in, which place it is about, which view is shown.
-import { signal } from "@preact/signals";
-import { render, type FunctionComponent } from "preact";
+import { effect, signal } from "@preact/signals";
+import { render } from "preact";
 import { address, change, field, go } from "./address.ts";
 import { ask, isSignedIn, onSignIn, Refusal, signIn } from "./api.ts";
 import { about, type About } from "./place.ts";
 import { Head } from "./parts/head.tsx";
+import { loaded } from "./parts/loaded.tsx";
 import { beginList } from "./runs.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
-import { Curves } from "./views/curves.tsx";
-import { Hparams } from "./views/hparams.tsx";
-import { Job } from "./views/job.tsx";
-import { List } from "./views/list.tsx";
-import { Media } from "./views/media.tsx";
 import { SignIn } from "./views/sign_in.tsx";
 import { language } from "./words.ts";
 import "./style.css";
 
-const VIEWS: Record<string, FunctionComponent> = { list: List, curves: Curves, hparams: Hparams, media: Media };
+const List = loaded(async () => (await import("./views/list.tsx")).List);
+const VIEWS = {
+  list: List,
+  curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
+  hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
+  media: loaded(async () => (await import("./views/media.tsx")).Media),
+};
+const Job = loaded(async () => (await import("./views/job.tsx")).Job);
 const refused = signal("");
 const view = field("view", "list");
 const run = field("run");
@@ -26,7 +29,7 @@ function Page() {
   document.documentElement.lang = language.value === "zh" ? "zh-CN" : "en";
   if (isSignedIn.value === false) return <SignIn refused={refused.value} />;
   if (!about.value) return <p class="soft opening" aria-live="polite">…</p>;
-  const View = VIEWS[view.value] ?? List;
+  const View = viewNow();
   return (
     <>
       <Head />
@@ -35,8 +38,14 @@ function Page() {
   );
 }
 
+function viewNow() {
+  return VIEWS[view.value as keyof typeof VIEWS] ?? List;
+}
+
 async function begin(): Promise<void> {
   beginTheme();
+  effect(() => void (language.value === "zh" && import("./chinese.ts")));
+  (run.value ? Job : viewNow()).load(); // beside the first requests
   render(<Page />, document.getElementById("page") as HTMLElement);
   const { code, ...rest } = address.value;
   if (code) {

@@ -1,12 +1,14 @@
 // The texts of the page, in English and Chinese.
 //
-// The English text is the key. Each view adds the Chinese of its own texts with `chinese`; a test finds texts without.
+// The English text is the key. Each file has the Chinese of its own texts in a call of `chinese` at its
+// end, which the build takes out of it: they are one script, `chinese.ts`. A test finds texts without.
 import { signal } from "@preact/signals";
 
 export type Language = "en" | "zh";
 
 const STORED = "pai-ui-language";
 const translations = new Map<string, string>();
+const known = signal(0); // the number of translations: texts are drawn again when there are more
 
 export const language = signal<Language>(first());
 
@@ -18,11 +20,12 @@ export function setLanguage(wanted: Language): void {
 /** Adds the Chinese of texts. */
 export function chinese(texts: Readonly<Record<string, string>>): void {
   for (const [english, translated] of Object.entries(texts)) translations.set(english, translated);
+  known.value = translations.size;
 }
 
 /** A text in the language of the page; `{name}` stands for a value. */
 export function t(english: string, values: Readonly<Record<string, string | number>> = {}): string {
-  const text = (language.value === "zh" && translations.get(english)) || english;
+  const text = (language.value === "zh" && known.value > 0 && translations.get(english)) || english;
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 

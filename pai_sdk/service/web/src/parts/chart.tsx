@@ -265,6 +265,7 @@ class Drawing implements ChartHandle {
     this.drawCurves(ctx);
     this.drawOdd(ctx);
     this.drawMarks(ctx);
+    this.box.dataset.curves = String(this.props().curves.length); // which are drawn now, for tests and measurements
     this.show(highlighted.peek(), cursor.peek());
   }
 

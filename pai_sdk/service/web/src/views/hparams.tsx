@@ -34,6 +34,8 @@ const MOST_ROWS = 200;
 const metricField = field("metric");
 const factField = field("fact", "last");
 const acrossField = field("across");
+const upField = field("up");
+const colourField = field("colour");
 
 const HOW = `from pai_sdk.run.events.writer import EventWriter
 
@@ -67,8 +69,10 @@ export function Hparams() {
   const part = useMemo(() => ranks(diff?.metric_values ?? {}), [diff]);
   const axes = useMemo(() => axesOf(diff), [diff]);
   const nameOf = (run: string): string => names.value.get(run) ?? run;
-  const across = axes.find((axis) => axis.name === acrossField.value && !axis.isMetric) ?? axes.find((axis) => !axis.isMetric);
-  const up = axes.find((axis) => axis.isMetric) ?? axes.find((axis) => axis !== across);
+  const keys = useMemo(() => [...(diff?.differing ?? []).map(({ name }) => name), ...(diff?.metric ? [diff.metric] : [])], [diff]);
+  const across = useMemo(() => axisNamed(diff, acrossField.value || keys[0]), [diff, acrossField.value]);
+  const up = useMemo(() => axisNamed(diff, upField.value || diff?.metric || keys[1]), [diff, upField.value]);
+  const third = useMemo(() => shares(diff, colourField.value, part), [diff, colourField.value]);
   const setRange = (axis: Axis, from: number | undefined, to: number | undefined): void => {
     const key = axis.isMetric ? quoted(`metrics.${axis.name}`) : quoted(`hparams.${axis.name}`);
     change({ q: withRange(filter.value, key, from, to) });
@@ -104,7 +108,12 @@ export function Hparams() {
           {across && up && (
             <>
               <h2>{t("{y} against {x}", { x: across.name, y: up.name })}</h2>
-              <Scatter across={across} up={up} runs={diff.runs} part={part} nameOf={nameOf} hrefOf={(run) => linkTo({ run })} />
+              <div class="tools">
+                <KeyChoice label={t("Across")} name="across" value={across.name} keys={keys} />
+                <KeyChoice label={t("Up")} name="up" value={up.name} keys={keys} />
+                <KeyChoice label={t("Colour")} name="colour" value={colourField.value || (diff.metric || "")} keys={keys} />
+              </div>
+              <Scatter across={across} up={up} runs={diff.runs} part={third} nameOf={nameOf} hrefOf={(run) => linkTo({ run })} />
             </>
           )}
           <Constants constant={diff.constant} />
@@ -123,6 +132,33 @@ function axesOf(diff: Diff | undefined): Axis[] {
   if (!diff) return [];
   const axes = diff.differing.slice(0, MOST_AXES).map(({ name, values }) => axisOf(name, values));
   return diff.metric ? [...axes, axisOf(diff.metric, diff.metric_values, true)] : axes;
+}
+
+function axisNamed(diff: Diff | undefined, name: string | undefined): Axis | undefined {
+  if (!diff || !name) return undefined;
+  const one = diff.differing.find((differing) => differing.name === name);
+  if (one) return axisOf(name, one.values);
+  return diff.metric ? axisOf(diff.metric, diff.metric_values, true) : undefined;
+}
+
+// The part of each run for its colour: the rank of a number, the place of a text on its axis.
+function shares(diff: Diff | undefined, name: string, usual: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const one = diff?.differing.find((differing) => differing.name === name);
+  const axis = axisNamed(diff, name);
+  if (!one || !axis) return usual;
+  if (axis.isNumeric) return ranks(one.values);
+  return new Map(Object.keys(one.values).map((run) => [run, axis.place(run) ?? 0]));
+}
+
+function KeyChoice({ label, name, value, keys }: { label: string; name: string; value: string; keys: readonly string[] }) {
+  return (
+    <label>
+      {label}{" "}
+      <select value={value} onChange={(event) => change({ [name]: event.currentTarget.value }, { replace: true })}>
+        {keys.map((key) => <option key={key}>{key}</option>)}
+      </select>
+    </label>
+  );
 }
 
 interface RankingProps {
@@ -209,11 +245,12 @@ function Constants({ constant }: { constant: Record<string, unknown> }) {
 
 /** All values, by run: "–" where a run has none, which is not the same as null. */
 function Values({ diff, nameOf }: { diff: Diff; nameOf: (run: string) => string }) {
-  const rows = diff.runs.slice(0, MOST_ROWS);
+  const isOpen = useSignal(false);
+  const rows = isOpen.value ? diff.runs.slice(0, MOST_ROWS) : [];
   return (
-    <details>
+    <details onToggle={(event) => (isOpen.value = event.currentTarget.open)}>
       <summary>{t("All values")}</summary>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="group" aria-label={t("All values")}>
         <table>
           <thead>
             <tr>
@@ -226,8 +263,8 @@ function Values({ diff, nameOf }: { diff: Diff; nameOf: (run: string) => string 
             {rows.map((run) => (
               <tr key={run}>
                 <td><a href={linkTo({ run })}>{nameOf(run)}</a></td>
-                {diff.metric && <td class="number">{run in diff.metric_values ? written(diff.metric_values[run]) : "–"}</td>}
-                {diff.differing.map(({ name, values }) => <td key={name} class="number">{run in values ? written(values[run]) : "–"}</td>)}
+                {diff.metric && <td class="number">{written(diff.metric_values[run])}</td>}
+                {diff.differing.map(({ name, values }) => <td key={name} class="number">{written(values[run])}</td>)}
               </tr>
             ))}
           </tbody>
@@ -254,6 +291,9 @@ chinese({
   "What explains {metric}": "什么解释了 {metric}",
   "What differs": "差异",
   "{y} against {x}": "{y} 对 {x}",
+  "Across": "横轴",
+  "Up": "纵轴",
+  "Colour": "颜色",
   "Hyperparameter": "超参数",
   "explains": "解释程度",
   "rank correlation": "秩相关",

@@ -43,7 +43,7 @@ const TAIL = 300;
 const ENDED = ["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"];
 const STORED = "pai-ui-log";
 const LATER_MS = 1500; // lines between the first answer and the begin of the stream
-const WAITING_MS = 4000;
+const WAITING_MS = 30_000;
 const STILL_MS = 150;
 const COPIED_LINES = 10_000;
 
@@ -90,8 +90,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   const sizes: Sizes = { total: feed?.total ?? 0, ...box };
   const mine = feed?.run === run && feed.instance === instance ? feed : undefined;
   const isShown = mine?.state === "ready" && mine.total > 0;
-  const current = useRef({ feed, sizes, status });
-  current.current = { feed, sizes, status };
+  const current = useRef({ feed, sizes });
+  current.current = { feed, sizes };
 
   useFeed();
   useLayoutEffect(measure, [isShown]);
@@ -127,7 +127,11 @@ export function Log({ run, time, onLine, marks, status }: Props) {
 
   if (!mine || mine.state === "loading") return <p class="soft" aria-live="polite">{t("Reading the log…")}</p>;
   if (mine.state === "failed") return <Notice kind="bad">{mine.problem}</Notice>;
-  if (!isShown) return <Empty status={status} isComplete={mine.state === "ready" ? mine.isComplete : undefined} />;
+  if (mine.state === "none" && instance) {
+    return <Notice kind="bad">{mine.problem} <a href={linkTo({ ...address.value, instance: "" })}>{t("All instances")}</a></Notice>;
+  }
+  if (mine.state === "none") return <Notice>{t("This run has no log. A log is shown where the run's folder has logs/NAME.log.")}</Notice>;
+  if (!isShown) return <Empty hasEnded={mine.isComplete || ENDED.includes(status ?? "")} />;
   const isOpen = !mine.isComplete;
   const unseen = Math.max(0, sizes.total - place.followedTotal);
   const isAtEnd = place.top >= mostTop(sizes) - 0.5;
@@ -148,7 +152,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         ) : null}
         <select aria-label={t("Times")} value={options.times} onChange={(event) => set({ times: event.currentTarget.value as Times })}>
           <option value="none">{t("No times")}</option>
-          <option value="relative">{t("Time since the first line")}</option>
+          <option value="relative">{t("Since the first line")}</option>
           <option value="absolute">{t("Time of day")}</option>
         </select>
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
@@ -175,7 +179,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
           onScroll={onScroll}
           onKeyDown={onKey}
           onTouchStart={() => (place.isTouched = true)}
-          onTouchEnd={() => (place.isTouched = false)}
+          onTouchEnd={() => ((place.isTouched = false), scheduled())}
+          onTouchCancel={() => ((place.isTouched = false), scheduled())}
           onMouseLeave={() => onLine?.(undefined)}
         >
           <div class="log-space" style={{ height: `${boxHeight(sizes)}px` }}>
@@ -242,18 +247,17 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         reading?.close();
         const wasReset = unfollow !== undefined;
         reading = new LogFeed(run, instance, scheduled);
-        setFeed(reading);
         const asked = readRange(chosen.value);
         const start: Start = asked && !wasReset ? { line: Math.max(0, asked[0] - 100) } : { tail: TAIL };
         const found = await reading.read(start);
         if (ended) return;
         if (found === undefined) {
-          // Such as a job that has not begun. A folder of a run may get a log too, but seldom does.
-          const waits = current.current.status && !ENDED.includes(current.current.status) ? WAITING_MS : 10 * WAITING_MS;
-          clocks.push(setTimeout(() => void begin(), waits));
+          if (reading.state !== "loading") setFeed(reading);
+          clocks.push(setTimeout(() => void begin(), reading.state === "none" ? WAITING_MS : LATER_MS)); // it may get a log
           return;
         }
-        place.isFollowing = !asked && time === undefined && !reading.isComplete;
+        setFeed(reading);
+        place.isFollowing = !asked && time === undefined;
         place.top = asked ? Math.max(0, asked[0] - 5) : reading.total;
         place.followedTotal = reading.total;
         scheduled();
@@ -302,13 +306,13 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     moveTo(place.top + lines);
   }
 
-  /** Shows a line at the top. At the end of a log that grows, that is to follow it; elsewhere, to stop following. */
+  /** Shows a line at the top. To reach the end is to follow the log; to go up is to stop that. */
   function moveTo(top: number): void {
-    const { sizes: now, feed: from } = current.current;
+    const { sizes: now } = current.current;
     const most = mostTop(now);
     const isDown = top > place.top;
     place.top = Math.min(most, Math.max(0, top));
-    const follows = !!from && !from.isComplete && place.top >= most - 0.01 && (isDown || place.isFollowing);
+    const follows = place.top >= most - 0.01 && (isDown || place.isFollowing);
     if (place.isFollowing && !follows) place.followedTotal = now.total;
     place.isFollowing = follows;
     scheduled();
@@ -452,7 +456,11 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   function hitsOf(line: Line): readonly Range[] {
     const search = place.search;
     if (!search) return [];
-    if (!search.query.isRegex) return placesOf(line.text, search.query.text, search.query.ignoresCase);
+    if (!search.query.isRegex) {
+      const places = search.places.get(line) ?? placesOf(line.text, search.query.text, search.query.ignoresCase);
+      search.places.set(line, places);
+      return places;
+    }
     if (!line.instance || line.offset === undefined) return [];
     const hits = search.stretchAt(line.instance, line.offset)?.hits ?? [];
     return hits.filter(({ offset }) => offset === line.offset).map((hit) => rangeIn(line.text, hit));
@@ -536,9 +544,8 @@ function readOptions(): Options {
   }
 }
 
-function Empty({ status, isComplete }: { status: string | undefined; isComplete: boolean | undefined }) {
-  if (!status && isComplete === undefined) return <Notice>{t("This run has no log. A log is shown where the run's folder has logs/NAME.log.")}</Notice>;
-  if (isComplete || ENDED.includes(status ?? "")) return <Notice>{t("There is no log: the job wrote nothing, or its log was deleted.")}</Notice>;
+function Empty({ hasEnded }: { hasEnded: boolean }) {
+  if (hasEnded) return <Notice>{t("There is no log: the job wrote nothing, or its log was deleted.")}</Notice>;
   return <Notice>{t("No output yet.")} {t("Lines appear here when the job writes its first one.")}</Notice>;
 }
 
@@ -558,7 +565,7 @@ chinese({
   "All instances": "全部实例",
   "Times": "时间",
   "No times": "不显示时间",
-  "Time since the first line": "距首行的时间",
+  "Since the first line": "距首行的时间",
   "Time of day": "日期与时间",
   "Wrap": "换行",
   "Follow": "跟随",

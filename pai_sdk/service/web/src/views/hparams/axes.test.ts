@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, ranks, withRange } from "./axes.ts";
+import { axisOf, rankCorrelation, ranks, withRange, written } from "./axes.ts";
 
 test("an axis over decades is logarithmic", () => {
   const axis = axisOf("lr", { a: 0.001, b: 0.1, c: 10, d: null });
@@ -28,4 +28,15 @@ test("a range replaces the range of its key only", () => {
 
 test("ranks go from 0 to 1", () => {
   assert.deepEqual([...ranks({ a: 3, b: 1, c: 2, d: "nan" })], [["b", 0], ["c", 0.5], ["a", 1]]);
+});
+
+test("the rank correlation shares ranks of equal values", () => {
+  assert.equal(rankCorrelation([[1, 1], [2, 10], [3, 1000]]), 1);
+  assert.equal(rankCorrelation([[1, 3], [2, 2], [3, 1]]), -1);
+  assert.ok(Math.abs((rankCorrelation([[1, 1], [1, 2], [2, 3], [3, 4]]) ?? 0) - 0.9486833) < 1e-6);
+  assert.deepEqual([rankCorrelation([[1, 1], [2, 2]]), rankCorrelation([[1, 1], [1, 2], [1, 3]])], [undefined, undefined]);
+});
+
+test("a missing value is written in another way than null", () => {
+  assert.deepEqual([undefined, null, "a", 0.5, [1]].map(written), ["–", "null", "a", "0.5", "[1]"]);
 });

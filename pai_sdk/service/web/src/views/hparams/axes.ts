@@ -64,8 +64,9 @@ function categoricalAxis(name: string, values: Readonly<Record<string, unknown>>
   };
 }
 
-/** A value as text; null is a value. */
+/** A value as text; null is a value, and a missing one is not. */
 export function written(value: unknown): string {
+  if (value === undefined) return "–";
   if (typeof value === "number") return number(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
@@ -97,4 +98,27 @@ export function ranks(values: Readonly<Record<string, unknown>>): Map<string, nu
   const known = Object.entries(values).filter((entry): entry is [string, number] => typeof entry[1] === "number");
   known.sort((one, other) => one[1] - other[1]);
   return new Map(known.map(([run], at) => [run, known.length < 2 ? 1 : at / (known.length - 1)]));
+}
+
+/** Spearman's rank correlation of the pairs of numbers; undefined below three pairs, or where one side is constant. */
+export function rankCorrelation(pairs: readonly (readonly [number, number])[]): number | undefined {
+  const [one, other] = [meanRanks(pairs.map(([x]) => x)), meanRanks(pairs.map(([, y]) => y))];
+  const middle = (pairs.length - 1) / 2;
+  let [both, first, second] = [0, 0, 0];
+  one.forEach((rank, at) => {
+    const [x, y] = [rank - middle, (other[at] as number) - middle];
+    [both, first, second] = [both + x * y, first + x * x, second + y * y];
+  });
+  return pairs.length < 3 || first === 0 || second === 0 ? undefined : both / Math.sqrt(first * second);
+}
+
+// Equal values share the mean of their ranks.
+function meanRanks(values: readonly number[]): number[] {
+  const order = values.map((_, at) => at).sort((one, other) => (values[one] as number) - (values[other] as number));
+  const found: number[] = [];
+  for (let from = 0, to = 0; from < order.length; from = to) {
+    while (to < order.length && values[order[to] as number] === values[order[from] as number]) to++;
+    for (const at of order.slice(from, to)) found[at] = (from + to - 1) / 2;
+  }
+  return found;
 }

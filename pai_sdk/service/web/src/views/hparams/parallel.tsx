@@ -128,7 +128,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
       </div>
       <figcaption class="soft" aria-live="polite">
         {near.value
-          ? `${nameOf(near.value)}: ${axes.map((axis) => `${axis.name} ${written(axis.value(near.value as string) ?? null)}`).join(", ")}`
+          ? `${nameOf(near.value)}: ${axes.map((axis) => `${axis.name} ${written(axis.value(near.value as string))}`).join(", ")}`
           : t("Drag along an axis to filter; click a line to open its run. The lowest places are of runs without the value.")}
       </figcaption>
     </figure>

@@ -1,7 +1,8 @@
-// A point for each run: one hyperparameter against the metric, or against another one.
+// A point for each run: any hyperparameter or the metric against another one, with the colour of a third.
 import { useSignal } from "@preact/signals";
+import { number } from "../../format.ts";
 import { chinese, t } from "../../words.ts";
-import { type Axis, scaleColour, written } from "./axes.ts";
+import { type Axis, rankCorrelation, scaleColour, written } from "./axes.ts";
 
 interface Props {
   across: Axis;
@@ -20,10 +21,20 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
     const [x, y] = [across.place(run), up.place(run)];
     return x === undefined || y === undefined ? [] : [{ run, x: LEFT + x * (WIDTH - LEFT - RIGHT), y: HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM) }];
   });
+  points.sort((one, other) => one.x - other.x); // the order of the arrow keys
   const missing = runs.length - points.length;
+  const pairs = points.map(({ run }) => [across.value(run), up.value(run)]).filter((pair): pair is [number, number] => pair.every((value) => typeof value === "number"));
+  const correlation = rankCorrelation(pairs);
+  const moved = (event: KeyboardEvent): void => {
+    const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const points = way && (event.currentTarget as Element).querySelectorAll<SVGAElement>("a");
+    if (!points) return;
+    event.preventDefault();
+    points[([...points].indexOf(document.activeElement as SVGAElement) + way + points.length) % points.length]?.focus();
+  };
   return (
     <figure class="scatter">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} runs", { x: across.name, y: up.name, n: points.length })}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} runs", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
         {across.ticks.map((tick) => (
           <g key={tick.at} transform={`translate(${LEFT + tick.at * (WIDTH - LEFT - RIGHT)} 0)`}>
             <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-grid" />
@@ -38,20 +49,21 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
         ))}
         <text x={(LEFT + WIDTH - RIGHT) / 2} y={HEIGHT - 8} text-anchor="middle" class="axis-name">{across.name}{across.isLog ? " (log)" : ""}</text>
         <text transform={`translate(14 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`} text-anchor="middle" class="axis-name">{up.name}{up.isLog ? " (log)" : ""}</text>
-        {points.map(({ run, x, y }) => (
-          <a key={run} href={hrefOf(run)} aria-label={textOf(run)} onFocus={() => (near.value = run)} onPointerEnter={() => (near.value = run)}>
+        {points.map(({ run, x, y }, at) => (
+          <a key={run} href={hrefOf(run)} tabIndex={(near.value ? run === near.value : at === 0) ? 0 : -1} aria-label={textOf(run)} onFocus={() => (near.value = run)} onPointerEnter={() => (near.value = run)}>
             <circle cx={x} cy={y} r={run === near.value ? 7 : 4} fill={part.has(run) ? scaleColour(part.get(run) as number) : "var(--soft)"} class="point" />
           </a>
         ))}
       </svg>
       <figcaption class="soft" aria-live="polite">
+        {correlation !== undefined && `${t("rank correlation")} ${number(correlation, 2)}. `}
         {near.value ? textOf(near.value) : missing > 0 ? t("{n} runs lack one of the two values.", { n: missing }) : ""}
       </figcaption>
     </figure>
   );
 
   function textOf(run: string): string {
-    return `${nameOf(run)}: ${across.name} ${written(across.value(run) ?? null)}, ${up.name} ${written(up.value(run) ?? null)}`;
+    return `${nameOf(run)}: ${across.name} ${written(across.value(run))}, ${up.name} ${written(up.value(run))}`;
   }
 }
 

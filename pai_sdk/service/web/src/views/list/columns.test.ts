@@ -6,14 +6,14 @@ import { columnOf, factOf, keysOf, quoted, usualKeys, widthOf } from "./columns.
 const list = {
   tags: ["eval/acc", "loss"],
   runs: [
-    { id: "a", v: "1", hparams: { lr: 0.1, seed: 1, note: null }, labels: { team: "nlp" }, last: [null, null], min: [null, 0.5], nonfinite: { last: { nan: [1] } } },
+    { id: "a", v: "1", hparams: { lr: 0.1, seed: 1, note: null }, labels: { "pai-sdk-submission": "5f", team: "nlp" }, last: [null, null], min: [null, 0.5], nonfinite: { last: { nan: [1] } } },
     { id: "b", v: "1", hparams: { lr: 0.2, seed: 1 }, last: [0.9, 0.25], min: [0.1, 0.25] },
   ],
 } as unknown as RunList;
 
 test("usual columns are what differs, and metrics", () => {
   assert.deepEqual(usualKeys(list), ["labels.team", "hparams.lr", "hparams.note", "metrics.loss", "metrics.eval/acc"]);
-  assert.deepEqual(keysOf(list), ["labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
+  assert.deepEqual(keysOf(list), ["labels.pai-sdk-submission", "labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
 });
 
 test("a cell tells NaN, null and what is missing apart", () => {
@@ -44,4 +44,9 @@ test("the width follows the longest text, within limits", () => {
   assert.equal(widthOf("lr", ["0.1"]), 80);
   assert.ok(widthOf("lr", ["0.123456789"]) > 80);
   assert.equal(widthOf("note", ["x".repeat(1000)]), 288);
+});
+
+test("metrics by which runs are judged come before others", () => {
+  const both = { tags: ["learning_rate", "loss"], runs: [{ id: "a", v: "1", last: [0.1, 2] }] } as unknown as RunList;
+  assert.deepEqual(usualKeys(both), ["metrics.loss", "metrics.learning_rate"]);
 });

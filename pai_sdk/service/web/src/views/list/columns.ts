@@ -14,6 +14,8 @@ export interface Column {
 const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
+const JUDGING = /loss|acc|error|score|reward/i; // metrics by which runs are judged, before learning rates and the like
+const OURS = /^pai-sdk-/; // labels that tell submissions apart
 const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
@@ -35,7 +37,7 @@ export function usualKeys(list: RunList): string[] {
   const values = new Map<string, { known: Set<string>; runs: number }>();
   let configured = 0; // runs that have hyperparameters at all
   for (const run of list.runs) {
-    for (const name of Object.keys(run.labels ?? {})) labels.set(name, (labels.get(name) ?? 0) + 1);
+    for (const name of Object.keys(run.labels ?? {})) if (!OURS.test(name)) labels.set(name, (labels.get(name) ?? 0) + 1);
     if (run.hparams) configured += 1;
     for (const [name, value] of Object.entries(run.hparams ?? {})) {
       const one = values.get(name) ?? { known: new Set(), runs: 0 };
@@ -49,7 +51,7 @@ export function usualKeys(list: RunList): string[] {
     tag,
     runs: list.runs.reduce((sum, run) => sum + (hasValue(run, at) ? 1 : 0), 0),
   }));
-  counts.sort((one, other) => other.runs - one.runs);
+  counts.sort((one, other) => other.runs - one.runs || Number(JUDGING.test(other.tag)) - Number(JUDGING.test(one.tag)));
   return [
     ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
     ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),

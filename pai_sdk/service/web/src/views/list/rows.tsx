@@ -42,7 +42,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     watcher.observe(element);
     const onKey = (event: KeyboardEvent): void => {
       const isElsewhere = !(event.target as HTMLElement).closest(".rows tbody, input:not([type=checkbox]), textarea, select, dialog, details");
-      if (isElsewhere && "jk".includes(event.key) && !event.ctrlKey && !event.metaKey) move(event);
+      if (isElsewhere && !event.defaultPrevented && "jk".includes(event.key) && !event.ctrlKey && !event.metaKey) move(event);
     };
     document.addEventListener("keydown", onKey);
     return () => {

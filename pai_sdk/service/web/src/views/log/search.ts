@@ -31,6 +31,8 @@ const BEFORE_HIT = 200; // bytes of a line that come with a hit before it
 
 export class LogSearch {
   readonly stretches: Stretch[] = [];
+  /** Places in lines that were on the screen. */
+  readonly places = new WeakMap<object, readonly Range[]>();
   count = 0;
   isDone = false;
   trouble = "";
