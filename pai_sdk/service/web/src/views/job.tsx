@@ -8,6 +8,7 @@ import { ask, type Refusal } from "../api.ts";
 import { count } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
 import { about, can } from "../place.ts";
+import { list, type RunList } from "../runs.ts";
 import { follow } from "../stream.ts";
 import { chinese, t } from "../words.ts";
 import { useAnswer } from "./job/answer.ts";
@@ -26,7 +27,7 @@ const RETRY_MS = 1000;
 const chosen = field("tab", "overview");
 
 export function Job({ id }: { id: string }) {
-  const [run, readRun] = useAnswer((signal) => ask<RunDetail>("run", { run: id, signal }), [id]);
+  const [run, readRun] = useAnswer((signal) => runOf(id, signal), [id]);
   const [job, readJob] = useAnswer((signal) => jobOf(id, signal), [id]);
   useEffect(() => {
     return follow("runs", ({ event, data }) => {
@@ -36,7 +37,7 @@ export function Job({ id }: { id: string }) {
     });
   }, [id]);
   // A new job is in the table of jobs first; the list of runs has it a moment later.
-  const isEarly = run.refusal?.status === 404 && Boolean(job.value);
+  const isEarly = run.value === null;
   useEffect(() => {
     if (!isEarly) return undefined;
     const waiting = setInterval(readRun, RETRY_MS);
@@ -49,9 +50,9 @@ export function Job({ id }: { id: string }) {
     return () => void (document.title = "pai");
   }, [name, status]);
 
-  const refusal = job.refusal ?? (isEarly ? undefined : run.refusal);
+  const refusal = job.refusal ?? run.refusal;
   if (refusal) return <main><NoRun id={id} refusal={refusal} /></main>;
-  if (job.value === undefined || (!run.value && !isEarly)) {
+  if (job.value === undefined || run.value === undefined) {
     return <main><Pending answer={{ isLost: run.isLost || job.isLost || false }} /></main>;
   }
   const detail: RunDetail = run.value ?? { id, v: "", tags: [], is_loading: true };
@@ -62,6 +63,16 @@ export function Job({ id }: { id: string }) {
       <Tabs run={detail} job={job.value} />
     </main>
   );
+}
+
+/** A run; null for that of a new job which is not in the list yet. */
+async function runOf(id: string, signal: AbortSignal): Promise<RunDetail | null> {
+  if (about.value?.kind === "service" && !list.value?.runs.some((run) => run.id === id)) {
+    const query = { filter: `id=${JSON.stringify(id)}`, fields: "status", limit: 1 };
+    const { runs } = await ask<RunList>("runs", { query, signal });
+    if (runs.length === 0) return null;
+  }
+  return ask<RunDetail>("run", { run: id, signal });
 }
 
 /** The job of a run; null for a run that no job of a service has made. */

@@ -1,4 +1,5 @@
 // Why a job failed: the cause first, what to do, and the end of its log.
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
 import { chinese, t } from "../../words.ts";
 import type { Failure } from "./wire.ts";
@@ -28,7 +29,11 @@ export function FailureReport({ failure }: { failure: Failure }) {
 }
 
 function Lines({ title, text }: { title: string; text: string }) {
-  return <pre class="lines" tabIndex={0} aria-label={title} role="region">{text.replace(COLOURS, "")}</pre>;
+  const box = useRef<HTMLPreElement>(null);
+  useLayoutEffect(() => {
+    if (box.current) box.current.scrollTop = box.current.scrollHeight; // the last line is the one that says most
+  }, [text]);
+  return <pre ref={box} class="lines" tabIndex={0} aria-label={title} role="region">{text.replace(COLOURS, "")}</pre>;
 }
 
 chinese({

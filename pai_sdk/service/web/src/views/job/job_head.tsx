@@ -11,10 +11,11 @@ import { Confirm } from "./dialog.tsx";
 import { Rerun } from "./rerun.tsx";
 import type { JobDetail, RunDetail } from "./wire.ts";
 
+const OURS = "pai-sdk-"; // labels that the library uses itself
 const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
 
 export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null }) {
-  const labels = Object.entries(job?.labels ?? run.labels ?? {});
+  const labels = Object.entries(job?.labels ?? run.labels ?? {}).filter(([name]) => !name.startsWith(OURS));
   return (
     <header class="job-head">
       <div class="job-title">

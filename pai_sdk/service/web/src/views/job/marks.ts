@@ -4,9 +4,10 @@ import { useAnswer } from "./answer.ts";
 import type { JobDetail, Mark, RunDetail } from "./wire.ts";
 
 const NONE: Mark[] = [];
+const EMPTY = Promise.resolve({ events: NONE }); // of a run that is not in the list yet
 
 export function useMarks(run: RunDetail, job: JobDetail | null): Mark[] {
-  const [marks] = useAnswer((signal) => ask<{ events: Mark[] }>("marks", { run: run.id, signal }), [run.id], `${run.v} ${job?.status}`);
+  const [marks] = useAnswer((signal) => (run.v ? ask<{ events: Mark[] }>("marks", { run: run.id, signal }) : EMPTY), [run.id], `${run.v} ${job?.status}`);
   return marks.value?.events ?? NONE;
 }
 

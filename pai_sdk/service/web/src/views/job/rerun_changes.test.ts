@@ -40,4 +40,13 @@ test("problems stand at their fields", () => {
   });
 });
 
+test("problems of one line, and with the names of the request, stand at their fields too", () => {
+  const message = "labels.a: is 1; a text is needed; environment.KEY: is masked; ComputeResource.EcsCount: is many";
+  assert.deepEqual(problemsByField(message, ["labels", "environment", "instance_count"]), {
+    labels: ["labels.a: is 1; a text is needed"],
+    environment: ["environment.KEY: is masked"],
+    instance_count: ["ComputeResource.EcsCount: is many"],
+  });
+});
+
 test("tokens differ", () => assert.notEqual(newToken(), newToken()));

@@ -56,12 +56,20 @@ export function twice(rows: readonly Pair[]): string[] {
   return [...new Set(given.filter((name, at) => given.indexOf(name) !== at))];
 }
 
-/** A refusal line by line: what it says of a field (`hyperparameters.lr: …`) under the field's name, the rest under "". */
+// What the request calls the fields of the form.
+const FIELDS: Record<string, string> = {
+  TrainingJobName: "name", Image: "image", Command: "command", EcsSpec: "instance_type", EcsCount: "instance_count",
+  InstanceCount: "instance_count", HyperParameters: "hyperparameters", Environments: "environment", Labels: "labels",
+  MaxRunningTimeInSeconds: "max_runtime_s",
+};
+
+/** The parts of a refusal: what it says of a field (`hyperparameters.lr: …; labels.a: …`) under its name, the rest under "". */
 export function problemsByField(message: string, fields: readonly string[]): Record<string, string[]> {
   const problems: Record<string, string[]> = {};
-  for (const line of message.split("\n").map((text) => text.trim()).filter(Boolean)) {
-    const named = /^[-•*\s]*(?:changes\.)?([\w]+)([.[][^:]*)?: /.exec(line)?.[1] ?? "";
-    (problems[fields.includes(named) ? named : ""] ??= []).push(line);
+  for (const line of message.split(/\n|; (?=[\w.[\]-]+: )/).map((text) => text.trim()).filter(Boolean)) {
+    const parts = line.includes(": ") ? line.slice(0, line.indexOf(": ")).split(/[.[\]]/) : [];
+    const named = parts.map((part) => FIELDS[part] ?? part).find((part) => fields.includes(part)) ?? "";
+    (problems[named] ??= []).push(line);
   }
   return problems;
 }

@@ -12,6 +12,7 @@ import type { TraceRows } from "./wire.ts";
 
 const PAGE = 100;
 const LONGEST = 60; // characters of a cell
+const NUMBERS = /^(U?(BIG|HUGE|SMALL|TINY)?INT|INTEGER|DOUBLE|FLOAT|REAL|DECIMAL|NUMERIC)/i;
 const table = field("table");
 const offset = field("offset", "0");
 
@@ -24,6 +25,7 @@ export function Trace({ id }: { id: string }) {
   const [opened, setOpened] = useState<{ name: string; text: string }>();
   if (!trace.value) return <Pending answer={trace} />;
   const { tables, table: shown, columns, rows, total } = trace.value;
+  const isNumber = columns.map(({ type }) => NUMBERS.test(type));
   if (tables.length === 0) return <p class="soft">{t("This job has written no trace.")}</p>;
   return (
     <div class="trace">
@@ -36,11 +38,11 @@ export function Trace({ id }: { id: string }) {
         </label>
         <Pages first={first} shown={rows.length} total={total} />
       </div>
-      <Table name={shown} heads={[["#"], ...columns.map(({ name }, at) => (isNumber(rows, at) ? ([name] as const) : name))]} kind="job-wide">
+      <Table name={shown} heads={[["#"], ...columns.map(({ name }, at) => (isNumber[at] ? ([name] as const) : name))]} kind="job-wide">
         {rows.map((row, at) => (
           <tr key={first + at}>
             <td class="number soft">{count(first + at)}</td>
-            {row.map((value, column) => <Cell key={column} value={value} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
+            {row.map((value, column) => <Cell key={column} value={value} isNumber={isNumber[column] ?? false} open={(text) => setOpened({ name: columns[column]?.name ?? "", text })} />)}
           </tr>
         ))}
       </Table>
@@ -54,16 +56,13 @@ export function Trace({ id }: { id: string }) {
   );
 }
 
-function isNumber(rows: unknown[][], column: number): boolean {
-  return typeof rows.find((row) => row[column] !== null)?.[column] === "number";
-}
-
-function Cell({ value, open }: { value: unknown; open: (text: string) => void }) {
-  if (value === null || value === undefined) return <td class="soft">∅</td>;
-  if (typeof value === "number") return <td class="number" title={String(value)}>{Number.isInteger(value) ? value : number(value, 7)}</td>;
+function Cell({ value, isNumber, open }: { value: unknown; isNumber: boolean; open: (text: string) => void }) {
+  const kind = isNumber ? "number" : "";
+  if (value === null || value === undefined) return <td class={`soft ${kind}`}>∅</td>;
+  if (typeof value === "number") return <td class={kind} title={String(value)}>{Number.isInteger(value) ? value : number(value, 7)}</td>;
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const line = text.replace(/\s+/g, " ");
-  if (line.length <= LONGEST) return <td>{line}</td>;
+  if (line.length <= LONGEST) return <td class={kind}>{line}</td>;
   return (
     <td>
       <button class="job-link" title={t("Show all of it")} onClick={() => open(text)}>{line.slice(0, LONGEST)}…</button>
