@@ -56,6 +56,7 @@ def list_files_of_run(
 
 
 @router.post("/api/v1/runs/{run_id:path}/downloads")
+@within(RUNS)
 def prepare_download(request: Request, runs: RunsOf, run_id: str, body: DownloadRequest) -> Response:
     """A one-time address of a file of a run, valid for a minute: a link can have it, which sends no key."""
     store, path = _store_of(runs.files(run_id), body.path.strip("/"))

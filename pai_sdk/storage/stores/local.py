@@ -34,6 +34,7 @@ __all__ = ["LocalStore", "path_of_file_uri", "stored_file_of"]
 
 _PIECE_BYTES = 1 << 20
 _NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
+_NOT_INSIDE = "it is not a file of this folder any more"
 
 
 def path_of_file_uri(uri: str) -> Path:
@@ -126,8 +127,9 @@ class LocalStore(Store):
             status = place.stat()
         except OSError as error:
             raise self._unread(place, error) from error
-        leads_out = self.links == "inside" and not place.resolve().is_relative_to(self.root.resolve())
-        if leads_out or place.is_dir() != path.endswith("/"):
+        if self.links == "inside" and not place.resolve().is_relative_to(self.root.resolve()):
+            raise self._unread(place, PermissionError(errno.EACCES, _NOT_INSIDE))
+        if place.is_dir() != path.endswith("/"):
             raise self._not_found(place)
         return stored_file_of(path, status)
 
@@ -161,7 +163,7 @@ class LocalStore(Store):
             opened, real = os.fstat(descriptor), place.resolve()
             is_inside = real.is_relative_to(self.root.resolve()) and os.path.samestat(opened, real.lstat())
             if not is_inside or not stat.S_ISREG(opened.st_mode):
-                raise PermissionError(errno.EACCES, "it is not a file of this folder any more")
+                raise PermissionError(errno.EACCES, _NOT_INSIDE)
         except BaseException:
             os.close(descriptor)
             raise

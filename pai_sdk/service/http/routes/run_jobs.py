@@ -151,6 +151,7 @@ def compare_jobs_of_runs(
 
 
 @router.post("/stop")
+@within(RUNS)
 def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response:
     """Stop the job of a run; one that has ended stays as it is."""
     context.jobs.request_stop(run_id)
@@ -159,6 +160,7 @@ def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response
 
 
 @router.delete("")
+@within(RUNS)
 def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
     """Delete the job of a run, which must have ended. Its outputs in the object store stay there."""
     context.jobs.delete(run_id)
@@ -168,6 +170,7 @@ def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
 
 
 @router.get("/rerun")
+@within(RUNS)
 def get_rerun_form(context: ContextOf, run_id: str) -> Response:
     """The fields that a job like this one can have changed, with their values; secrets are masked."""
     request = context.jobs.get(run_id).request
@@ -175,6 +178,7 @@ def get_rerun_form(context: ContextOf, run_id: str) -> Response:
 
 
 @router.post("/rerun")
+@within(RUNS)
 async def rerun_job(request: Request, context: ContextOf, run_id: str, body: RerunRequest) -> Response:
     """Create a job like this one, with changes, a name and output folders of its own."""
 
