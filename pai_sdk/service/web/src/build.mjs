@@ -19,7 +19,7 @@ const MOST_BYTES = 90 * 1024; // compressed: all that there is
 const LIBRARIES = ["@preact/signals", "@preact/signals-core", "preact"];
 const CHINESE = /\nchinese\(\{\n([^]*?)\n\}\);/g;
 
-const styles = new Set([join(here, "style.css")]);
+const styles = new Set();
 const chinese = [];
 const common = { bundle: true, minify: true, write: false, charset: "utf8", legalComments: "none", logLevel: "warning" };
 
@@ -40,8 +40,14 @@ const script = await esbuild.build({
 });
 const style = await esbuild.build({
   ...common,
-  stdin: { contents: [...styles].map((path) => `@import ${JSON.stringify(path)};`).join("\n"), loader: "css", resolveDir: here },
+  stdin: { contents: inOrder(styles).map((path) => `@import ${JSON.stringify(path)};`).join("\n"), loader: "css", resolveDir: here },
 });
+
+// That of the page first; the order in which esbuild reads files is another one each time.
+function inOrder(paths) {
+  const own = join(here, "style.css");
+  return [own, ...[...paths].filter((path) => path !== own).sort()];
+}
 
 // Takes the style sheets and the Chinese texts out of the scripts.
 function setUp(build) {
