@@ -183,7 +183,7 @@ def _read_value(
     for field, kind in _OTHER_KINDS.items():
         if field in found and found[field][0] == 2:
             _, start, stop = found[field]
-            form = "limits" if kind == "histogram" else ""
+            form = {"histogram": "limits", "image": "encoded"}.get(kind, "")
             message.others.append(OtherEvent(kind, tag, message.step, message.wall, record[start:stop], form))
 
 

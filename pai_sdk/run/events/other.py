@@ -96,6 +96,20 @@ class OtherEvent:
             raise ValueError(f"{self.tag!r} is not a histogram but a tensor of shape {found.shape}")
         return found.astype(np.float64)
 
+    def images(self) -> list[bytes]:
+        """The images, each as the content of a file, such as PNG.
+
+        Raises:
+            ValueError: these are no images.
+        """
+        if self.form == "encoded":
+            found = fields(self.content, 0, len(self.content))
+            return [self.content[start:stop] for field, wire, _, start, stop in found if (field, wire) == (4, 2)]
+        values = self.tensor()
+        if values.dtype != object:
+            raise ValueError(f"{self.tag!r} is not images but a tensor of {values.dtype}")
+        return [bytes(value) for value in values.reshape(-1)[2:]]  # width and height come first
+
     def hparams(self) -> dict[str, bool | float | str | None]:
         """The hyperparameters with which a session began; nothing where this says something else.
 

@@ -21,7 +21,7 @@ from pai_sdk.run.events.writer import EVENTS_PART, event_file_source
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 
-__all__ = ["Entry", "RunEnd", "RunReader"]
+__all__ = ["Entry", "ImageEntry", "RunEnd", "RunReader"]
 
 _LOGS_RANK = 1 << 30  # behind those of all processes: of two with one name, the reported metric keeps it
 _BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
@@ -51,6 +51,24 @@ class Entry(NamedTuple):
     wall: float
     step: int
     value: Any
+
+
+class ImageEntry(NamedTuple):
+    """One image.
+
+    Attributes:
+        number: among all images of its tag, from 0, in the order in which they were written.
+        wall: when, in seconds since 1970.
+        step: when, in the count of the training.
+        size_bytes: of the file.
+        content: of the file, such as PNG; empty in a list of images.
+    """
+
+    number: int
+    wall: float
+    step: int
+    size_bytes: int
+    content: bytes = b""
 
 
 class RunEnd(NamedTuple):
@@ -250,6 +268,27 @@ class RunReader:
         kinds = [kind for kind, name in self._names if name == tag and is_tensor_kind(kind)]
         return self._entries(kinds[0] if kinds else "tensor", tag, OtherEvent.tensor)
 
+    def images(self, tag: str, wanted: int | None = None) -> list[ImageEntry]:
+        """The images of a tag, by step. They are read from the files with each call: none is kept.
+
+        Args:
+            tag: of the images.
+            wanted: the number of the only one whose content is wanted; the others are left out then.
+
+        Raises:
+            KeyError: no image has this tag.
+            StorageError: the files cannot be read again.
+        """
+        key = self._names["image", tag]
+        found: list[ImageEntry] = []
+        for path, known in sorted(self._files.items(), key=lambda item: item[1].order):
+            if known.source == key.source:
+                events = _events_of(EventFileReader(self._store, path), known.seen[0])
+                found += _images_in(events, key.tag, len(found), wanted)
+        return sorted(
+            (one for one in found if wanted in (None, one.number)), key=lambda one: (one.step, one.number)
+        )
+
     @property
     def damaged(self) -> list[DamagedRange]:
         """The ranges that were passed over, with the paths of their files."""
@@ -422,6 +461,31 @@ class RunReader:
                 label = short[number] if short.count(short[number]) == 1 else names[number]
                 label = label if names.count(label) < 2 else f"rank-{key.source[0]}"
                 self._names[kind, f"{tag} ({label})" if number else tag] = key
+
+
+def _events_of(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:
+    """What a file has besides numbers, read in pieces: its images may be larger than the memory."""
+    while True:
+        chunk = reader.read(size, lambda has_come_further: has_come_further)
+        yield from chunk.others
+        if chunk.error is not None:
+            raise chunk.error
+        if not chunk.is_cut:
+            return
+
+
+def _images_in(events: Iterable[OtherEvent], tag: str, first: int, wanted: int | None) -> Iterator[ImageEntry]:
+    number = first
+    for event in events:
+        if event.kind != "image" or event.tag != tag:
+            continue
+        try:
+            images = event.images()
+        except ValueError:  # written by a program that has other ideas of its content
+            continue
+        for content in images:
+            yield ImageEntry(number, event.wall, event.step, len(content), content if number == wanted else b"")
+            number += 1
 
 
 def _source_of(path: str) -> tuple[int, str]:

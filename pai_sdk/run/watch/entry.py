@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pai_sdk.run.events.reader import Entry, RunEnd, RunReader
+from pai_sdk.run.events.reader import Entry, ImageEntry, RunEnd, RunReader
 from pai_sdk.run.events.series import Series
 from pai_sdk.run.watch.names import folder_of
 from pai_sdk.run.watch.records import RunBrief, RunRecord
@@ -141,6 +141,12 @@ class RunEntry:
                 self.points_bytes = self.reader.nbytes
             self._given[tag] = (self._version, series)
         return series
+
+    def images(self, tag: str, wanted: int | None) -> list[ImageEntry]:
+        """The images of a tag, which are read from the files."""
+        self.used_at = time.monotonic()
+        with self.lock:
+            return self.reader.images(tag, wanted)
 
     def entries(self, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
         """The texts, histograms or tensors of a tag, likewise."""

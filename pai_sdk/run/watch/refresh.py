@@ -23,7 +23,7 @@ from typing import Literal
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import RunNotFoundError
-from pai_sdk.run.events.reader import Entry
+from pai_sdk.run.events.reader import Entry, ImageEntry
 from pai_sdk.run.events.series import Series, empty_series
 from pai_sdk.run.watch.entry import RunEntry, brief_of_record
 from pai_sdk.run.watch.places import Place, RunPlaces
@@ -361,6 +361,14 @@ class RunRefresh:
         series = entry.series(tag)
         self.keep_within_budget(entry)
         return series
+
+    def images(self, run_id: str, tag: str, wanted: int | None) -> list[ImageEntry]:
+        """The images of a tag, which the run has; raises as `series`."""
+        entry = self.entries.get(run_id)
+        if entry is None:
+            self.known(run_id)
+            return []
+        return entry.images(tag, wanted)
 
     def others(self, run_id: str, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
         """The texts, histograms or tensors of a tag, which the run has; raises as `series`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import RunNotFoundError
-from pai_sdk.run.events.reader import Entry
+from pai_sdk.run.events.reader import Entry, ImageEntry
 from pai_sdk.run.events.series import Series
 from pai_sdk.run.plots.buckets import XAxis, compared
 from pai_sdk.run.plots.figures import Plot
@@ -79,6 +79,20 @@ class WatchedRun:
     def text(self, tag: str) -> list[Entry]:
         """The texts of a tag, by step; each has `wall`, `step` and `value`. Raises as `scalars`."""
         return self._others(tag, "text", "texts")
+
+    def images(self, tag: str, wanted: int | None = None) -> list[ImageEntry]:
+        """The images of a tag, by step, without their contents, which are read from the files.
+
+        Args:
+            tag: of the images.
+            wanted: the number of one of them: only this one is returned, with its content.
+
+        Raises:
+            RunNotFoundError: the run has no such images, or is gone.
+            StorageError: its files cannot be read again.
+        """
+        self._must_have(tag, "image")
+        return self._refresh.images(self.id, tag, wanted)
 
     def histograms(self, tag: str) -> list[Entry]:
         """The histograms of a tag, by step.

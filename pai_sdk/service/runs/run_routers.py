@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from pai_sdk.service.runs import compare_routes, event_stream, file_routes, log_routes, run_routes, trace_routes
+from pai_sdk.service.runs import (
+    compare_routes,
+    event_stream,
+    file_routes,
+    log_routes,
+    media_routes,
+    run_routes,
+    trace_routes,
+)
 
 __all__ = ["ROUTERS"]
 
@@ -10,6 +18,7 @@ ROUTERS = (
     log_routes.router,
     file_routes.router,
     trace_routes.router,
+    media_routes.router,
     run_routes.router,
     compare_routes.router,
     event_stream.router,

@@ -12,6 +12,7 @@ from pai_sdk.service.runs.list_responses import plain
 from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
 from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
+from pai_sdk.trace.trace_data import trace_in
 
 __all__ = ["router"]
 
@@ -34,8 +35,6 @@ def read_trace_of_run(
     limit: Annotated[int, Query(ge=1, le=_MOST_ROWS)] = 100,
 ) -> Response:
     """Rows of the trace of a run: its columns with their types, and some rows; long values are cut."""
-    from pai_sdk.trace.trace_data import trace_in
-
     if table != _TRACE:
         raise invalid_parameter(f"table: there is no table {table[:100]!r}; there is: {_TRACE}.")
     store = runs.files(run_id).get(_TRACE)
