@@ -214,11 +214,14 @@ class LogTopic:
             page = log.page(self.position.offset, _LINES_A_MESSAGE)
             end, is_complete = self.position.offset + page.count, page.is_complete
             if page.count or (is_complete and not self._is_complete):
+                lines = [*page.lines()]
                 data = {
                     "topic": self.name,
                     "run": self._run_id,
                     "first": self.position.offset,
-                    "lines": [line.text for line in page.lines()],
+                    "lines": [line.text for line in lines],
+                    "instances": [line.instance for line in lines],
+                    "times": [line.time for line in lines],
                     "complete": is_complete,
                 }
                 self.position = replace(self.position, offset=end)

@@ -86,6 +86,7 @@ class Page:
             assert message.data["first"] <= len(self.lines), "lines are missing"
             del self.lines[message.data["first"] :]
             self.lines += message.data["lines"]
+            assert len(message.data["instances"]) == len(message.data["times"]) == len(message.data["lines"])
         self.resets += message.event == "reset"
         self.cursor = message.id
 
