@@ -165,11 +165,13 @@ class _Condition:
 
     def _equals(self, found: Any, wanted: str | float) -> bool:
         number = None if isinstance(found, bool) else _number(found)
+        if found is None and isinstance(wanted, str):
+            return wanted.casefold() in ("none", "null")
         if isinstance(wanted, float):
             return number == wanted or (number is not None and math.isnan(number) and math.isnan(wanted))
         if self.key.group == "hparams" and number is not None:
             return number == _number(wanted) or str(found) == wanted
-        if self.key.name == "status" or not isinstance(found, str):  # True, None
+        if self.key.name == "status" or not isinstance(found, str):  # True
             return str(found).casefold() == wanted.casefold()
         return found == wanted
 

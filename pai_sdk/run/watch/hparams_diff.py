@@ -44,7 +44,9 @@ def hparams_diff(briefs: Sequence[RunBrief], metric: str | None = None) -> Hpara
 
 def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, float]) -> HparamDiff:
     kind = _kind(values.values())
-    both = [run_id for run_id in values if run_id in metric_values]
+    both = [
+        run_id for run_id in values if run_id in metric_values and (kind != "number" or values[run_id] is not None)
+    ]
     metrics = [metric_values[run_id] for run_id in both]
     if len(both) < _LEAST_RUNS or len(set(metrics)) < 2:
         return HparamDiff(name, kind, values)
@@ -59,7 +61,8 @@ def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, fl
 
 
 def _kind(values: Any) -> Literal["number", "bool", "text", "mixed"]:
-    kinds = {_kind_of(value) for value in values}
+    """What the values are; None is none of the numbers, and does not make them something else."""
+    kinds = {_kind_of(value) for value in values if value is not None}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 

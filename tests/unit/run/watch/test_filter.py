@@ -77,6 +77,7 @@ BRIEF = RunBrief(
         "hparams.bn=true",
         "hparams.bn=True",
         "hparams.seed=None",
+        "hparams.seed=null",
         "hparams.optim.name=adam",
         "hparams.optim.name~DA",
         "hparams.missing!=3",
@@ -114,6 +115,7 @@ def test_conditions_that_hold(text: str) -> None:
         "metrics.missing<1",
         "metrics.note=1",  # text is no metric
         "metrics.broken<5",  # NaN is not less than anything
+        "hparams.seed!=null",
         "hparams.missing=None",  # what is missing is not None
         "hparams.missing=x",
         "hparams.missing~x",

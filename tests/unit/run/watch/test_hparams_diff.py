@@ -78,6 +78,12 @@ def test_keys_are_ranked_by_what_they_explain() -> None:
     assert diff.metric_values == {"run-0": 0.1, "run-1": 0.2, "run-2": 0.3, "run-3": 5.0}
 
 
+def test_a_null_does_not_hide_what_numbers_explain() -> None:
+    runs = [run(number, float(number), {"lr": None if number == 0 else number / 10}) for number in range(9)]
+    (lr,) = hparams_diff(runs, metric="loss").differing
+    assert (lr.kind, lr.correlation, lr.values["run-0"]) == ("number", pytest.approx(1.0), None)
+
+
 def test_runs_without_the_metric_or_the_key_do_not_count() -> None:
     runs = [
         run(0, 1.0, {"lr": 1}),

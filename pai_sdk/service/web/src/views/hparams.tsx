@@ -7,7 +7,7 @@ import { number } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
 import { filter, list, names, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { type Axis, axisOf, ranks, withRange, written } from "./hparams/axes.ts";
+import { type Axis, axisOf, ranks, typed, withRange, written } from "./hparams/axes.ts";
 import { Parallel } from "./hparams/parallel.tsx";
 import { Scatter } from "./hparams/scatter.tsx";
 import { FACTS, quoted } from "./list/columns.ts";
@@ -130,14 +130,14 @@ function usualMetric(tags: readonly string[]): string {
 
 function axesOf(diff: Diff | undefined): Axis[] {
   if (!diff) return [];
-  const axes = diff.differing.slice(0, MOST_AXES).map(({ name, values }) => axisOf(name, values));
+  const axes = diff.differing.slice(0, MOST_AXES).map(({ name, kind, values }) => axisOf(name, typed(kind, values)));
   return diff.metric ? [...axes, axisOf(diff.metric, diff.metric_values, true)] : axes;
 }
 
 function axisNamed(diff: Diff | undefined, name: string | undefined): Axis | undefined {
   if (!diff || !name) return undefined;
   const one = diff.differing.find((differing) => differing.name === name);
-  if (one) return axisOf(name, one.values);
+  if (one) return axisOf(name, typed(one.kind, one.values));
   return diff.metric ? axisOf(diff.metric, diff.metric_values, true) : undefined;
 }
 
@@ -184,7 +184,7 @@ function Ranking({ diff, axes, chosen, onRange }: RankingProps) {
         </thead>
         <tbody>
           {diff.differing.map((one) => {
-            const axis = axes.find(({ name, isMetric }) => name === one.name && !isMetric) ?? axisOf(one.name, one.values);
+            const axis = axes.find(({ name, isMetric }) => name === one.name && !isMetric) ?? axisOf(one.name, typed(one.kind, one.values));
             const missing = diff.runs.length - Object.keys(one.values).length;
             return (
               <tr key={one.name}>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, rankCorrelation, ranks, withRange, written } from "./axes.ts";
+import { axisOf, rankCorrelation, ranks, typed, withRange, written } from "./axes.ts";
 
 test("an axis over decades is logarithmic", () => {
   const axis = axisOf("lr", { a: 0.001, b: 0.1, c: 10, d: null });
@@ -39,4 +39,9 @@ test("the rank correlation shares ranks of equal values", () => {
 
 test("a missing value is written in another way than null", () => {
   assert.deepEqual([undefined, null, "a", 0.5, [1]].map(written), ["–", "null", "a", "0.5", "[1]"]);
+});
+
+test("numbers that come as text are numbers", () => {
+  assert.deepEqual(typed("number", { a: "0.1", b: null, c: 2 }), { a: 0.1, b: null, c: 2 });
+  assert.deepEqual(typed("text", { a: "0.1" }), { a: "0.1" });
 });

@@ -122,3 +122,10 @@ function meanRanks(values: readonly number[]): number[] {
   }
   return found;
 }
+
+/** Values as their kind says: a service keeps the hyperparameters of jobs as text, numbers too. */
+export function typed(kind: string, values: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  if (kind !== "number") return values;
+  const asNumber = (value: unknown): unknown => (typeof value === "string" && !Number.isNaN(Number(value)) ? Number(value) : value);
+  return Object.fromEntries(Object.entries(values).map(([run, value]) => [run, asNumber(value)]));
+}
