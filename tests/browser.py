@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,8 +51,12 @@ def chromium() -> Path:
     found = _installed()
     if found is None:
         patiently = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run([*_APT, "update"], check=True, env=patiently)
-        subprocess.run([*_APT, "install", "-y", "--no-install-recommends", "chromium"], check=True, env=patiently)
+        with Path(tempfile.gettempdir(), "pai-sdk-chromium.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of two test processes, the second finds it installed
+            if _installed() is None:
+                subprocess.run([*_APT, "update"], check=True, env=patiently)
+                install = [*_APT, "install", "-y", "--no-install-recommends", "chromium"]
+                subprocess.run(install, check=True, env=patiently)
         found = _installed()
         assert found is not None, "chromium is installed, and not on PATH"
     return found
