@@ -47,7 +47,7 @@ test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
 
-e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
+e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
 	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m slow $(FAST) tests/service
 
