@@ -98,7 +98,7 @@ matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python f
 		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PAGE)/node_modules .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment, two steps: the demo does not need the tools of the tests.
