@@ -51,7 +51,7 @@ class EventStream:
     ) -> None:
         known = read_cursor(cursor, [name for name, _ in topics])
         self._source, manager = source, source.manager
-        points = sum(count_points(manager, *parts[1:]) for _, parts in topics if len(parts) == 3)
+        points = sum(count_points(manager, *parts[1:]) for _, parts in topics if parts[0] == "scalars")
         work.hold(points, "points in the memory of this stream")
         self._runs = RunsTopic(manager, known.get(RunsTopic.name))
         is_followed = any(parts[0] == RunsTopic.name for _, parts in topics)
@@ -65,7 +65,7 @@ class EventStream:
         if kind == RunsTopic.name:
             return self._runs
         if kind == "log":
-            return LogTopic(name, source, more[0], known)
+            return LogTopic(name, source, more[0], more[1] if len(more) > 1 else None, known)
         return PointsTopic(name, source.manager, more[0], more[1], known)
 
     @property
@@ -110,7 +110,7 @@ async def follow_events(
     runs: RunsOf,
     work: WorkOf,
     topics: Annotated[
-        str, Query(description="runs, scalars:RUN:TAG and log:RUN, joined by commas.", max_length=16_384)
+        str, Query(description="runs, scalars:RUN:TAG, log:RUN, log:RUN:INSTANCE, with commas.", max_length=16_384)
     ] = RunsTopic.name,
     cursor: Annotated[
         str, Query(description="As the header Last-Event-ID, which takes precedence.", max_length=16_384)
@@ -121,8 +121,9 @@ async def follow_events(
 
     The first message is `ready`. `runs` has the ids of changed and removed runs. `scalars` has points of a metric:
     `first` is the index of the first of them, and a client drops what it has from there on. `rewrite` comes before
-    it when a training has gone back in steps. `log` has lines, `first` is the number of the first. `reset` says
-    that a source is another one than before: fetch it again. `resync` says the same of the list of runs.
+    it when a training has gone back in steps. `log` has lines with their instances and times, `first` is
+    the number of the first. `reset` says that a source is another one than before: fetch it again. `resync` says the same of
+    the list of runs.
 
     Each message has an id, the cursor. A stream that begins with `Last-Event-ID`, or `cursor`, goes on behind it
     without loss and without repetition. The service ends a stream after a while; its client connects again.

@@ -16,7 +16,7 @@ from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.responses import ResponseCache
-from pai_sdk.service.runs.source import RunMark, checkpoint_marks, folders_in, is_inside
+from pai_sdk.service.runs.source import NO_LOG, RunMark, checkpoint_marks, folders_in, is_inside
 from pai_sdk.service.wire_errors import WireError
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
@@ -74,7 +74,7 @@ class FolderRuns:
             files = {path: facts for path, facts in files.items() if path.stem == instance}
         if not files:
             what = f"a log of {instance[:100]!r}" if instance is not None else "a log here"
-            raise WireError(404, "RUN_LOG_NOT_FOUND", f"Run {run_id[:200]!r} has no {what}.")
+            raise WireError(404, NO_LOG, f"Run {run_id[:200]!r} has no {what}.")
         epoch = blake2b(repr([facts.st_ino for facts in files.values()]).encode(), digest_size=8).hexdigest()
         is_open = any(time.time() - facts.st_mtime < _GROWS_S for facts in files.values())
         return LogReader(self._open(files), is_open=is_open, epoch=epoch)

@@ -14,8 +14,8 @@ from pai_sdk.logs.search import LogQuery, SearchStep, search
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, SEARCH, BudgetedRoute, WorkOf, within
 from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.runs.responses import LIVE, json_response
-from pai_sdk.service.runs.source import RunsOf
-from pai_sdk.service.wire_errors import invalid_parameter
+from pai_sdk.service.runs.source import NO_LOG, RunsOf
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["router"]
 
@@ -101,7 +101,12 @@ def read_log(
     ]
     if len(given) > 1:
         raise invalid_parameter(f"{' and '.join(given)}: give one of them.")
-    log = runs.log(run_id, instance)
+    try:
+        log = runs.log(run_id, instance)
+    except WireError as error:
+        if instance is not None or error.code != NO_LOG:
+            raise
+        return json_response({"lines": [], "total": 0, "complete": True, "instances": []}, LIVE)
     start = line or 0
     if time is not None:
         start = log.line_at_time(time)

@@ -19,7 +19,10 @@ from pai_sdk.storage.stores.local import LocalStore
 if TYPE_CHECKING:
     from pai_sdk.run.watch.manager import RunManager
 
-__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "folders_in", "is_inside"]
+__all__ = ["NO_LOG", "MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "folders_in", "is_inside"]
+
+NO_LOG = "RUN_LOG_NOT_FOUND"
+"""The code of the error that a run has no log, or not that of an instance."""
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.service.runs.cursors import Position, epoch_of_points
 from pai_sdk.service.runs.responses import finite
+from pai_sdk.service.runs.source import NO_LOG
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 if TYPE_CHECKING:
@@ -182,25 +183,33 @@ class PointsTopic:
 
 
 class LogTopic:
-    """The lines of a run's log, of all its instances in one order: `log:<run>`."""
+    """The lines of a run's log, of all instances in one order: `log:<run>`; of one: `log:<run>:<instance>`."""
 
-    def __init__(self, name: str, source: RunSource, run_id: str, known: Position | None) -> None:
+    def __init__(
+        self, name: str, source: RunSource, run_id: str, instance: str | None, known: Position | None
+    ) -> None:
         self.name = name
         self._source = source
         self._run_id = run_id
-        self._known = known
+        self._instance = instance
         self._size_bytes = -1
         self._looked_at = 0.0
         self._is_complete = False
-        log = source.log(run_id, None)
-        self.position = known or Position(log.epoch, 0, log.total)
+        try:
+            log = source.log(run_id, instance)
+        except WireError as error:
+            if instance is not None or error.code != NO_LOG:
+                raise
+            self.position = known or Position("none", 0, 0)  # as soon as there is a log, it is another one
+        else:
+            self.position = known or Position(log.epoch, 0, log.total)
 
     def look(self, change: Change | None) -> Iterator[Message]:
         """The changes since the last call."""
         now = time.monotonic()
         try:
-            log = self._source.log(self._run_id, None)
-        except WireError:  # the run was deleted
+            log = self._source.log(self._run_id, self._instance)
+        except WireError:  # the run was deleted, or has no log yet
             return
         size_bytes = log.size_bytes
         if size_bytes == self._size_bytes and (self._is_complete or now - self._looked_at < _LONGEST_PAUSE_S):
@@ -214,7 +223,7 @@ class LogTopic:
             page = log.page(self.position.offset, _LINES_A_MESSAGE)
             end, is_complete = self.position.offset + page.count, page.is_complete
             if page.count or (is_complete and not self._is_complete):
-                lines = [*page.lines()]
+                lines = list(page.lines())
                 data = {
                     "topic": self.name,
                     "run": self._run_id,
@@ -260,10 +269,10 @@ def read_topics(text: str) -> list[tuple[str, list[str]]]:
     found = []
     for name in names:
         parts = [unquote(part) for part in name.split(":")]
-        if (parts[0], len(parts)) not in (("runs", 1), ("scalars", 3), ("log", 2)):
+        if (parts[0], len(parts)) not in (("runs", 1), ("scalars", 3), ("log", 2), ("log", 3)):
             raise invalid_parameter(
-                f"topics: {name[:100]!r} is not a topic; the topics are runs, scalars:RUN:TAG and log:RUN, with "
-                "':' and ',' in a name written as %3A and %2C."
+                f"topics: {name[:100]!r} is not a topic; the topics are runs, scalars:RUN:TAG, log:RUN and "
+                "log:RUN:INSTANCE, with ':' and ',' in a name written as %3A and %2C."
             )
         found.append((name, parts))
     return found

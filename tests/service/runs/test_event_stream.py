@@ -158,6 +158,22 @@ def test_a_page_that_was_away_gets_the_rest_exactly_once(client: Client) -> None
     assert page.resets == 0
 
 
+def test_lines_come_with_their_instances_and_of_one_alone(client: Client) -> None:
+    job_id, _ = new_job(client)
+    name = client_instance(client, job_id)
+    topics = f"log:{job_id},log:{job_id}:{name}"
+    with stream(client, topics) as messages:
+        assert next(messages).event == "ready"
+        with (client.info.data_dir / "jobs" / job_id / "logs" / f"{name}.log").open("a") as file:
+            file.write("one\ntwo\n")
+        found: dict[str, list[tuple[str, str]]] = {topic: [] for topic in topics.split(",")}
+        while any(len(lines) < 2 for lines in found.values()):
+            data = next(messages).data
+            assert len(data["times"]) == len(data["lines"])
+            found[data["topic"]] += zip(data["instances"], data["lines"], strict=True)
+    assert [*found.values()] == [[(name, "one"), (name, "two")]] * 2
+
+
 def client_instance(client: Client, job_id: str) -> str:
     name: str = client.get(f"/trainingjobs/{job_id}")["Instances"][0]["Name"]
     return name
@@ -173,17 +189,25 @@ def test_a_stream_goes_on_after_a_restart_of_the_service(
         job_id, folder = new_job(client)
         write_points(folder, {"loss": [0.0, 1.0, 2.0]})
         page.points = list(enumerate(loaded(client, job_id)["values"]))
-        topics = f"runs,scalars:{job_id}:loss"
+        topics = f"runs,scalars:{job_id}:loss,log:{job_id}"
+        log = client.info.data_dir / "jobs" / job_id / "logs" / f"{client_instance(client, job_id)}.log"
         with stream(client, topics) as messages:
             page.take(next(messages))
+            with log.open("a") as file:
+                file.write("one\n")
+            while not page.lines:
+                page.take(next(messages))
+    with log.open("a") as file:
+        file.write("two\nthree\n")
     write_points(folder, {"loss": [3.0, 4.0]}, first_step=3, wall=2e9)
     with running_service(tmp_path / "data", executor) as client, stream(client, topics, page.cursor) as messages:
         events = []
-        while len(page.points) < 5:
+        while len(page.points) < 5 or len(page.lines) < 3:
             message = next(messages)
             events.append(message.event)
             page.take(message)
     assert page.points == [(step, float(step)) for step in range(5)]
+    assert page.lines == ["one", "two", "three"]
     assert page.resets == 0
     assert "resync" in events  # versions of the list begin anew
 
@@ -255,7 +279,7 @@ def test_a_service_that_ends_waits_for_no_stream(start: Callable[..., Any]) -> N
 
 
 @pytest.mark.parametrize(
-    "topics", ["nothing", "scalars:a", "log", "log:a:b", ",".join(f"log:{n}" for n in range(101))]
+    "topics", ["nothing", "scalars:a", "log", "log:a:b:c", ",".join(f"log:{n}" for n in range(101))]
 )
 def test_topics_that_there_are_not_are_refused(client: Client, topics: str) -> None:
     with pytest.raises(WireError, match="topics"):

@@ -266,7 +266,9 @@ def test_the_log_of_a_run_and_its_marks(server: UiServer) -> None:
     status, content, headers = ask(server, "GET", "/api/v1/runs/exp/one/log/file?instance=worker-1", **PROGRAM)
     assert (status, gzip.decompress(content)) == (200, b"other\n")
     assert headers["content-disposition"] == 'attachment; filename="exp-one-worker-1.log.gz"'
-    assert ask(server, "GET", "/api/v1/runs/two/log", **PROGRAM)[0] == 404
+    nothing = get(server, "/api/v1/runs/two/log")
+    assert nothing == {"lines": [], "total": 0, "complete": True, "instances": []}
+    assert ask(server, "GET", "/api/v1/runs/two/log?instance=w", **PROGRAM)[0] == 404
 
 
 def test_no_link_leads_out_of_the_folder(server: UiServer, folder: Path, tmp_path: Path) -> None:
@@ -280,7 +282,8 @@ def test_no_link_leads_out_of_the_folder(server: UiServer, folder: Path, tmp_pat
     until(lambda: ask(server, "GET", "/api/v1/runs/linked", **PROGRAM)[0] == 200)
     (run / "logs").symlink_to(outside)
     (run / "checkpoints").symlink_to(outside)
-    for what in ("log", "log/search?q=secret", "log/file"):
+    assert get(server, "/api/v1/runs/linked/log")["instances"] == []
+    for what in ("log?instance=w", "log/search?q=secret", "log/file"):
         assert ask(server, "GET", f"/api/v1/runs/linked/{what}", **PROGRAM)[0] == 404, what
     assert get(server, "/api/v1/runs/linked/events")["events"] == []
     (run / "logs").unlink()
@@ -290,7 +293,7 @@ def test_no_link_leads_out_of_the_folder(server: UiServer, folder: Path, tmp_pat
     (run / "logs").mkdir()
     (run / "logs" / "w.log").write_text("own\n")
     (run / "logs" / "w.times").symlink_to(outside / "w.times")
-    assert ask(server, "GET", "/api/v1/runs/linked/log", **PROGRAM)[0] == 404
+    assert get(server, "/api/v1/runs/linked/log")["total"] == 0
     shutil.rmtree(run)
 
 
@@ -301,12 +304,24 @@ def test_the_folder_is_only_read(server: UiServer, folder: Path) -> None:
 
 def test_a_log_that_was_replaced_is_read_again(server: UiServer, folder: Path) -> None:
     log = folder / "two" / "logs" / "w.log"
-    log.parent.mkdir()
+    log.parent.mkdir(exist_ok=True)
     for text in ("first\nsecond\nthird\n", "short\n", "a much longer line than before\nand one more\n"):
         log.write_text(text)
         page = get(server, "/api/v1/runs/two/log")
         assert "".join(f"{line['text']}\n" for line in page["lines"]) == text
     log.unlink()
+
+
+def test_a_log_that_comes_later_is_announced(server: UiServer, folder: Path) -> None:
+    url = f"http://127.0.0.1:{server.port}/api/v1/events?topics=log:two"
+    with requests.get(url, headers=PROGRAM, stream=True, timeout=PATIENCE_S) as answer:
+        messages = messages_of(answer)
+        assert next(messages).event == "ready"
+        log = folder / "two" / "logs" / "w.log"
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("first\n")
+        assert next(messages).event == "reset"
+        log.unlink()
 
 
 def test_the_stream_names_a_run_that_has_grown(server: UiServer, folder: Path) -> None:

@@ -261,7 +261,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         place.top = asked ? Math.max(0, asked[0] - 5) : reading.total;
         place.followedTotal = reading.total;
         scheduled();
-        unfollow ??= follow(`log:${topicPart(run)}`, (message) => {
+        unfollow ??= follow(`log:${topicPart(run)}${instance ? `:${topicPart(instance)}` : ""}`, (message) => {
           if (!reading.take(message)) void begin();
         });
         clocks.push(setTimeout(() => void catchUp(), LATER_MS));

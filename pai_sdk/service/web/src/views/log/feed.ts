@@ -36,7 +36,6 @@ export class LogFeed {
   readonly #pages = new Map<number, Line[]>();
   readonly #ending = new AbortController();
   #asking: { first: number; last: number; ending: AbortController } | undefined;
-  #latest: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     readonly run: string,
@@ -100,15 +99,7 @@ export class LogFeed {
   take({ event, data }: Message): boolean {
     if (event === "reset") return false;
     if (event !== "log") return true;
-    if (this.instance) {
-      // The stream has the lines of all instances, numbered together; this one's are asked for, at most twice a second.
-      this.#latest ??= setTimeout(() => {
-        this.#latest = undefined;
-        void this.read({ tail: ASKED });
-      }, 500);
-      return true;
-    }
-    const only = this.instances.length === 1 ? this.instances[0] : undefined;
+    const only = this.instance || (this.instances.length === 1 ? this.instances[0] : undefined);
     const lines = (data.lines as string[]).map((text, at): Line => {
       const [instance, time] = [data.instances?.[at] ?? only, data.times?.[at]];
       return { number: data.first + at, text, ...(instance && { instance }), ...(time !== undefined && { time }) };
@@ -122,7 +113,6 @@ export class LogFeed {
 
   close(): void {
     this.#ending.abort();
-    clearTimeout(this.#latest);
   }
 
   async #readInstances(): Promise<void> {
