@@ -122,8 +122,8 @@ async def follow_events(
     The first message is `ready`. `runs` has the ids of changed and removed runs. `scalars` has points of a metric:
     `first` is the index of the first of them, and a client drops what it has from there on. `rewrite` comes before
     it when a training has gone back in steps. `log` has lines with their instances and times, `first` is
-    the number of the first. `reset` says that a source is another one than before: fetch it again. `resync` says the same of
-    the list of runs.
+    the number of the first. `reset` says that a source is another one than before: fetch it again.
+    `resync` says the same of the list of runs.
 
     Each message has an id, the cursor. A stream that begins with `Last-Event-ID`, or `cursor`, goes on behind it
     without loss and without repetition. The service ends a stream after a while; its client connects again.
