@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob
+from pai_sdk.service.embedded import ensure_running
 from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.e2e.conftest import wait_until_gone
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Request
 
 pytestmark = [
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
@@ -198,3 +202,131 @@ def test_a_job_is_stopped_run_again_with_a_change_and_deleted(
         expect(page.locator(f'tr[data-run="{job.id}"]')).to_be_visible()
         expect(page.locator(f'tr[data-run="{again}"]')).to_have_count(0)
         assert watched.faults == []
+
+
+# ---- curves
+
+
+def test_two_runs_are_compared_and_zoomed(browser: Browser, session: Session, trainings: Trainings) -> None:
+    from playwright.sync_api import expect
+
+    jobs = [trainings.begin("compared", lr=lr, steps=600) for lr in (0.01, 0.5)]
+    for job in jobs:
+        job.wait(show_logs=False)
+    with signed_in(browser, session) as watched:
+        page = watched.page
+        for job in jobs:
+            page.get_by_label(f"Pick {job.name}", exact=True).check()
+        page.get_by_role("link", name="Compare curves").click()
+        cell = page.locator(".curve-cell", has=page.get_by_role("heading", name="loss", exact=True))
+        expect(cell.locator(".curve-facts")).to_contain_text("buckets of 1,200 points")
+
+        box = cell.locator(".chart-area").bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=4)
+        with page.expect_request(
+            lambda one: one.url.endswith("/compare") and "from" in one.post_data_json
+        ) as asked:
+            page.mouse.up()
+        body = asked.value.post_data_json
+        assert 290 < body["from"] < body["to"] < 370
+        expect(page).to_have_url(re.compile("from=[0-9.]+&to=[0-9.]+"))
+        expect(cell.locator(".curve-facts")).to_contain_text("all 1")
+        expect(cell.locator(".curve-facts")).not_to_contain_text("buckets")
+
+        chart = cell.get_by_role("application")
+        chart.focus()
+        page.keyboard.press("Escape")
+        expect(page).not_to_have_url(re.compile("from="))
+        expect(cell.locator(".curve-facts")).to_contain_text("buckets of 1,200 points")
+        page.keyboard.press("Home")
+        expect(cell.locator("[aria-live]")).to_contain_text(re.compile("^compared.*: 0.3333 … 1, "))
+        page.keyboard.press("+")
+        expect(page).to_have_url(re.compile("from="))
+
+        page.get_by_role("link", name="Hyperparameters", exact=True).click()
+        row = page.get_by_role("row", name=re.compile("^lr "))
+        expect(row).to_contain_text("0.01 … 0.5")
+        expect(page.get_by_text("2 are the same in all runs")).to_be_visible()
+        assert watched.faults == []
+
+
+# ---- staying in touch
+
+
+def test_a_log_goes_on_after_the_service_was_killed(
+    browser: Browser, service_dir: Path, session: Session, trainings: Trainings
+) -> None:
+    from playwright.sync_api import expect
+
+    job = trainings.begin("survivor", steps=12, wait_at=6)
+    with signed_in(browser, session, job=job) as watched:
+        page = watched.page
+        page.get_by_role("tab", name="Log").click()
+        expect(page.locator(".log-rows")).to_contain_text("step 5 of lr 0.1")
+        page.evaluate("window.wasLoadedOnce = true")
+        first = ensure_running(service_dir)
+        os.kill(first.pid, signal.SIGKILL)
+        wait_until_gone(first.pid)
+        expect(page.locator(".connection")).to_contain_text("does not answer")
+        trainings.go_on.touch()
+        ensure_running(service_dir, timeout_s=PATIENCE_S)
+        live(page)
+        expect(page.locator(".job-title .status")).to_have_text("Succeed")
+        expect(page.locator(".log-rows")).to_contain_text("step 11 of lr 0.1")
+        texts = page.locator(".log-rows .log-text").all_inner_texts()
+        steps = [text for text in texts if text.startswith("step ")]
+        assert steps == [f"step {number} of lr 0.1" for number in range(12)]
+        assert page.evaluate("window.wasLoadedOnce") is True
+        assert [fault for fault in watched.faults if "net::ERR_" not in fault] == []
+
+
+def test_two_tabs_read_one_stream(browser: Browser, session: Session, trainings: Trainings) -> None:
+    from playwright.sync_api import expect
+
+    with signed_in(browser, session) as watched:
+        page = watched.page
+        streams: set[Request] = set()
+
+        def begun(request: Request) -> None:
+            if "/api/v1/events?" in request.url:
+                streams.add(request)
+
+        page.context.on("request", begun)
+        page.context.on("requestfailed", lambda request: streams.discard(request))
+        page.context.on("requestfinished", lambda request: streams.discard(request))
+        page.reload()
+        live(page)
+        other = page.context.new_page()
+        other.goto(page.url)
+        live(other)
+        job = trainings.begin("twice", steps=3)
+        show(other, f"run={job.id}&tab=log")
+        expect(other.locator(".log-rows")).to_contain_text("step 2 of lr 0.1")
+        expect(other.locator(".job-title .status")).to_have_text("Succeed")
+        expect(page.locator(f'tr[data-run="{job.id}"]')).to_contain_text("Succeed")
+        assert len(streams) == 1, [one.url for one in streams]
+        assert watched.faults == []
+
+
+def test_points_that_were_written_while_the_page_was_offline_are_shown(
+    browser: Browser, session: Session, trainings: Trainings
+) -> None:
+    from playwright.sync_api import expect
+
+    job = trainings.begin("offline", steps=8, wait_at=4)
+    with signed_in(browser, session, job=job) as watched:
+        page = watched.page
+        show(page, f"view=curves&q=id%3D%22{job.id}%22")
+        facts = page.locator(".curve-facts").first
+        expect(facts).to_contain_text("all 4 points")
+        page.context.set_offline(True)
+        trainings.go_on.touch()
+        page.wait_for_timeout(3000)
+        job.wait(show_logs=False)
+        page.context.set_offline(False)
+        expect(facts).to_contain_text("all 8 points")
+        assert [fault for fault in watched.faults if "net::ERR_" not in fault] == []
