@@ -210,6 +210,7 @@ class Drawing implements ChartHandle {
   /** What a key does; the text at the cursor, or undefined for a key of no use here. */
   key(key: string, isLarge: boolean): string | undefined {
     const { curves, onZoom, onPick, cursorGroup = "" } = this.props();
+    this.changed(true); // new curves may be waiting to be drawn, and the key is about them
     const [from, to] = this.view.x;
     const place = cursor.value?.group === cursorGroup ? cursor.value.x : (from + to) / 2;
     const at = Math.max(0, curves.findIndex((curve) => curve.name === highlighted.value));
