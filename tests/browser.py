@@ -136,7 +136,7 @@ def open_page(
 
     def on_console(said: ConsoleMessage) -> None:
         if said.type == "error":
-            watched.faults.append(said.text)
+            watched.faults.append(f"{said.text} {said.location['url']}")
 
     def on_request(request: Request) -> None:
         if not request.url.startswith((origin, "blob:", "data:")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob
+from pai_sdk.run.events.writer import EventWriter
 from pai_sdk.service.embedded import ensure_running
-from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
+from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from tests.browser import AXE, WatchedPage, open_browser, open_page, why_no_browser
 from tests.e2e.conftest import wait_until_gone
+from tests.training_runs import write_trials
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -249,7 +253,7 @@ def test_two_runs_are_compared_and_zoomed(browser: Browser, session: Session, tr
 
         page.get_by_role("link", name="Hyperparameters", exact=True).click()
         row = page.get_by_role("row", name=re.compile("^lr "))
-        expect(row).to_contain_text("0.01 … 0.5")
+        expect(row).to_contain_text("0.01, 0.5")
         expect(page.get_by_text("2 are the same in all runs")).to_be_visible()
         assert watched.faults == []
 
@@ -330,3 +334,135 @@ def test_points_that_were_written_while_the_page_was_offline_are_shown(
         page.context.set_offline(False)
         expect(facts).to_contain_text("all 8 points")
         assert [fault for fault in watched.faults if "net::ERR_" not in fault] == []
+
+
+# ---- what others have written
+
+
+_HOSTILE = "<img src=x onerror=document.title=1>"
+
+
+def test_names_and_log_lines_are_text(browser: Browser, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    run = tmp_path / "runs" / _HOSTILE
+    (run / "logs").mkdir(parents=True)
+    (run / "logs" / "worker-0.log").write_text(
+        "\x1b[31m<script>document.title = 2</script>\x1b[0m \x1b]0;title\x07end\n"
+    )
+    with EventWriter(run / "tensorboard") as writer:
+        writer.hparams({_HOSTILE: _HOSTILE})
+        writer.scalars({_HOSTILE: 0.5}, 1)
+    with served_folder(tmp_path / "runs") as server, open_page(browser, origin_of(server.new_link())) as watched:
+        page = watched.page
+        page.goto(server.new_link())
+        live(page)
+        page.locator("tr[data-run] a", has_text=_HOSTILE).click()
+        expect(page.get_by_role("heading", name=_HOSTILE, level=1)).to_be_visible()
+        page.get_by_role("tab", name="Log").click()
+        line = page.locator(".log-rows .log-text").first
+        expect(line).to_contain_text("<script>document.title = 2</script>")
+        expect(line).to_contain_text("end")
+        assert "\x1b" not in line.inner_text()
+        for view in ("curves", "hparams"):
+            page.goto(f"{origin_of(server.new_link())}/ui/#view={view}")
+            expect(page.locator("main")).to_contain_text("<img")
+        assert page.locator("main img, main script").count() == 0
+        assert page.title() not in ("1", "2")
+        assert watched.faults == []
+
+
+@contextmanager
+def served_folder(folder: Path) -> Iterator[UiServer]:
+    """The page of a folder of runs."""
+    ready, server = threading.Event(), UiServer(UiSettings(folder))
+    thread = threading.Thread(target=server.run, args=(ready.set,))
+    thread.start()
+    assert ready.wait(PATIENCE_S)
+    yield server
+    server.stop()
+    thread.join(PATIENCE_S)
+
+
+# ---- for everybody
+
+
+@pytest.fixture(scope="module")
+def some_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UiServer]:
+    """The page of six trainings."""
+    folder = tmp_path_factory.mktemp("trials")
+    write_trials(folder, 6, epochs=20, log_lines=200)
+    with served_folder(folder) as server:
+        yield server
+
+
+_PLACES = {
+    "list": ("", "tr[data-run]"),
+    "picked": ("only=trial-000,trial-001", ".picked"),
+    "curves": ("view=curves", ".curve-facts"),
+    "curve": ("view=curves&tag=loss", ".curve-large table"),
+    "hyperparameters": ("view=hparams", ".hparams table"),
+    "job": ("run=trial-000", ".job .chart-canvas"),
+    "log": ("run=trial-000&tab=log", ".log-rows .log-text"),
+}
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
+def test_everybody_can_use_it(
+    browser: Browser, session: Session, some_runs: UiServer, is_phone: bool, is_dark: bool, trainings: Trainings
+) -> None:
+    from playwright.sync_api import expect
+
+    if not AXE.exists():
+        pytest.fail(f"{AXE} is missing: run `make page`, which installs it")
+    job = trainings.begin("accessible")
+    job.wait(show_logs=False)
+    looks = {"is_phone": is_phone, "is_dark": is_dark, "is_checked": True}
+    found = []
+    with open_page(browser, origin_of(some_runs.new_link()), **looks) as watched:
+        watched.page.goto(some_runs.new_link())
+        live(watched.page)
+        for name, (address, sign) in _PLACES.items():
+            show(watched.page, address)
+            expect(watched.page.locator(sign).first).to_be_visible()
+            found += [f"{name}: {fault}" for fault in watched.accessibility_faults() + too_wide(watched.page)]
+        assert watched.faults == []
+    with signed_in(browser, session, job=job, **looks) as watched:
+        for tab in ("overview", "log", "files", "request"):
+            watched.page.locator(f"#tab-{tab}").click()
+            expect(watched.page.get_by_role("tabpanel")).to_contain_text(re.compile(r"\w"))
+            found += [f"job, {tab}: {fault}" for fault in watched.accessibility_faults() + too_wide(watched.page)]
+        assert watched.faults == []
+    assert found == []
+
+
+def too_wide(page: Page) -> list[str]:
+    """Whether the page must be moved sideways to be seen."""
+    width, shown = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    return [f"it is {width} pixels wide, of which {shown} are seen"] if width > shown else []
+
+
+def test_it_speaks_chinese(browser: Browser, session: Session, trainings: Trainings) -> None:
+    from playwright.sync_api import expect
+
+    job = trainings.begin("chinese")
+    job.wait(show_logs=False)
+    with signed_in(browser, session, language="zh-CN") as watched:
+        page = watched.page
+        expect(page.get_by_role("heading", name="作业与运行")).to_have_count(1)
+        assert page.locator("html").get_attribute("lang") == "zh-CN"
+        for address in (
+            "",
+            f"view=hparams&only={job.id}",
+            "view=media",
+            f"run={job.id}",
+            f"run={job.id}&tab=request",
+        ):
+            show(page, address)
+            expect(page.locator("main").first).to_contain_text(re.compile("[一-鿿]"))
+            texts = page.locator("h1, h2, [role=tab], nav a, .connection").all_inner_texts()
+            assert [text for text in texts if not re.search("[一-鿿]", text) and text != job.name] == []
+        show(page, "view=curves")
+        expect(page.get_by_role("heading", name="曲线")).to_have_count(1)
+        assert watched.faults == []
