@@ -194,7 +194,7 @@ def test_a_job_is_stopped_run_again_with_a_change_and_deleted(
         trainings.go_on.touch()
         page.get_by_role("button", name="Re-run …").click()
         page.get_by_label("Value of lr").fill("0.7")
-        page.get_by_role("button", name="Run with 1 changes").click()
+        page.get_by_role("button", name="Run with 1 change").click()
         expect(page).not_to_have_url(re.compile(job.id))
         expect(status).to_have_text("Succeed")
         expect(page.get_by_role("row", name="lr 0.7")).to_be_visible()
@@ -253,7 +253,7 @@ def test_two_runs_are_compared_and_zoomed(browser: Browser, session: Session, tr
 
         page.get_by_role("link", name="Hyperparameters", exact=True).click()
         row = page.get_by_role("row", name=re.compile("^lr "))
-        expect(row).to_contain_text("0.01, 0.5")
+        expect(row).to_contain_text("0.01 … 0.5")
         expect(page.get_by_text("2 are the same in all runs")).to_be_visible()
         assert watched.faults == []
 
