@@ -235,7 +235,7 @@ def test_two_runs_are_compared_and_zoomed(browser: Browser, session: Session, tr
             lambda one: one.url.endswith("/compare") and '"from":' in (one.post_data or "")
         ) as asked:
             page.mouse.up()
-        body = asked.value.post_data_json
+        body: dict[str, Any] = asked.value.post_data_json or {}
         assert 290 < body["from"] < body["to"] < 370
         expect(page).to_have_url(re.compile("from=[0-9.]+&to=[0-9.]+"))
         expect(cell.locator(".curve-facts")).to_contain_text("all 1")
@@ -418,7 +418,7 @@ def test_everybody_can_use_it(
         pytest.fail(f"{AXE} is missing: run `make page`, which installs it")
     job = trainings.begin("accessible")
     job.wait(show_logs=False)
-    looks = {"is_phone": is_phone, "is_dark": is_dark, "is_checked": True}
+    looks: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_dark, "is_checked": True}
     found = []
     with open_page(browser, origin_of(some_runs.new_link()), **looks) as watched:
         watched.page.goto(some_runs.new_link())
