@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 REPETITIONS = 3
 
 LIST = Row("cold browser until the list of 1,000 runs is there", at_most=0.5)
-LIST_WORST = Row("the same, the longest of 5", at_most=1.0)
+LIST_WORST = Row("that list, the longest of 5", at_most=1.0)
 CHART = Row("until the first chart: 1,000 curves of 1,000 points", at_most=1.0)
-CHART_WORST = Row("the same, the longest of 5", at_most=1.5)
+CHART_WORST = Row("that chart, the longest of 5", at_most=1.5)
 APPEND = Row("a point is appended to one of 1,000 runs, until it is drawn")
 APPEND_WORST = Row("the same, the longest of 10", at_most=1.0)
 TAIL = Row("log of 1,000,000 lines: until its tail is there", at_most=0.2)
