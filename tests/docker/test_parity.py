@@ -253,6 +253,9 @@ def ran(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[
     return seen
 
 
+_ITS_PAGE = re.compile(r"\n  its page: \S+")  # only the job of a service has one
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_all_places_are_alike(name: str, ran: dict[tuple[str, str], Future[Seen]]) -> None:
     process, docker, local = (_everywhere(ran[name, place].result()) for place in PLACES)
@@ -268,7 +271,7 @@ def _everywhere(seen: Seen) -> Seen:
         # A local job is not queued.
         passed=[status for status in seen.passed if status not in ("Creating", "Submitted")],
         logs={instance: [_line(line) for line in lines] for instance, lines in seen.logs.items()},
-        error=_line(seen.error),
+        error=_line(_ITS_PAGE.sub("", seen.error)),
         outputs={
             channel: {name: [_MARKED_AT.sub("", str(text)), *more] for name, (text, *more) in files.items()}
             for channel, files in seen.outputs.items()
