@@ -300,6 +300,7 @@ def test_outputs_are_browsed_and_downloaded(service: Client) -> None:
         "/etc/passwd",
         "model/passwd",
         "model/up/x",
+        "model/pipe",
         "nothing",
         "logs/\0",
     ],
@@ -307,7 +308,7 @@ def test_outputs_are_browsed_and_downloaded(service: Client) -> None:
 def test_no_path_leads_out_of_a_job(service: Client, path: str) -> None:
     job_id = ended(
         service,
-        "ln -s /etc/passwd /ml/output/model/passwd; ln -s / /ml/output/model/up; true",
+        "cd /ml/output/model; ln -s /etc/passwd passwd; ln -s / up; mkfifo pipe; true",
         OutputChannels=outputs(service),
     )
     ask = browser(service)
