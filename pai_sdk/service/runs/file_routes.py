@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.responses import LIVE, json_response
-from pai_sdk.service.runs.source import RunsOf
+from pai_sdk.service.runs.source import WHOLE_FOLDER, RunsOf
 from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 from pai_sdk.storage.base import Store, checked_path
@@ -47,7 +47,7 @@ def list_files_of_run(
     """A folder of the files of a run: its outputs by channel, its checkpoints, its logs."""
     stores = runs.files(run_id)
     place = path.strip("/")
-    if not place:
+    if not place and WHOLE_FOLDER not in stores:
         found = [{"name": name, "is_folder": True, "size_bytes": None, "modified_at": None} for name in stores]
         return json_response({"path": "", "entries": found, "truncated": False}, LIVE)
     store, within_store = _store_of(stores, place)
@@ -95,12 +95,12 @@ def _tickets(request: Request) -> Tickets[tuple[str, str]]:
 
 
 def _store_of(stores: Mapping[str, Store], path: str) -> tuple[Store, str]:
-    """The store of the first part of a path, and the rest of it.
+    """The store of the first part of a path, and the rest of it; or that of the whole folder.
 
     Raises:
         WireError: there is no such store, or the path leads out of it.
     """
-    name, _, rest = path.partition("/")
+    name, rest = (WHOLE_FOLDER, path) if WHOLE_FOLDER in stores else path.partition("/")[::2]
     if name not in stores:
         raise _not_found(path)
     try:

@@ -16,7 +16,7 @@ from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.responses import ResponseCache
-from pai_sdk.service.runs.source import NO_LOG, RunMark, checkpoint_marks, folders_in, is_inside
+from pai_sdk.service.runs.source import NO_LOG, WHOLE_FOLDER, RunMark, checkpoint_marks, folders_in, is_inside
 from pai_sdk.service.wire_errors import WireError
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
@@ -80,13 +80,16 @@ class FolderRuns:
         return LogReader(self._open(files), is_open=is_open, epoch=epoch)
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """The folders within that of a run, if it is on this machine.
+        """The folder of a run, and those within it, if it is on this machine.
 
         Raises:
             WireError: there is no such run.
         """
         folder = self._folder_of(run_id)
-        return {} if folder is None or self._root is None else folders_in(folder, self._root)
+        if folder is None or self._root is None or not is_inside(folder, self._root):
+            return {}
+        whole = LocalStore(folder.resolve(), links="inside")
+        return {WHOLE_FOLDER: whole, **folders_in(folder, self._root)}
 
     def queue_places(self) -> Mapping[str, int]:
         """Folders have no queue."""

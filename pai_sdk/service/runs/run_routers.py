@@ -8,6 +8,7 @@ from pai_sdk.service.runs import (
     file_routes,
     log_routes,
     media_routes,
+    no_job_routes,
     run_routes,
     trace_routes,
 )
@@ -19,6 +20,7 @@ ROUTERS = (
     file_routes.router,
     trace_routes.router,
     media_routes.router,
+    no_job_routes.router,
     run_routes.router,
     compare_routes.router,
     event_stream.router,

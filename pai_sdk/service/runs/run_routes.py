@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from pai_sdk.run.watch.records import RunBrief
     from pai_sdk.run.watch.watched_run import WatchedRun
 
-__all__ = ["XName", "asked", "found_run", "names_of", "router"]
+__all__ = ["XName", "asked", "found_run", "names_of", "no_job", "router"]
 
 router = APIRouter(prefix="/api/v1/runs", route_class=BudgetedRoute)
 
 _MOST_RUNS = 10_000
 _MOST_NAMES = 1000
 _MARKED_TAGS = 100
+_PARTS_OF_JOBS = ("job", "usage", "diff", "rerun")
 _TERMINAL = frozenset({"Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"})
 _Names = Annotated[str, Query(max_length=65_536)]
 _Version = Annotated[str, Query(max_length=100, description="The run's version: then the response can be kept.")]
@@ -153,7 +154,14 @@ def read_scalars(
 @within(RUNS)
 def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """One run: status, times, hyperparameters, labels, tags, and what of its files could not be read."""
-    brief = found_run(runs.manager, run_id).brief
+    try:
+        brief = found_run(runs.manager, run_id).brief
+    except WireError:
+        of_run, _, part = run_id.rpartition("/")
+        if part in _PARTS_OF_JOBS:
+            found_run(runs.manager, of_run)
+            raise no_job(of_run) from None
+        raise
     row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
     content = json_list("tags", map(tag_row, brief.tags.values()), row, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
@@ -167,6 +175,12 @@ def found_run(manager: RunManager, run_id: str) -> WatchedRun:
     """
     run: WatchedRun = asked(loaded(manager).run, run_id)
     return run
+
+
+def no_job(run_id: str) -> WireError:
+    """The refusal of a request about the job of a run that has none."""
+    message = f"Run {run_id[:200]!r} is a folder of files, without a job: nothing can be stopped or run again."
+    return WireError(404, "RUN_HAS_NO_JOB", message)
 
 
 def names_of(text: str, parameter: str) -> list[str]:

@@ -19,10 +19,23 @@ from pai_sdk.storage.stores.local import LocalStore
 if TYPE_CHECKING:
     from pai_sdk.run.watch.manager import RunManager
 
-__all__ = ["NO_LOG", "MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "folders_in", "is_inside"]
+__all__ = [
+    "NO_LOG",
+    "WHOLE_FOLDER",
+    "MarkKind",
+    "RunMark",
+    "RunSource",
+    "RunsOf",
+    "checkpoint_marks",
+    "folders_in",
+    "is_inside",
+]
 
 NO_LOG = "RUN_LOG_NOT_FOUND"
 """The code of the error that a run has no log, or not that of an instance."""
+
+WHOLE_FOLDER = ""
+"""The name of the store that has all files of a run, where there is one."""
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
@@ -80,6 +93,8 @@ class RunSource(Protocol):
 
     def files(self, run_id: str) -> Mapping[str, Store]:
         """The folders of files that a run has left, by name, such as its output channels and its logs.
+
+        Where all of them are in one folder, that is there too, as `WHOLE_FOLDER`.
 
         Raises:
             WireError: there is no such run.

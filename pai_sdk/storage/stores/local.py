@@ -127,8 +127,10 @@ class LocalStore(Store):
             status = place.stat()
         except OSError as error:
             raise self._unread(place, error) from error
-        if self.links == "inside" and not place.resolve().is_relative_to(self.root.resolve()):
-            raise self._unread(place, PermissionError(errno.EACCES, _NOT_INSIDE))
+        if self.links == "inside":
+            is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)  # a pipe is none, as in `read`
+            if not is_file or not place.resolve().is_relative_to(self.root.resolve()):
+                raise self._unread(place, PermissionError(errno.EACCES, _NOT_INSIDE))
         if place.is_dir() != path.endswith("/"):
             raise self._not_found(place)
         return stored_file_of(path, status)

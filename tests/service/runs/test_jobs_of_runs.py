@@ -155,7 +155,10 @@ def test_a_job_runs_again_with_changes(service: Client) -> None:
         ({"colour": "red", "size": 1}, ("colour", "size")),
         ({"environment": {"NEW": "******"}}, ("NEW",)),
         ({"hyperparameters": {"lr": {"a": 1}}}, ("lr",)),
-        ({"instance_count": "many"}, ("EcsCount",)),
+        ({"hyperparameters": [1], "labels": 5, "environment": None}, ("hyperparameters", "labels", "environment")),
+        ({"name": {"a": 1}, "command": "", "image": None}, ("name", "command", "image")),
+        ({"command": "train --api-key ******"}, ("command", "masked")),
+        ({"instance_count": "many", "max_runtime_s": 0}, ("instance_count", "max_runtime_s")),
         ({"instance_count": 10_000}, ("instances",)),
     ],
 )
@@ -167,6 +170,87 @@ def test_wrong_changes_make_no_job(service: Client, changes: dict[str, Any], tol
 
     assert answer.status_code == 400, answer.text
     assert all(word in answer.json()["Message"] for word in told), answer.text
+
+
+def test_a_command_with_a_secret_runs_again_as_it_was(service: Client) -> None:
+    first = ended(service, "echo --api-key abcdef", Scheduler={"MaxRunningTimeInSeconds": 60})
+    form = service.get(f"/runs/{first}/rerun")["fields"]
+    assert (form["command"], form["max_runtime_s"]) == ("echo --api-key ******", 60)
+    body = {"changes": {**form, "environment": {"COUNT": 2}, "max_runtime_s": None}, "token": secrets.token_hex(8)}
+
+    made = service.call("POST", f"/runs/{first}/rerun", body=body).json()["id"]
+
+    job = service.until(made)
+    assert service.log(made) == ["--api-key abcdef"]
+    assert job["Environments"] == {"COUNT": "2"}
+    assert "Scheduler" not in job
+
+
+def test_a_job_of_a_registered_algorithm_runs_again(service: Client) -> None:
+    name = f"fit-{secrets.token_hex(4)}"
+    body = {"AlgorithmName": name, "WorkspaceId": service.info.workspace_id}
+    algorithm = service.call("POST", "/algorithms", body=body).json()["AlgorithmId"]
+    spec = {"AlgorithmSpec": {"Image": "none", "Command": ["sh", "-c", "echo registered"]}}
+    assert service.call("POST", f"/algorithms/{algorithm}/versions/v1", body=spec).status_code == 200
+    provider = service.get(f"/algorithms/{algorithm}")["AlgorithmProvider"]
+    named = {"AlgorithmName": name, "AlgorithmVersion": "v1", "AlgorithmProvider": provider}
+    first = service.create({key: value for key, value in job_body(**named).items() if key != "AlgorithmSpec"})
+    service.until(first)
+
+    def rerun(changes: dict[str, Any]) -> dict[str, Any]:
+        answer = service.call(
+            "POST", f"/runs/{first}/rerun", body={"changes": changes, "token": secrets.token_hex(8)}
+        )
+        assert answer.status_code == 200, answer.text
+        return service.until(answer.json()["id"])
+
+    alike, other = rerun({"labels": {"team": "nlp"}}), rerun({"command": "echo other"})
+    assert (alike["AlgorithmName"], alike["IsTempAlgo"]) == (name, False)
+    assert service.log(alike["TrainingJobId"]) == ["registered"]
+    assert (other.get("AlgorithmName"), other["IsTempAlgo"]) == (None, True)
+    assert service.log(other["TrainingJobId"]) == ["other"]
+
+
+def test_one_token_for_two_jobs_makes_two(service: Client) -> None:
+    first, second, token = ended(service), ended(service), secrets.token_hex(8)
+    made = {
+        service.call("POST", f"/runs/{run}/rerun", body={"token": token}).json()["id"] for run in (first, second)
+    }
+    assert len(made) == 2
+
+
+def test_secrets_that_differ_are_a_difference_and_masked(service: Client) -> None:
+    one, other = (ended(service, Environments={"MODE": mode}) for mode in ("hunter2", "hunter3"))
+    found = service.get(f"/runs/{one}/diff", **{"with": other})
+    assert found["rows"] == [
+        {"path": "Environments.MODE", "kind": "changed", "before": "******", "after": "******"}
+    ]
+
+
+def test_a_rerun_differs_in_no_label_of_the_library(service: Client) -> None:
+    first = ended(service, Labels=[{"Key": "team", "Value": "nlp"}])
+    made = service.call("POST", f"/runs/{first}/rerun", body={"token": secrets.token_hex(8)}).json()["id"]
+    paths = [row["path"] for row in service.get(f"/runs/{made}/diff", **{"with": first})["rows"]]
+    assert paths == ["TrainingJobName"]
+
+
+def test_a_long_traceback_has_its_exception(service: Client) -> None:
+    frame = 'echo "  File \\"/a/long/path/module_$i.py\\", line $i, in f"; echo "    call(it)"'
+    begin = "echo 'Traceback (most recent call last):'"
+    job_id = ended(service, f"{begin}; for i in $(seq 90); do {frame}; done; echo 'KeyError: 3'; exit 1")
+    failure = service.get(f"/runs/{job_id}/job")["failure"]
+    assert len(failure["traceback"]) > 2000
+    assert failure["traceback"].endswith("KeyError: 3")
+
+
+def test_a_metric_of_the_log_is_one_of_the_run(service: Client) -> None:
+    metrics = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
+    job_id = ended(service, "echo loss=0.5; echo loss=0.25", AlgorithmSpec={"MetricDefinitions": metrics})
+    until(lambda: service.get(f"/runs/{job_id}/tags")["tags"])
+    (tag,) = service.get(f"/runs/{job_id}/tags")["tags"]
+    assert (tag["tag"], tag["count"], tag["last"]["value"]) == ("loss", 2, 0.25)
+    found = service.call("POST", "/compare", body={"runs": [job_id], "tags": ["loss"]})
+    assert found.status_code == 200, found.text
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
@@ -216,6 +300,7 @@ def test_outputs_are_browsed_and_downloaded(service: Client) -> None:
         "/etc/passwd",
         "model/passwd",
         "model/up/x",
+        "model/pipe",
         "nothing",
         "logs/\0",
     ],
@@ -223,7 +308,7 @@ def test_outputs_are_browsed_and_downloaded(service: Client) -> None:
 def test_no_path_leads_out_of_a_job(service: Client, path: str) -> None:
     job_id = ended(
         service,
-        "ln -s /etc/passwd /ml/output/model/passwd; ln -s / /ml/output/model/up; true",
+        "cd /ml/output/model; ln -s /etc/passwd passwd; ln -s / up; mkfifo pipe; true",
         OutputChannels=outputs(service),
     )
     ask = browser(service)

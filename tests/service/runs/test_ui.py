@@ -297,6 +297,53 @@ def test_no_link_leads_out_of_the_folder(server: UiServer, folder: Path, tmp_pat
     shutil.rmtree(run)
 
 
+def test_the_files_of_a_run_are_those_of_its_folder(server: UiServer, folder: Path) -> None:
+    until(lambda: ask(server, "GET", "/api/v1/runs/two", **PROGRAM)[0] == 200)
+    names = [entry["name"] for entry in get(server, "/api/v1/runs/two/files")["entries"]]
+    assert names == sorted(path.name for path in (folder / "two").iterdir())
+    (event_file, *_) = (path.name for path in (folder / "two").iterdir() if path.is_file())
+    below = get(server, "/api/v1/runs/exp/one/files?path=checkpoints/30")["entries"]
+    assert [entry["name"] for entry in below] == ["_COMPLETE"]
+    assert "secret.log" not in str(get(server, "/api/v1/runs/exp/one/files?path=logs"))
+
+    def ticket(path: str) -> tuple[int, Any, dict[str, str]]:
+        headers = {**PROGRAM, "Content-Type": "application/json"}
+        return ask(server, "POST", "/api/v1/runs/two/downloads", {"path": path}, **headers)
+
+    status, content, _ = ticket(event_file)
+    assert status == 200, content
+    status, content, _ = ask(server, "GET", json.loads(content)["url"])
+    assert (status, content) == (200, (folder / "two" / event_file).read_bytes())
+    for path in ("../exp/one/logs/worker-0.log", "/etc/passwd", "a/../../exp", ".", "..", "\0"):
+        assert ticket(path)[0] in (400, 404), path
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [
+        ("GET", "/job"),
+        ("GET", "/usage"),
+        ("GET", "/rerun"),
+        ("GET", "/diff?with=two"),
+        ("DELETE", ""),
+        ("POST", "/stop"),
+        ("POST", "/rerun"),
+    ],
+)
+def test_a_folder_has_no_jobs(server: UiServer, method: str, what: str) -> None:
+    headers = {**PROGRAM, "Content-Type": "application/json"}
+    for run, code in (("exp/one", "RUN_HAS_NO_JOB"), ("nothing", "RUN_NOT_FOUND")):
+        status, content, _ = ask(server, method, f"/api/v1/runs/{run}{what}", {}, **headers)
+        assert (status, json.loads(content)["Code"]) == (404, code)
+
+
+def test_a_run_may_be_called_job(server: UiServer, folder: Path) -> None:
+    write_points(folder / "exp" / "job", {"loss": [1.0]})
+    until(lambda: ask(server, "GET", "/api/v1/runs/exp/job", **PROGRAM)[0] == 200)
+    shutil.rmtree(folder / "exp" / "job")
+    until(lambda: ask(server, "GET", "/api/v1/runs/exp/job", **PROGRAM)[0] == 404)
+
+
 def test_the_folder_is_only_read(server: UiServer, folder: Path) -> None:
     time.sleep(0)
     assert not [*folder.rglob("*.cuts"), *folder.rglob("*.order")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from pai_sdk.service.budgets import Work
+from pai_sdk.service.jobs.reading import in_one_message
 from pai_sdk.service.runs.responses import json_list
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
@@ -110,8 +111,8 @@ def add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        problems = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
-        return refusal(request, invalid_parameter(problems))
+        problems = (f"{_place_of(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+        return refusal(request, invalid_parameter(in_one_message(problems)))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
@@ -120,6 +121,11 @@ def add_refusals(app: FastAPI) -> None:
         return refusal(
             request, WireError(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
         )
+
+
+def _place_of(loc: Sequence[str | int]) -> str:
+    """The name of a parameter, or the path of a field in the body."""
+    return ".".join(str(part)[:60] for part in loc[1:] or loc)
 
 
 def refusal(request: Request, error: WireError) -> JSONResponse:

@@ -15,14 +15,14 @@ from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.execution.contract import public_fields
-from pai_sdk.logs.tracebacks import find_traceback, root_cause
+from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job
 from pai_sdk.service.jobs.job_table import QUEUED
 from pai_sdk.service.jobs.reading import read_body
-from pai_sdk.service.jobs.rerun import changed_request, form_fields
+from pai_sdk.service.jobs.rerun import LABELS_OF_ONE_JOB, RerunChanges, changed_request, form_fields
 from pai_sdk.service.jobs.usage import read_usage
 from pai_sdk.service.runs.list_responses import plain
 from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
@@ -35,6 +35,7 @@ router = APIRouter(prefix="/api/v1/runs/{run_id}", route_class=BudgetedRoute)
 
 _TAIL_LINES = 400
 _SHOWN_LINES = 40
+_LONGEST_TRACEBACK = 20_000
 _MOST_EVENTS = 1000
 _MOST_DIFFERENCES = 2000
 _LEAST_STEP_S = 10.0
@@ -46,7 +47,7 @@ class RerunRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    changes: dict[str, Any] = Field(default_factory=dict, description="Some of the fields of the form.")
+    changes: RerunChanges = Field(default_factory=RerunChanges, description="Some of the fields of the form.")
     token: str = Field(min_length=8, max_length=200, description="The same token makes no second job.")
 
 
@@ -67,6 +68,7 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
         place = _queue_place(session, job)
     status = JobStatus(job.status)
     begins = next((one.started_at for one in job.transitions), job.created_at)
+    failure = _failure(context, job) if status.is_failure else None
     found = {
         "status": job.status,
         "message": job.reason_message or "",
@@ -80,7 +82,7 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
             for one in job.transitions
         ],
         "events": [{"time": one.happened_at, "text": one.text, "kind": one.instance or "job"} for one in events],
-        "failure": _failure(context, job) if status.is_failure else None,
+        "failure": failure,
         "instances": [
             {
                 "name": one["name"],
@@ -95,7 +97,10 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
         "labels": {label.key: label.value for label in job.labels},
     }
     work.spend(len(json_bytes(found)))
-    return json_response(plain_object(found), LIVE)
+    shown = plain_object(found)
+    if failure is not None:
+        shown["failure"]["traceback"] = failure["traceback"]  # uncut: its exception is in the last line
+    return json_response(shown, LIVE)
 
 
 @router.get("/usage")
@@ -135,9 +140,16 @@ def compare_jobs_of_runs(
     other: Annotated[str, Query(alias="with", max_length=200, description="The other job.")],
 ) -> Response:
     """In which fields the requests of two jobs differ."""
-    before, after = (_leaves(public_fields(context.jobs.get(job_id).request)) for job_id in (run_id, other))
+    # Values of secrets are compared, and shown as masks.
+    first, second = (_comparable(context.jobs.get(job_id)) for job_id in (run_id, other))
+    before, after = _leaves(public_fields(first)), _leaves(public_fields(second))
     work.hold(len(before) + len(after), "fields")
-    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    ours, theirs = _leaves(first), _leaves(second)
+    paths = [
+        path
+        for path in {**before, **after}
+        if before.get(path) != after.get(path) or ours.get(path) != theirs.get(path)
+    ]
     rows = [
         {
             "path": path,
@@ -184,7 +196,8 @@ async def rerun_job(request: Request, context: ContextOf, run_id: str, body: Rer
 
     def create() -> str:
         stored = context.jobs.get(run_id)
-        made = changed_request({**stored.request, "WorkspaceId": stored.workspace_id}, body.changes, body.token)
+        request = {**stored.request, "WorkspaceId": stored.workspace_id}
+        made = changed_request(request, body.changes, f"{run_id} {body.token}")
         return create_job(context, read_body(json_bytes(made)))[0]
 
     job_id = await run_in_threadpool(create)
@@ -196,6 +209,13 @@ def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
     """An object whose numbers that are not finite are texts."""
     found: dict[str, Any] = plain(value)
     return found
+
+
+def _comparable(job: Job) -> dict[str, Any]:
+    """The request of a job, without the labels that are different in every job."""
+    request = {**job.request, "WorkspaceId": job.workspace_id}
+    labels = [label for label in request.get("Labels") or [] if label["Key"] not in LABELS_OF_ONE_JOB]
+    return {**request, "Labels": labels}
 
 
 def _queue_place(session: Any, job: Job) -> int | None:
@@ -225,8 +245,12 @@ def _failure(context: ServiceContext, job: Job) -> dict[str, Any]:
         "exit_code": job.exit_code,
         "instance": job.failed_instance,
         "last_lines": lines[-_SHOWN_LINES:],
-        "traceback": traceback or None,
+        "traceback": (traceback if len(traceback) <= _LONGEST_TRACEBACK else _shortened(traceback)) or None,
     }
+
+
+def _shortened(traceback: str) -> str:
+    return "\n".join(plain(line) for line in shortened(traceback))
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:
