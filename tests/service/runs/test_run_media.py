@@ -16,6 +16,7 @@ from tensorboard.util import tensor_util
 from pai_sdk.run.events.writer import EventWriter, framed
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body
+from tests.waiting import until
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -79,6 +80,12 @@ def job_id(service: Client) -> str:
         writer.text("note", "<b>hello</b>" + "x" * 30_000, 3)
         for step in range(500):
             writer.histogram("weights", [float(n) for n in range(200)], step, buckets=100)
+
+    def is_read() -> bool:
+        counts = {one["tag"]: one["count"] for one in media(service, job_id)["tags"]}
+        return len(counts) == 6 and counts["weights"] == 500
+
+    until(is_read, "all files of the run to be read")
     return job_id
 
 
