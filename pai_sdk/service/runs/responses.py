@@ -50,9 +50,12 @@ _ROWS_A_PIECE = 512
 _ROWS_A_CHECK = 1000
 
 
-def json_response(value: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    """An object as JSON."""
-    return Response(json_bytes(value), media_type="application/json", headers=dict(headers))
+def json_response(value: Mapping[str, Any], headers: Mapping[str, str], work: Work | None = None) -> Response:
+    """An object as JSON; with the work of a request, its bytes are counted."""
+    content = json_bytes(value)
+    if work is not None:
+        work.spend(len(content))
+    return Response(content, media_type="application/json", headers=dict(headers))
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pai_sdk.errors import MissingExtraError, TraceError
 from pai_sdk.service.budgets import COMPARE, BudgetedRoute, WorkOf, within
 from pai_sdk.service.runs.list_responses import plain
-from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
+from pai_sdk.service.runs.responses import LIVE, json_response
 from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 from pai_sdk.trace.trace_data import trace_in
@@ -53,8 +53,7 @@ def read_trace_of_run(
     except TraceError:
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
     answer = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
-    work.spend(len(json_bytes(answer)))
-    return json_response(answer, LIVE)
+    return json_response(answer, LIVE, work)
 
 
 def _cell(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The list of runs in a browser: filter, order, keys, picked runs, and changes while somebody looks at it."""
+"""The list of runs in a browser: filter, order, keyboard, selection, live updates."""
 
 from __future__ import annotations
 

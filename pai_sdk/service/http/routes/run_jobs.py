@@ -19,7 +19,7 @@ from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.training_jobs import create_job
+from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
 from pai_sdk.service.jobs.job_table import QUEUED
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.rerun import LABELS_OF_ONE_JOB, RerunChanges, changed_request, form_fields
@@ -96,11 +96,10 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
         "request": public_fields(job.request),
         "labels": {label.key: label.value for label in job.labels},
     }
-    work.spend(len(json_bytes(found)))
     shown = plain_object(found)
     if failure is not None:
         shown["failure"]["traceback"] = failure["traceback"]  # uncut: its exception is in the last line
-    return json_response(shown, LIVE)
+    return json_response(shown, LIVE, work)
 
 
 @router.get("/usage")
@@ -166,8 +165,7 @@ def compare_jobs_of_runs(
 @within(RUNS)
 def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response:
     """Stop the job of a run; one that has ended stays as it is."""
-    context.jobs.request_stop(run_id)
-    context.runner.wake()
+    stop_job(context, run_id)
     return json_response({}, LIVE)
 
 
@@ -175,9 +173,7 @@ def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response
 @within(RUNS)
 def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
     """Delete the job of a run, which must have ended. Its outputs in the object store stay there."""
-    context.jobs.delete(run_id)
-    context.logs.forget(run_id)
-    context.runner.discard(run_id)
+    delete_job(context, run_id)
     return json_response({}, LIVE)
 
 

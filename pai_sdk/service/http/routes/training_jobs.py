@@ -23,7 +23,7 @@ from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk.service.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 
-__all__ = ["create_job", "router"]
+__all__ = ["create_job", "delete_job", "router", "stop_job"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
@@ -114,17 +114,14 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
 @router.put("/{job_id}/stop")
 def stop_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """StopTrainingJob. A job that has ended stays as it is."""
-    context.jobs.request_stop(job_id)
-    context.runner.wake()
+    stop_job(context, job_id)
     return success(request)
 
 
 @router.delete("/{job_id}")
 def delete_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """DeleteTrainingJob. Its outputs in the object store stay there."""
-    context.jobs.delete(job_id)
-    context.logs.forget(job_id)
-    context.runner.discard(job_id)
+    delete_job(context, job_id)
     return success(request)
 
 
@@ -150,6 +147,27 @@ def _shown_until(context: ServiceContext, ended_at: float | None) -> float | Non
     if context.settings.foreign is None:
         return ended_at
     return min(time.time() - context.settings.foreign.list_lag_s, ended_at or math.inf)
+
+
+def stop_job(context: ServiceContext, job_id: str) -> None:
+    """Stop a job; one that has ended stays as it is.
+
+    Raises:
+        WireError: there is no such job.
+    """
+    context.jobs.request_stop(job_id)
+    context.runner.wake()
+
+
+def delete_job(context: ServiceContext, job_id: str) -> None:
+    """Delete a job, with all that is kept of it outside the object store.
+
+    Raises:
+        WireError: it has not ended, or there is no such job.
+    """
+    context.jobs.delete(job_id)
+    context.logs.forget(job_id)
+    context.runner.discard(job_id)
 
 
 def create_job(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
