@@ -198,6 +198,8 @@ class JobExecution:
         mlroot.enter(self._sandbox.ml, self._mount_point, read_only=("input",))
 
     def _rendezvous(self) -> Rendezvous:
+        if given := self._job.get("rendezvous"):  # the instances of the job are on several hosts
+            return Rendezvous(**{**given, "workers": tuple(given["workers"])})
         ports = free_ports(1 + len(self._workers))
         return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
 

@@ -60,10 +60,14 @@ class ExecutorSetup:
     Attributes:
         cache_dir: a folder for what jobs share, such as pip's downloads.
         is_closing: whether the service ends; a start that takes long is given up then.
+        jobs_dir: where the folders of jobs are.
+        options: what the user wrote for this executor, such as the `address` of a cluster; `open` refuses others.
     """
 
     cache_dir: Path
     is_closing: Callable[[], bool] = lambda: False
+    jobs_dir: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,12 @@ class Service:
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
             Reserve.of(folder.root).require_space()
-            setup = ExecutorSetup(folder.root / "cache", is_closing=lambda: scheduler.is_closing)
+            setup = ExecutorSetup(
+                folder.root / "cache",
+                is_closing=lambda: scheduler.is_closing,
+                jobs_dir=folder.jobs_dir,
+                options=settings.executor_options,
+            )
             executor = self._executor or stack.enter_context(closing(open_executor(settings.executor, setup)))
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)

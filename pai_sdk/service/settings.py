@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -70,6 +71,7 @@ class ServiceSettings:
         access_key_id, access_key_secret: the key that clients sign with.
         database_url: PostgreSQL for the jobs; without it, SQLite in the data folder.
         executor: what runs the jobs; one of `pai_sdk.execution.registry.executor_names`.
+        executor_options: what only that executor understands, such as the `address` of a cluster.
         embedded: whether a client started it for itself; such a service is replaced after an upgrade.
         idle_timeout_s: end by itself after so long without a request or a job; None for never.
         slots: how many instances may run at once.
@@ -99,6 +101,7 @@ class ServiceSettings:
     access_key_secret: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
     executor: str = "process"
+    executor_options: Mapping[str, str] = field(default_factory=dict)
     embedded: bool = False
     idle_timeout_s: float | None = None
     slots: int = 16

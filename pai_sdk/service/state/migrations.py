@@ -46,4 +46,17 @@ def _with_event_files(connection: Connection) -> None:
     connection.execute(insert(latest).from_select(names, rows))
 
 
-JOBS = Schema("jobs", Base.metadata, [_with_priority, _with_steps, _with_metric_times, _with_event_files])
+def _with_owners(connection: Connection) -> None:
+    """To version 6: whose a job is, who may see it, and its starts."""
+    for column_text in (
+        "owner VARCHAR NOT NULL DEFAULT ''",
+        "accessibility VARCHAR NOT NULL DEFAULT 'PRIVATE'",
+        "attempt INTEGER NOT NULL DEFAULT 1",
+        "not_before DOUBLE PRECISION",
+    ):
+        connection.execute(text(f"ALTER TABLE jobs ADD COLUMN {column_text}"))
+    connection.execute(text("CREATE INDEX IF NOT EXISTS jobs_by_owner ON jobs (owner, status)"))
+
+
+_MIGRATIONS = (_with_priority, _with_steps, _with_metric_times, _with_event_files, _with_owners)
+JOBS = Schema("jobs", Base.metadata, _MIGRATIONS)

@@ -82,13 +82,18 @@ class Progress(Base):
 
 
 class Job(Base):
-    """A training job. `number` counts them in the order of their creation."""
+    """A training job. `number` counts them in the order of their creation.
+
+    `owner` is a user's name, empty for the service's own key. `attempt` counts the starts, and `not_before` is the
+    time until which the next one waits.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
         Index("jobs_by_creation", "created_at", "number"),
         Index("jobs_by_status", "status", "created_at", "number"),
         Index("jobs_by_name", "name", "created_at"),
+        Index("jobs_by_owner", "owner", "status"),
         {"sqlite_autoincrement": True},
     )
 
@@ -99,6 +104,10 @@ class Job(Base):
     request: Mapped[dict[str, Any]]
     instance_count: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    owner: Mapped[str] = mapped_column(default="", server_default="")
+    accessibility: Mapped[str] = mapped_column(default="PRIVATE", server_default="PRIVATE")
+    attempt: Mapped[int] = mapped_column(default=1, server_default="1")
+    not_before: Mapped[float | None]
     status: Mapped[str]
     reason_code: Mapped[str | None]
     reason_message: Mapped[str | None] = mapped_column(Text)

@@ -1,0 +1,58 @@
+"""The principal of a request: the user whose key has signed it, and what that user may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+__all__ = ["OPERATOR", "RIGHTS", "Principal", "Right"]
+
+Right: TypeAlias = Literal["read", "submit", "admin"]
+"""`read`: look at jobs and files. `submit`: also start, stop and delete jobs. `admin`: also users and keys."""
+
+RIGHTS: tuple[Right, ...] = ("read", "submit", "admin")
+"""All rights, from the least to the greatest; each contains those before it."""
+
+OPERATOR = ""
+"""The user of the service's own key, who owns what was made before there were users."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A user, as one request of theirs is judged.
+
+    Attributes:
+        user: the user's name; `OPERATOR` for the service's own key.
+        key_id: of the key that signed.
+        right: the most that this key allows.
+        workspaces: the user's right in each workspace that they are a member of.
+
+    Example:
+        >>> alice = Principal("alice", "LTAIalice", "submit", {"1": "read"})
+        >>> alice.may("submit"), alice.may_in("1", "submit"), Principal.operator("LTAI").may_in("1", "submit")
+        (True, False, True)
+    """
+
+    user: str
+    key_id: str
+    right: Right
+    workspaces: Mapping[str, Right] = field(default_factory=dict)
+
+    @classmethod
+    def operator(cls, key_id: str) -> Principal:
+        """The principal of the service's own key, who may do everything."""
+        return cls(OPERATOR, key_id, "admin")
+
+    def may(self, right: Right) -> bool:
+        """True if the key allows this anywhere."""
+        return RIGHTS.index(self.right) >= RIGHTS.index(right)
+
+    def may_in(self, workspace_id: str, right: Right) -> bool:
+        """True if the key allows this in a workspace; administrators of the service are members of all."""
+        if not self.may(right):
+            return False
+        if self.right == "admin":
+            return True
+        given = self.workspaces.get(workspace_id)
+        return given is not None and RIGHTS.index(given) >= RIGHTS.index(right)
