@@ -15,6 +15,7 @@ Standard library only, and light: it starts in some 50 ms.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -28,11 +29,16 @@ from pai_sdk.agent.sandbox import Sandbox
 __all__ = ["main"]
 
 
-def main(root: Path) -> int:
+def main(root: Path, lifeline: int | None = None) -> int:
     """Begin the job in this folder and return, leaving guardian and supervisor behind.
 
     Does nothing where it was begun before, so that no job runs twice, or where it was withdrawn meanwhile: then
     the process that started this one is gone, and another one fills the folder again.
+
+    Args:
+        root: the job's folder.
+        lifeline: the reading end of a pipe: once no process has its writing end open, the job is killed. For a job
+            that must not outlive the process to which a cluster has given its CPUs and GPUs.
     """
     sandbox = Sandbox(root)
     journal = Journal(sandbox.state_dir)
@@ -46,11 +52,11 @@ def main(root: Path) -> int:
         journal.keep_room()
         execution.save_state()
         if os.fork() == 0:
-            _guard(execution, journal)
+            _guard(execution, journal, lifeline)
     return 0
 
 
-def _guard(execution: JobExecution, journal: Journal) -> None:
+def _guard(execution: JobExecution, journal: Journal, lifeline: int | None) -> None:
     """Be the guardian; never returns."""
     code = 1
     try:
@@ -62,8 +68,12 @@ def _guard(execution: JobExecution, journal: Journal) -> None:
         if supervisor == 0:
             os.setsid()
             adopt_orphans()
+            if lifeline is not None:
+                os.close(lifeline)
             execution.run()
         else:
+            if lifeline is not None:
+                _wait_for_end_of(supervisor, lifeline)
             os.waitpid(supervisor, 0)
             for _ in kill_descendants():
                 pass
@@ -77,6 +87,15 @@ def _guard(execution: JobExecution, journal: Journal) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _wait_for_end_of(supervisor: int, lifeline: int) -> None:
+    """Return when the supervisor has ended; kill it when nothing holds the other end of the lifeline."""
+    watched = os.pidfd_open(supervisor)
+    ready, _, _ = select.select([watched, lifeline], [], [])
+    if lifeline in ready:
+        signal.pidfd_send_signal(watched, signal.SIGKILL)
+    os.close(watched)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_JOB_TYPE",
     "environment",
+    "gpus",
     "input_files",
     "instance_environment",
     "instances",
+    "job_facts",
     "job_type",
     "launch_spec",
     "max_running_seconds",
@@ -96,6 +99,37 @@ def launch_spec(
 def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
     """The instances of a job, in rank order."""
     return name_instances(job_id, job_type(request), request.instance_count)
+
+
+def job_facts(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
+    """All that a host has to know to run a job as processes, as plain JSON; see `agent.supervising`.
+
+    Args:
+        spec: the job.
+        grace_s: seconds between SIGTERM and SIGKILL.
+    """
+    request = spec.request
+    return {
+        "job_id": spec.job_id,
+        "job_type": job_type(request),
+        "image": request.algorithm_spec.image if request.algorithm_spec else None,
+        "command": list(spec.command),
+        "instances": [
+            {"instance": asdict(instance), **asdict(environment)}
+            for instance, environment in zip(spec.instances, spec.environments, strict=True)
+        ],
+        "nproc_per_node": gpus(request) or 1,
+        "memory_limit_bytes": spec.limits.memory_bytes,
+        "max_running_s": spec.limits.max_running_s,
+        "grace_s": grace_s,
+        "python_requirements": list(request.python_requirements or ()),
+    }
+
+
+def gpus(request: TrainingJobRequest) -> int:
+    """The GPUs of each instance (`InstanceSpec.GPU`); 0 where none are named."""
+    spec = request.compute_resource.instance_spec
+    return int(spec.gpu) if spec and spec.gpu and spec.gpu.isdecimal() else 0
 
 
 def job_type(request: TrainingJobRequest) -> str:

@@ -6,48 +6,24 @@ holds the journal's lock in `withdraw` only; while a job runs, its supervisor an
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.processes import kill_group, kill_orphans, session_leaders
+from pai_sdk.agent.processes import kill_orphans
 from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.agent.supervising import job_on_host, kill_supervisors, start_supervisor
 from pai_sdk.errors import PaiError
-from pai_sdk.execution import contract
-from pai_sdk.execution.base import (
-    Environment,
-    ExecutionState,
-    Executor,
-    ExecutorCapabilities,
-    ExecutorSetup,
-    LaunchSpec,
-)
+from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
+from pai_sdk.execution.contract import job_facts
 from pai_sdk.execution.job_folder import JobFolder
-from pai_sdk.schemas.request import TrainingJobRequest
 
-__all__ = ["ProcessExecutor", "hidden_by_ml"]
+__all__ = ["ProcessExecutor"]
 
-# The variables of this process that a job gets; all others, such as keys, stay here.
-_INHERITED = re.compile(
-    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
-    r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
-)
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START_TIMEOUT_S = 30.0
-# With -I and -S the supervisor starts fast, and no variable or file of the environment changes its Python.
-_SUPERVISE = (
-    "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
-    "from pai_sdk.agent.supervisor import main; sys.exit(main(Path(sys.argv[2])))"
-)
+_PACKAGE_PARENT = Path(__file__).parents[3]
 
 
 class ProcessExecutor(Executor):
@@ -89,7 +65,7 @@ class ProcessExecutor(Executor):
         if journal.read_state() is not None:
             return
         journal.write_job(self._job(spec))
-        _start_supervisor(spec.sandbox.root, journal)
+        start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=_START_TIMEOUT_S)
 
     def withdraw(self, root: Path) -> None:
         """Take back a start that was cut off.
@@ -132,123 +108,15 @@ class ProcessExecutor(Executor):
         while journal.is_locked():
             if time.monotonic() > deadline:
                 raise PaiError(f"processes of the job in {root} cannot be killed; see its supervisor.log")
-            _kill_supervisors(lambda _, folder: folder == sandbox.root)
+            kill_supervisors(lambda _, folder: folder == sandbox.root)
             time.sleep(0.01)
         sandbox.remove()
 
     def sweep(self) -> list[str]:
         """Kill the processes of jobs whose folder has gone; gives their ids."""
         # As the supervisor sees the folder: it may run in a container with a file system of its own.
-        return _kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
+        return kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
 
     def _job(self, spec: LaunchSpec) -> dict[str, Any]:
         """All the supervisor needs to know, as plain JSON."""
-        sandbox, request = spec.sandbox, spec.request
-        requirements = find_requirements(
-            sandbox.usercode,
-            request.python_requirements or (),
-            state_dir=sandbox.state_dir,
-            cache_dir=self.cache_dir.resolve(),
-        )
-        python = sandbox.state_dir / "python"
-        shared = [site_packages(requirements.environment)] if requirements else []
-        layer(python, [*shared, *service_paths()], has_pip=has_pip())
-        programs = [python, Path(requirements.environment)] if requirements else [python]
-        needed: list[str | Path] = [
-            sandbox.root,
-            self.cache_dir.resolve(),
-            sys.prefix,
-            sys.base_prefix,
-            *service_paths(),
-        ]
-        return {
-            "job_id": spec.job_id,
-            "job_type": contract.job_type(request),
-            "image": request.algorithm_spec.image if request.algorithm_spec else None,
-            "command": list(spec.command),
-            "instances": _instances(spec, programs),
-            "nproc_per_node": _gpus(request) or 1,
-            "memory_limit_bytes": spec.limits.memory_bytes,
-            "max_running_s": spec.limits.max_running_s,
-            "grace_s": self.grace_s,
-            "requirements": asdict(requirements) if requirements else None,
-            "hidden_by_ml": hidden_by_ml(needed),
-        }
-
-
-def hidden_by_ml(needed: Iterable[str | Path]) -> str:
-    """The first of these folders that lies in the host's own `/ml`, if it has one; else an empty text.
-
-    Within a job of PAI it is so: a job with a `/ml` of its own would not find its Python there.
-    """
-    return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
-
-
-def _instances(spec: LaunchSpec, programs: list[Path]) -> list[dict[str, Any]]:
-    """Each instance with its variables for both cases: with a `/ml` of its own, and without."""
-    base = {
-        **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
-        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
-        "VIRTUAL_ENV": str(programs[0]),
-        "PYTHONUNBUFFERED": "1",
-    }
-    # What is installed for the job comes first, and its Python, whatever PATH the user gives.
-    first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
-
-    def variables(environment: Environment, ml: str) -> dict[str, str]:
-        found = {**base, **environment.at(ml)}
-        return {**found, "PATH": os.pathsep.join([*first, found["PATH"]])}
-
-    return [
-        {
-            "instance": asdict(instance),
-            "environments": {
-                "mounted": variables(environment, "/ml"),
-                "plain": variables(environment, str(spec.sandbox.ml)),
-            },
-        }
-        for instance, environment in zip(spec.instances, spec.environments, strict=True)
-    ]
-
-
-def _gpus(request: TrainingJobRequest) -> int:
-    spec = request.compute_resource.instance_spec
-    return int(spec.gpu) if spec and spec.gpu and spec.gpu.isdecimal() else 0
-
-
-def _start_supervisor(root: Path, journal: Journal) -> None:
-    package_parent = str(Path(__file__).parents[3])
-    with journal.log.open("ab") as log:
-        result = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _SUPERVISE, package_parent, str(root)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # closed when it is done: a wait for that needs no polling
-            stderr=log,
-            cwd="/",
-            env={"PATH": _DEFAULT_PATH},
-            start_new_session=True,
-            timeout=_START_TIMEOUT_S,
-            check=False,
-        )
-    if result.returncode != 0:
-        tail = journal.log.read_text(errors="replace")[-2000:]
-        raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")
-
-
-def _kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
-    """Kill supervisors of jobs; their guardians then kill all other processes of the job.
-
-    Args:
-        is_wanted: given the supervisor's folder in /proc, and the job's folder.
-
-    Returns:
-        The jobs, by the names of their folders.
-    """
-    found = set()
-    # Guardian and supervisor have one command line, but only the supervisor leads a session.
-    for process, arguments in session_leaders(_SUPERVISE):
-        folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
-        if is_wanted(process, folder):
-            kill_group(int(process.name))
-            found.add(folder.name)
-    return sorted(found)
+        return job_on_host(spec.sandbox, job_facts(spec, grace_s=self.grace_s), cache_dir=self.cache_dir.resolve())

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.agent import mlroot
+from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.agent.supervising import hidden_by_ml, job_on_host, start_supervisor
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.execution.contract import launch_spec
-from pai_sdk.execution.process.executor import ProcessExecutor, hidden_by_ml
+from pai_sdk.execution.contract import job_facts, launch_spec
+from pai_sdk.execution.process.executor import ProcessExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
 from tests.unit.execution.conftest import Jobs, make_request
@@ -467,3 +469,20 @@ def test_a_state_that_was_cut_off_is_a_lost_job(jobs: Jobs) -> None:
     assert json.loads(file.read_text())["phase"] == "ended"
     file.write_text('{"phase": "run')
     assert jobs.wait().reason_code == "SupervisorLost"
+
+
+def test_a_job_with_a_lifeline_is_killed_with_the_process_that_holds_it(tmp_path: Path) -> None:
+    spec = launch_spec(tmp_path / "train1", "train1", make_request("sleep 1000 & echo $!; wait"))
+    journal = Journal(spec.sandbox.state_dir)
+    journal.write_job(job_on_host(spec.sandbox, job_facts(spec, grace_s=10), cache_dir=tmp_path / "cache"))
+    reader, writer = os.pipe()
+    start_supervisor(spec.sandbox.root, package=_REPOSITORY, timeout_s=30, lifeline=reader)
+    os.close(reader)
+    log = spec.sandbox.log_file("train1-master-0")
+    child = int(until(lambda: log.exists() and ml.split_notice(log.read_text())[1].strip(), "its log"))
+    os.close(writer)
+    until(lambda: not journal.is_locked(), "its end")
+    wait_until_gone(child)
+    state = journal.state()
+    assert state is not None
+    assert (state.phase, state.reason_code) == ("ended", "SupervisorLost")

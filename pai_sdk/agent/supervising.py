@@ -1,0 +1,141 @@
+"""Starting the supervisor of a job on the host that runs it, and what the job gets of that host.
+
+The facts of a job, made by `execution.contract.job_facts`, are the same everywhere; `job_on_host` adds the Python,
+the variables and the folders of this host, and so makes the `job.json` of the supervisor. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.processes import kill_group, session_leaders
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.errors import PaiError
+
+__all__ = ["hidden_by_ml", "job_on_host", "kill_supervisors", "start_supervisor"]
+
+# The variables of this process that a job gets; all others, such as keys, stay here.
+_INHERITED = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
+    r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
+)
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# With -I and -S the supervisor starts fast, and no variable or file of the environment changes its Python.
+_SUPERVISE = (
+    "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
+    "from pai_sdk.agent.supervisor import main; sys.exit(main(Path(sys.argv[2]), *map(int, sys.argv[3:])))"
+)
+
+
+def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
+    """The `job.json` of a supervisor on this host.
+
+    Args:
+        sandbox: the job's folder, filled.
+        facts: from `execution.contract.job_facts`, as plain JSON.
+        cache_dir: where environments with requirements are kept.
+    """
+    requirements = find_requirements(
+        sandbox.usercode, facts["python_requirements"], state_dir=sandbox.state_dir, cache_dir=cache_dir
+    )
+    python = sandbox.state_dir / "python"
+    shared = [site_packages(requirements.environment)] if requirements else []
+    layer(python, [*shared, *service_paths()], has_pip=has_pip())
+    programs = [python, Path(requirements.environment)] if requirements else [python]
+    needed: list[str | Path] = [sandbox.root, cache_dir, sys.prefix, sys.base_prefix, *service_paths()]
+    return {
+        **{name: value for name, value in facts.items() if name != "python_requirements"},
+        "instances": [_with_variables(one, sandbox, programs) for one in facts["instances"]],
+        "requirements": asdict(requirements) if requirements else None,
+        "hidden_by_ml": hidden_by_ml(needed),
+    }
+
+
+def hidden_by_ml(needed: Iterable[str | Path]) -> str:
+    """The first of these folders that lies in the host's own `/ml`, if it has one; else an empty text.
+
+    Within a job of PAI it is so: a job with a `/ml` of its own would not find its Python there.
+    """
+    return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
+
+
+def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None) -> None:
+    """Start the supervisor of a job, and return when it runs.
+
+    Args:
+        root: the job's folder, with its `job.json`.
+        package: the folder that contains the package `pai_sdk`.
+        timeout_s: how long the start may take.
+        lifeline: the reading end of a pipe; the job is killed when all writing ends are closed.
+
+    Raises:
+        PaiError: it did not start.
+    """
+    journal = Journal(Sandbox(root).state_dir)
+    kept = () if lifeline is None else (lifeline,)
+    with journal.log.open("ab") as log:
+        result = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISE, str(package), str(root), *map(str, kept)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # closed when it is done: a wait for that needs no polling
+            stderr=log,
+            cwd="/",
+            env={"PATH": _DEFAULT_PATH},
+            start_new_session=True,
+            pass_fds=kept,
+            timeout=timeout_s,
+            check=False,
+        )
+    if result.returncode != 0:
+        tail = journal.log.read_text(errors="replace")[-2000:]
+        raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")
+
+
+def kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
+    """Kill supervisors of jobs; their guardians then kill all other processes of the job.
+
+    Args:
+        is_wanted: given the supervisor's folder in /proc, and the job's folder.
+
+    Returns:
+        The jobs, by the names of their folders.
+    """
+    found = set()
+    # Guardian and supervisor have one command line, but only the supervisor leads a session.
+    for process, arguments in session_leaders(_SUPERVISE):
+        folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
+        if is_wanted(process, folder):
+            kill_group(int(process.name))
+            found.add(folder.name)
+    return sorted(found)
+
+
+def _with_variables(one: Mapping[str, Any], sandbox: Sandbox, programs: list[Path]) -> dict[str, Any]:
+    """An instance with its variables for both cases: with a `/ml` of its own, and without."""
+    base = {
+        **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
+        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
+        "VIRTUAL_ENV": str(programs[0]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    # What is installed for the job comes first, and its Python, whatever PATH the user gives.
+    first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
+
+    def variables(ml: str) -> dict[str, str]:
+        paths = {name: f"{ml}/{path}" for name, path in one["paths"].items()}
+        found = {**base, **one["variables"], **paths}
+        return {**found, "PATH": os.pathsep.join([*first, found["PATH"]])}
+
+    return {
+        "instance": one["instance"],
+        "environments": {"mounted": variables("/ml"), "plain": variables(str(sandbox.ml))},
+    }
