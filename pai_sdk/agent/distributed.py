@@ -111,10 +111,14 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
     return variables
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address without a listener, all different.
+def free_ports(count: int, *, address: str = "127.0.0.1") -> list[int]:
+    """Ports without a listener, all different.
 
     The system assigns none of them to a program that asks for any port, until the instances bind them.
+
+    Args:
+        count: how many.
+        address: of this host; empty for all that it has.
 
     Raises:
         OSError: there are not enough.
@@ -124,7 +128,7 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     for port in SystemRandom().sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
             found.append(port)
         if len(found) == count:
             return found

@@ -13,6 +13,7 @@ __all__ = [
     "REASON_ENGINE_RESTARTED",
     "REASON_KILLED_BY_SIGNAL",
     "REASON_MAX_RUNNING_TIME",
+    "REASON_NODE_LOST",
     "REASON_NON_ZERO_EXIT",
     "REASON_NOT_EXECUTABLE",
     "REASON_OUT_OF_MEMORY",
@@ -28,6 +29,7 @@ __all__ = [
     "max_running_time_message",
     "memory_limit_message",
     "missing_module",
+    "node_lost_message",
     "requirements_message",
     "supervisor_lost_message",
 ]
@@ -44,6 +46,8 @@ REASON_STOPPED_FROM_OUTSIDE = "StoppedFromOutside"
 """Not by `job.stop()`: a signal ended what runs the job, such as that of `docker stop`."""
 REASON_ENGINE_RESTARTED = "EngineRestarted"
 """The Docker engine ended or started anew, and took the job's containers along: submit the job again."""
+REASON_NODE_LOST = "NodeLost"
+"""A node of the cluster, or the process on it that had an instance, is gone: submit the job again."""
 REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
 REASON_DISK_FULL = "DiskFull"
@@ -184,6 +188,22 @@ def supervisor_lost_message() -> str:
         "The process that supervised this job was killed or the machine went down, so the job did not "
         "finish. Submit it again; checkpoints it had written are still there."
     )
+
+
+def node_lost_message(instance: str, node: str, *, is_alive: bool) -> str:
+    """The sentence for an instance that was lost with its node.
+
+    Args:
+        instance: its name.
+        node: the address of the node.
+        is_alive: whether the node is still part of the cluster, so that only the instance was lost.
+    """
+    what = (
+        f"The process that had instance {instance} on node {node} was killed"
+        if is_alive
+        else f"Instance {instance} was lost with its node {node}: the cluster does not reach it any more"
+    )
+    return f"{what}. The job was ended; its last lines and files are those that had arrived. Submit it again."
 
 
 def _amount(size_bytes: int) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pai_sdk.storage.base import Store
 
 __all__ = [
+    "ClusterCapacity",
     "Environment",
     "ExecutionState",
     "Executor",
@@ -68,6 +69,23 @@ class ExecutorSetup:
     is_closing: Callable[[], bool] = lambda: False
     jobs_dir: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClusterCapacity:
+    """The resources of a cluster now. It may grow when jobs wait for more.
+
+    Attributes:
+        cpus: of all nodes together, whether free or not.
+        gpus: likewise.
+        memory_bytes: likewise.
+        nodes: how many nodes there are.
+    """
+
+    cpus: float
+    gpus: int
+    memory_bytes: float
+    nodes: int
 
 
 @dataclass(frozen=True)
@@ -276,3 +294,7 @@ class Executor(Protocol):
     def sweep(self) -> Sequence[str]:
         """Remove what is left of jobs without a folder; gives their ids (7)."""
         ...
+
+    def capacity(self) -> ClusterCapacity | None:
+        """What the cluster has on which jobs run; None where it is not known, or this machine is all there is."""
+        return None

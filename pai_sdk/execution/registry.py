@@ -12,6 +12,7 @@ __all__ = ["EXECUTORS", "executor_names", "open_executor"]
 EXECUTORS = {
     "process": "pai_sdk.execution.process.executor:ProcessExecutor",
     "docker": "pai_sdk.execution.docker.executor:DockerExecutor",
+    "ray": "pai_sdk.execution.ray.executor:RayExecutor",
 }
 """Name to class, which is imported when it is opened: Docker's client takes a tenth of the start of a service."""
 

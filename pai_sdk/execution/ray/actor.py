@@ -1,0 +1,72 @@
+"""The actor of one instance: it has the instance's CPUs and GPUs, and calls the agent on its node.
+
+Ray pickles the class by value, so a node needs Ray but no pai_sdk: the agent's modules come with the first call.
+That is why this module imports the standard library only. Variables and keys of a job are in arguments of methods;
+those appear neither in Ray's state API nor in its logs, other than a `runtime_env`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+__all__ = ["InstanceActor"]
+
+
+class InstanceActor:
+    """An instance on a node. If the actor dies, all processes of its instance are killed."""
+
+    def open(self, package: dict[str, bytes], folder: str, namespace: str, job_id: str, name: str) -> None:
+        """Take the instance; again is the same.
+
+        Args:
+            package: the modules of the agent, by path.
+            folder: for the jobs on this node; empty for one in the folder for temporary files.
+            namespace: the service that the job belongs to.
+            job_id: the job.
+            name: the instance.
+        """
+        if hasattr(self, "_instance"):
+            return
+        base = Path(folder or Path(tempfile.gettempdir()) / f"pai-sdk-{os.geteuid()}")
+        installed = self._install(package, base)
+        sys.path.insert(0, str(installed))
+        from pai_sdk.agent.remote.instance import HostedInstance  # what was just installed
+
+        self._instance = HostedInstance(base, installed, namespace, job_id, name)
+
+    def node(self) -> dict[str, str]:
+        """The node: its id, and its address for other nodes."""
+        import ray  # not where this module is read, but where the actor runs
+
+        return {"id": ray.get_runtime_context().get_node_id(), "address": ray.util.get_node_ip_address()}
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the `HostedInstance`."""
+        return getattr(self._instance, method)(*arguments)
+
+    @staticmethod
+    def _install(package: dict[str, bytes], base: Path) -> Path:
+        digest = hashlib.sha256(repr(sorted(package.items())).encode()).hexdigest()[:16]
+        target = base / "packages" / digest
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if base.is_symlink() or base.stat().st_uid != os.geteuid():
+            raise PermissionError(f"{base} is no folder of this user")
+        base.chmod(0o700)
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            draft = Path(tempfile.mkdtemp(dir=target.parent))
+            for name, content in package.items():
+                path = draft / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            try:
+                draft.rename(target)
+            except OSError:  # another actor was faster
+                shutil.rmtree(draft)
+        return target

@@ -1,0 +1,245 @@
+"""The Ray cluster, as the mirror process uses it: placement groups and actors of jobs, found by their names.
+
+All of them are detached: they outlive this process, and the next one finds them. The placement group of a job is
+`pai-NAMESPACE-JOB`, since names of groups are listed for the whole cluster; the actor of an instance is
+`pai-INSTANCE` in the service's own namespace.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ray
+import ray.cloudpickle
+import ray.util
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from pai_sdk.errors import PaiError
+from pai_sdk.execution.ray import actor
+from pai_sdk.execution.ray.options import RayOptions
+from pai_sdk.execution.ray.package import agent_package
+
+__all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote"]
+
+_THREADS = 8  # of an actor: one waits for news, others stop and read files meanwhile
+_END_TIMEOUT_S = 20.0
+_UNAVAILABLE_PAUSE_S = 1.0
+
+
+class InstanceLost(Exception):
+    """The actor of an instance is gone, and with it all of its processes."""
+
+
+class NodeError(PaiError):
+    """The agent on a node could not do what was asked."""
+
+
+class NodeAway(Exception):
+    """The node does not respond, and the cluster has not given it up."""
+
+
+class Remote:
+    """An instance on its node: calls of its `HostedInstance`.
+
+    Args:
+        handle: of the actor.
+        name: the instance.
+    """
+
+    def __init__(self, handle: Any, name: str) -> None:
+        self._handle = handle
+        self.name = name
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Begin a call; `Cluster.ready` says when it is over, and `result` gives its result."""
+        return self._handle.call.remote(method, *arguments)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method and wait for its result, also for a node that does not respond for a while.
+
+        Raises:
+            InstanceLost: the actor is gone.
+            NodeError: the method raised.
+        """
+        return self._insist(lambda: self.ask(method, *arguments))
+
+    def open(self, *arguments: Any) -> dict[str, str]:
+        """Call `InstanceActor.open`; gives id and address of the node."""
+        self._insist(lambda: self._handle.open.remote(*arguments))
+        node: dict[str, str] = self._insist(lambda: self._handle.node.remote())
+        return node
+
+    def result(self, reference: Any) -> Any:
+        """The result of a call.
+
+        Raises:
+            InstanceLost: the actor is gone.
+            NodeAway: ask again.
+            NodeError: the method raised.
+        """
+        try:
+            return ray.get(reference)
+        except ActorUnavailableError as error:
+            raise NodeAway(self.name) from error
+        except RayActorError as error:
+            raise InstanceLost(str(error)) from error
+        except RayTaskError as error:
+            raise NodeError(f"{self.name}: {str(error.cause)[:1000]}") from error
+
+    def _insist(self, ask: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return self.result(ask())
+            except NodeAway:
+                time.sleep(_UNAVAILABLE_PAUSE_S)
+
+
+class Cluster:
+    """A connection to the cluster; one in a process.
+
+    Args:
+        options: which cluster, and how it is used.
+        namespace: of this service.
+
+    Raises:
+        PaiError: it does not respond.
+    """
+
+    def __init__(self, options: RayOptions, namespace: str) -> None:
+        self.options = options
+        self.namespace = namespace
+        ray.cloudpickle.register_pickle_by_value(actor)
+        try:
+            ray.init(
+                address=options.address,
+                namespace=namespace,
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+            )
+        except Exception as error:  # many kinds, by the way that the address is
+            raise PaiError(f"the Ray cluster at {options.address} cannot be used: {_short(error)}") from error
+        self._package = ray.put(agent_package())
+
+    # ---- what it has ----
+
+    def capacity(self) -> dict[str, float]:
+        """CPUs, GPUs, memory in bytes and nodes of the cluster now."""
+        found = ray.cluster_resources()
+        names = {"cpus": "CPU", "gpus": "GPU", "memory_bytes": "memory"}
+        nodes = len([node for node in ray.nodes() if node["Alive"]])
+        return {**{ours: float(found.get(theirs, 0)) for ours, theirs in names.items()}, "nodes": nodes}
+
+    def has_node(self, node_id: str) -> bool:
+        """Return whether a node is part of the cluster."""
+        return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+
+    def jobs(self) -> set[str]:
+        """The jobs of this service that have something in the cluster, by their placement groups."""
+        prefix = self._group_name("")
+        names = [str(group["name"]) for group in self._groups() if group["state"] != "REMOVED"]
+        return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+
+    # ---- a job ----
+
+    def group(self, job_id: str, bundles: Sequence[Mapping[str, float]]) -> Any:
+        """The placement group of a job, made if there is none."""
+        name = self._group_name(job_id)
+        with suppress(ValueError):
+            return ray.util.get_placement_group(name)
+        return ray.util.placement_group(
+            [dict(bundle) for bundle in bundles],
+            strategy=self.options.placement,
+            name=name,
+            lifetime="detached",
+        )
+
+    def instance(self, name: str) -> Remote | None:
+        """An instance that has an actor."""
+        try:
+            return Remote(ray.get_actor(_actor_name(name), namespace=self.namespace), name)
+        except ValueError:
+            return None
+
+    def place(self, name: str, group: Any, index: int, bundle: Mapping[str, float]) -> Remote:
+        """The actor of an instance, made if there is none; it has all resources of its bundle."""
+        found = self.instance(name)
+        if found is not None:
+            return found
+        remote = ray.remote(actor.InstanceActor).options(
+            name=_actor_name(name),
+            namespace=self.namespace,
+            lifetime="detached",
+            num_cpus=bundle.get("CPU", 0),
+            num_gpus=bundle.get("GPU", 0),
+            memory=bundle.get("memory"),
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=_THREADS,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+        )
+        return Remote(remote.remote(), name)
+
+    def open(self, remote: Remote, job_id: str) -> dict[str, str]:
+        """Let an actor take its instance; gives id and address of its node."""
+        return remote.open(self._package, self.options.node_folder, self.namespace, job_id, remote.name)
+
+    @staticmethod
+    def send(remotes: Sequence[Remote], part: Any) -> None:
+        """Send one part of files to several nodes, by the object store; it is there for this call only."""
+        reference = ray.put(part)
+        asked = [(remote, remote.ask("receive", reference)) for remote in remotes]
+        for remote, call in asked:
+            try:
+                remote.result(call)
+            except NodeAway:
+                remote.call("receive", reference)
+
+    @staticmethod
+    def ready(references: Sequence[Any], *, timeout_s: float) -> list[Any]:
+        """The calls that are over; waits until there is one."""
+        if not references:
+            time.sleep(timeout_s)
+            return []
+        ready: list[Any] = ray.wait(list(references), num_returns=1, timeout=timeout_s)[0]
+        return ready
+
+    @staticmethod
+    def is_placed(group: Any) -> bool:
+        """Return whether all bundles of a group have their place."""
+        return bool(ray.util.placement_group_table(group)["state"] == "CREATED")
+
+    def release(self, job_id: str) -> None:
+        """Kill what a job has in the cluster, and give its resources back."""
+        prefix = _actor_name(f"{job_id}-")
+        handles = [
+            ray.get_actor(found["name"], namespace=self.namespace)
+            for found in ray.util.list_named_actors(all_namespaces=True)
+            if found["namespace"] == self.namespace and found["name"].startswith(prefix)
+        ]
+        asked = [handle.call.remote("end") for handle in handles]
+        for handle, reference in zip(handles, asked, strict=True):
+            with suppress(RayActorError, RayTaskError, GetTimeoutError):
+                ray.get(reference, timeout=_END_TIMEOUT_S)
+            ray.kill(handle)
+        with suppress(ValueError):
+            ray.util.remove_placement_group(ray.util.get_placement_group(self._group_name(job_id)))
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return list(ray.util.placement_group_table().values())
+
+    def _group_name(self, job_id: str) -> str:
+        return f"pai-{self.namespace}-{job_id}"
+
+
+def _actor_name(instance: str) -> str:
+    return f"pai-{instance}"
+
+
+def _short(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500]

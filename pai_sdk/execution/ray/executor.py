@@ -1,0 +1,234 @@
+"""Jobs on the nodes of a Ray cluster, without a shared file system.
+
+The executor itself only reads and writes files: the `Journal` of each job, and the `Hub`. Its mirror process
+(`mirror`) has the connection to the cluster. It places the instances of jobs, sends their files, and brings state,
+logs and outputs back into the job's folder, so `files` is that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import InstanceState
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.execution.base import (
+    ClusterCapacity,
+    ExecutionState,
+    Executor,
+    ExecutorCapabilities,
+    ExecutorSetup,
+    LaunchSpec,
+)
+from pai_sdk.execution.contract import gpus, job_facts
+from pai_sdk.execution.job_folder import JobFolder
+from pai_sdk.execution.ray.hub import Hub
+from pai_sdk.execution.ray.options import RayOptions
+
+__all__ = ["RayExecutor"]
+
+_CONNECT_TIMEOUT_S = 90.0
+_LONGEST_PAUSE_S = 30.0
+_LOOK_S = 0.5
+_WITHDRAW_PATIENCE_S = 5.0
+_NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")  # keys and settings of the service
+# The package is found wherever this process found it, behind everything else that the interpreter knows.
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from pai_sdk.execution.ray.mirror import main; main(*sys.argv[2:])"
+)
+_PACKAGE_PARENT = str(Path(__file__).parents[3])
+
+
+class RayExecutor(Executor):
+    """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed.
+
+    Attributes:
+        hub: a folder of this executor's own; others with the same one continue with its jobs.
+        options: which cluster, and how it is used.
+        grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
+    """
+
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
+
+    def __init__(self, hub: Path, options: RayOptions, *, grace_s: float = 10.0) -> None:
+        self.options = options
+        self.grace_s = grace_s
+        self.hub = hub
+        self._hub = Hub(hub)
+        self._mirror: subprocess.Popen[bytes] | None = None
+        self._keeper: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    @classmethod
+    def open(cls, setup: ExecutorSetup) -> RayExecutor:
+        """The executor of a service; waits until the cluster responds."""
+        options = RayOptions.parse(setup.options)
+        if find_spec("ray") is None:
+            raise PaiError('the executor "ray" needs Ray: pip install "pai-sdk[ray]"')
+        hub = setup.jobs_dir.parent / "ray" if setup.jobs_dir is not None else setup.cache_dir / "ray"
+        executor = cls(hub, options)
+        executor.connect()
+        return executor
+
+    def connect(self) -> None:
+        """Start the mirror process, and keep one at work until `close`.
+
+        Raises:
+            PaiError: the cluster does not respond.
+        """
+        with self._lock:
+            if self._keeper is not None:
+                return
+            if not self._hub.has_mirror:
+                self._start_mirror()
+            self._keeper = threading.Thread(target=self._keep_mirror, name="ray-mirror", daemon=True)
+            self._keeper.start()
+
+    def close(self) -> None:
+        """End the mirror process; jobs continue."""
+        self._closing.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        if self._mirror is not None:
+            self._end_mirror(self._mirror)
+
+    def start(self, spec: LaunchSpec) -> None:
+        """Hand a job to the mirror process; it waits there until the cluster has room for all its instances."""
+        journal = Journal(spec.sandbox.state_dir)
+        if journal.read_state() is not None:
+            return
+        facts = {**job_facts(spec, grace_s=self.grace_s), "bundles": [self._bundle(spec)] * len(spec.instances)}
+        self.connect()
+        self._hub.add(spec.job_id, spec.sandbox.root)
+        try:
+            journal.write_job(facts)
+            journal.keep_room()
+            instances = tuple(InstanceState(one.name, one.role) for one in spec.instances)
+            journal.write_state(ExecutionState("preparing", instances=instances))
+        except BaseException:
+            self.withdraw(spec.sandbox.root)
+            raise
+
+    def withdraw(self, root: Path) -> None:
+        """Take back a start that was cut off."""
+        journal = Journal(Sandbox(root.resolve()).state_dir)
+        journal.withdraw_job(patience_s=_WITHDRAW_PATIENCE_S)
+        if journal.read_state() is None:
+            self._hub.drop(root.name)
+
+    def state(self, root: Path) -> ExecutionState:
+        """The state as the mirror process has written it last."""
+        return Journal(Sandbox(root).state_dir).read_state() or ExecutionState("absent")
+
+    def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
+        """Ask all instances to end; returns at once. The first reason given stays."""
+        journal = Journal(Sandbox(root).state_dir)
+        state = journal.read_state()
+        if state is not None and state.phase != "ended":
+            journal.request_stop(reason_code, reason_message)
+
+    def files(self, root: Path) -> JobFolder:
+        """The files of a job, in its folder here; while it runs, its outputs follow after some seconds."""
+        return JobFolder(Sandbox(root))
+
+    def remove(self, root: Path) -> None:
+        """Remove a job's folder. What the job has in the cluster is killed as soon as the cluster responds."""
+        self.withdraw(root)
+        self._hub.remove(root.name)
+        Sandbox(root.resolve()).remove()
+
+    def sweep(self) -> Sequence[str]:
+        """Kill what is left of jobs whose folder has gone; gives their ids."""
+        gone = [job_id for job_id, root in self._hub.active().items() if not root.exists()]
+        for job_id in gone:
+            self._hub.remove(job_id)
+        return gone
+
+    def capacity(self) -> ClusterCapacity | None:
+        """What the cluster reported last; more where it can grow."""
+        found = self._hub.capacity()
+        if found is None:
+            return None
+        return ClusterCapacity(found["cpus"], int(found["gpus"]), found["memory_bytes"], int(found["nodes"]))
+
+    def _bundle(self, spec: LaunchSpec) -> dict[str, float]:
+        """What one instance needs of a node, in Ray's words."""
+        resources = spec.request.compute_resource.instance_spec
+        text = resources.cpu if resources is not None else None
+        try:
+            cpus = float(text) if text else self.options.cpus_per_instance
+        except ValueError as error:
+            problem = Problem("instance_spec.cpu", f"{text!r} is no number of CPUs", "write 4 or 0.5")
+            raise InvalidInputError([problem]) from error
+        needed = {"CPU": cpus, "GPU": gpus(spec.request), "memory": spec.limits.memory_bytes or 0}
+        return {name: amount for name, amount in needed.items() if amount} or {"CPU": 0.001}
+
+    # ---- the mirror process ----
+
+    def _start_mirror(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
+        with self._hub.log.open("ab") as log:
+            mirror = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    _BOOT,
+                    _PACKAGE_PARENT,
+                    str(self._hub.path),
+                    json.dumps(asdict(self.options)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        timer = threading.Timer(_CONNECT_TIMEOUT_S, mirror.kill)
+        timer.start()
+        try:
+            said = mirror.stdout.readline().decode(errors="replace").strip() if mirror.stdout else ""
+        finally:
+            timer.cancel()
+        if said != "ready":
+            self._end_mirror(mirror)
+            silent = f"the Ray cluster at {self.options.address} did not respond; see the end of {self._hub.log}"
+            raise PaiError(said or silent)
+        self._mirror = mirror
+
+    @staticmethod
+    def _end_mirror(mirror: subprocess.Popen[bytes]) -> None:
+        for stream in (mirror.stdin, mirror.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        try:
+            mirror.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            mirror.kill()
+            mirror.wait()
+
+    def _keep_mirror(self) -> None:
+        """Start the mirror process again where it has ended: it ends when the cluster goes away."""
+        pause_s = _LOOK_S
+        while not self._closing.wait(pause_s):
+            if self._mirror is not None and self._mirror.poll() is not None:
+                self._end_mirror(self._mirror)
+                self._mirror = None
+            pause_s = _LOOK_S if self._hub.has_mirror else pause_s
+            if self._mirror is None and not self._hub.has_mirror:
+                try:
+                    self._start_mirror()
+                except PaiError:
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -1,0 +1,122 @@
+"""The mirror process: it connects to the cluster for a service, and brings here what happens there.
+
+A process of its own, because Ray keeps one connection for all of a process, and ends that process when the cluster
+goes away. It prints `ready`, or why it cannot work, and ends when its standard input is
+closed; jobs continue then, and the next one goes on with all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pai_sdk.base.files import locked
+from pai_sdk.errors import PaiError
+from pai_sdk.execution.ray.cluster import Cluster
+from pai_sdk.execution.ray.hub import Hub
+from pai_sdk.execution.ray.job_mirror import Cancelled, JobMirror
+from pai_sdk.execution.ray.options import RayOptions
+
+__all__ = ["main"]
+
+logger = logging.getLogger(__name__)
+
+_STEP_S = 0.05
+_PAUSE_AFTER_ERROR_S = 1.0
+_CAPACITY_EVERY_S = 5.0
+_SWEEP_EVERY_S = 60.0
+
+
+def main(hub_path: str, options: str) -> None:
+    """Mirror until standard input is closed.
+
+    Args:
+        hub_path: the folder of the `Hub`.
+        options: the fields of `RayOptions` as JSON.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    hub = Hub(Path(hub_path))
+    with locked(hub.lock):
+        try:
+            cluster = Cluster(RayOptions(**json.loads(options)), hub.namespace)
+        except PaiError as error:
+            _say(str(error))
+            sys.exit(1)
+        mirror = _Mirror(hub, cluster)
+        _say("ready")
+        while True:
+            mirror.step()
+            time.sleep(_STEP_S)
+
+
+class _Mirror:
+    """All jobs: a thread for each."""
+
+    def __init__(self, hub: Hub, cluster: Cluster) -> None:
+        self._hub = hub
+        self._cluster = cluster
+        self._threads: dict[str, threading.Thread] = {}
+        self._capacity_due = self._sweep_due = 0.0
+
+    def step(self) -> None:
+        """Look for jobs to run, and to end."""
+        for job_id, root in self._hub.active().items():
+            if job_id not in self._threads and (root / "state" / "state.json").exists():
+                self._start(job_id, root)
+        for job_id in self._hub.removed():
+            if job_id not in self._threads:
+                self._cluster.release(job_id)
+                self._hub.forget_removed(job_id)
+        for job_id, thread in list(self._threads.items()):
+            if not thread.is_alive():
+                del self._threads[job_id]
+        now = time.monotonic()
+        if now >= self._capacity_due:
+            self._capacity_due = now + _CAPACITY_EVERY_S
+            self._hub.write_capacity(self._cluster.capacity())
+        if now >= self._sweep_due:
+            self._sweep_due = now + _SWEEP_EVERY_S
+            for job_id in self._cluster.jobs() - self._hub.active().keys():
+                self._cluster.release(job_id)
+
+    def _start(self, job_id: str, root: Path) -> None:
+        thread = threading.Thread(target=self._run, args=(job_id, root), name=job_id, daemon=True)
+        self._threads[job_id] = thread
+        thread.start()
+
+    def _run(self, job_id: str, root: Path) -> None:
+        try:
+            JobMirror(self._cluster, root, lambda: job_id not in self._hub.active()).run()
+            self._hub.drop(job_id)
+        except Cancelled:
+            logger.info("%s was removed", job_id)
+        except Exception:
+            if root.exists():
+                logger.exception("%s: trying again", job_id)
+            time.sleep(_PAUSE_AFTER_ERROR_S)
+            self._end_if_cut_off()
+
+    def _end_if_cut_off(self) -> None:
+        """End this process where the cluster does not respond: the next one connects anew."""
+        try:
+            self._cluster.capacity()
+        except Exception:
+            logger.exception("the cluster does not respond")
+            logging.shutdown()
+            os._exit(1)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _end_with_caller() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)

@@ -1,0 +1,78 @@
+"""The state of a job, put together from those of its instances on their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pai_sdk.agent.protocol import ExecutionState, InstanceState
+
+__all__ = ["Ending", "ended", "ending_of", "job_state", "lost"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The reason why a job does not succeed. The first one stays.
+
+    Attributes:
+        code, message: see `agent.reasons`.
+        failed_instance: the instance whose failure it is.
+    """
+
+    code: str
+    message: str
+    failed_instance: str | None = None
+
+
+def ending_of(state: ExecutionState) -> Ending | None:
+    """The ending that a state already has."""
+    return Ending(state.reason_code, state.reason_message, state.failed_instance) if state.reason_code else None
+
+
+def job_state(
+    before: ExecutionState, parts: Sequence[ExecutionState | None], ending: Ending | None, *, now: float
+) -> ExecutionState:
+    """The state of the job.
+
+    Args:
+        before: its last state, which has all instances in rank order.
+        parts: the state of each instance on its node; None before it has begun there.
+        ending: why the job does not succeed.
+        now: seconds since 1970.
+    """
+    phases = {part.phase if part else "absent" for part in parts}
+    instances = tuple(
+        replace(one, status=part.instances[0].status, exit_code=part.instances[0].exit_code) if part else one
+        for one, part in zip(before.instances, parts, strict=True)
+    )
+    state = replace(before, instances=instances, reason_code="", reason_message="")
+    if ending is not None:
+        state = replace(
+            state,
+            reason_code=ending.code,
+            reason_message=ending.message,
+            failed_instance=ending.failed_instance,
+        )
+    if phases <= {"absent", "preparing"}:
+        return replace(state, phase="preparing")
+    state = replace(state, phase="running", started_at=before.started_at or now)
+    return ended(state, now=now) if phases == {"ended"} else state
+
+
+def ended(state: ExecutionState, *, now: float) -> ExecutionState:
+    """The end of a job: no process of it is left."""
+    succeeded = all(one.status == "Succeed" for one in state.instances)
+    instances = tuple(_at_end(one) for one in state.instances)
+    state = replace(state, phase="ended", ended_at=now, started_at=state.started_at or now, instances=instances)
+    if succeeded:  # a stop that came too late
+        return replace(state, succeeded=True, reason_code="", reason_message="", failed_instance=None)
+    return replace(state, succeeded=False)
+
+
+def lost(name: str, role: str) -> ExecutionState:
+    """The state of an instance that was lost with its node."""
+    return ExecutionState("ended", succeeded=False, instances=(InstanceState(name, role, "Failed"),))
+
+
+def _at_end(one: InstanceState) -> InstanceState:
+    return replace(one, status="Terminated") if one.status in ("Pending", "Running") else one
