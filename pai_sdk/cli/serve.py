@@ -78,11 +78,27 @@ def serve(
             metavar="NAME",
             callback=_known_executor,
             autocompletion=executor_names,
-            help="What runs the jobs: process: processes here; docker: containers, from each job's image; or an "
-            "executor of an installed package.",
+            help="What runs the jobs: process: processes here; docker: containers, from each job's image; ray: "
+            "processes on the nodes of a Ray cluster; or an executor of an installed package.",
             rich_help_panel=_WHERE,
         ),
     ] = "process",
+    executor_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option that only this executor has; may be repeated.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="The cluster of --executor ray: auto, host:port or ray://host:port; short for "
+            "--executor-option address=…",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     slots: Annotated[
         int, typer.Option(min=1, help="The most instances that run at once.", rich_help_panel=_HOW_MUCH)
     ] = 16,
@@ -148,6 +164,7 @@ def serve(
         port=port,
         database_url=_database_url(database, database_file),
         executor=executor,
+        executor_options=_executor_options(executor, executor_option or [], ray_address),
         slots=slots,
         cpus=cpus,
         memory_gib=memory,
@@ -156,6 +173,26 @@ def serve(
         upload_life_s=upload_life * _DAY_S,
     )
     serve_until_told(settings, on_ready=ready)
+
+
+def _executor_options(executor: str, given: list[str], ray_address: str | None) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not (separator and name):
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint="--executor-option")
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--executor-option")
+        found[name] = value
+    if ray_address is not None:
+        if executor != "ray":
+            raise typer.BadParameter("it is for --executor ray only.", param_hint="--ray-address")
+        if "address" in found:
+            raise typer.BadParameter(
+                "give it, or --executor-option address=…, not both.", param_hint="--ray-address"
+            )
+        found["address"] = ray_address
+    return found
 
 
 def _database_url(given: str | None, file: Path | None) -> str | None:

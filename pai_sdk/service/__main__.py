@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int)
     parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--executor", default="process")
+    parser.add_argument("--executor-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--idle-timeout", type=float, metavar="SECONDS")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host=given.host,
         port=given.port,
         slots=given.slots,
+        executor=given.executor,
+        executor_options=dict(option.split("=", 1) for option in given.executor_option),
         embedded=True,
         idle_timeout_s=given.idle_timeout,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
+import json
 import logging
 import os
 import re
@@ -12,25 +14,27 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
-from pai_sdk.base.files import locked
+from pai_sdk.base.files import locked, publish_once
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
 from pai_sdk.service.state.folder import is_locked, read_info, refuse_foreign
 from pai_sdk.storage.progress import PassingTime
 
-__all__ = ["ensure_running", "find_running", "stop_running"]
+__all__ = ["ChosenExecutor", "ensure_running", "find_running", "stop_running"]
 
 logger = logging.getLogger(__name__)
 
+_EXECUTOR_FILE = "executor.json"
 _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
 _LOOK_S = 0.02
@@ -42,11 +46,44 @@ _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
 
 
-def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> ServiceInfo:
+@dataclass(frozen=True)
+class ChosenExecutor:
+    """What runs the jobs of an embedded service. It belongs to the data folder, which remembers it.
+
+    Attributes:
+        name: one of `pai_sdk.execution.registry.executor_names`.
+        options: what only this executor understands, such as the `address` of a cluster.
+    """
+
+    name: str = "process"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default_folder(self) -> Path:
+        """The data folder of a user's service with this executor, if no other is named."""
+        folder = Path(DEFAULT_DATA_DIR).expanduser()
+        if self.name == "process":
+            return folder
+        digest = hashlib.sha256(json.dumps(dict(self.options), sort_keys=True).encode()).hexdigest()[:8]
+        return folder.with_name(f"{folder.name}-{self.name}{f'-{digest}' if self.options else ''}")
+
+    @classmethod
+    def of_folder(cls, root: Path) -> ChosenExecutor:
+        """What a data folder remembers."""
+        try:
+            return cls(**json.loads((root / _EXECUTOR_FILE).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return cls()
+
+
+def ensure_running(
+    data_dir: Path | None = None, *, executor: ChosenExecutor | None = None, timeout_s: float = 60.0
+) -> ServiceInfo:
     """The service on a data folder; started, if it does not run.
 
     Args:
-        data_dir: its folder; `~/.pai/service` when not given.
+        data_dir: its folder; `~/.pai/service` when not given, or `executor.default_folder`.
+        executor: what runs its jobs; without it, what the folder remembers, or processes.
         timeout_s: how long it may take until it responds.
 
     Raises:
@@ -56,8 +93,10 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
         >>> ensure_running().endpoint  # doctest: +SKIP
         'http://127.0.0.1:40213'
     """
-    root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
+    root = (data_dir or (executor or ChosenExecutor()).default_folder).expanduser().absolute()
     deadline = time.monotonic() + timeout_s
+    if executor is not None:
+        _remember(root, executor)
     running = _running(root)
     if running is not None and not _is_outdated(running):
         return running
@@ -81,6 +120,25 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
         raise ServiceStartError(
             f"the data folder {root} cannot be used: {error.strerror or error}; choose another one"
         ) from error
+
+
+def _remember(root: Path, executor: ChosenExecutor) -> None:
+    """Note the executor of a data folder, before its service is started for the first time.
+
+    Raises:
+        ServiceStartError: the folder belongs to another one.
+    """
+    file = root / _EXECUTOR_FILE
+    if not file.exists() and executor != ChosenExecutor() and read_info(root) is None:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        refuse_foreign(root)
+        publish_once(file, json.dumps(asdict(executor)))
+    remembered = ChosenExecutor.of_folder(root)
+    if remembered != executor:
+        raise ServiceStartError(
+            f"the data folder {root} belongs to the executor {remembered.name!r} with the options "
+            f"{dict(remembered.options)}; choose another data_dir for {executor.name!r}"
+        )
 
 
 def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
@@ -184,6 +242,7 @@ def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
 
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
     """Start the service in a session of its own: it outlives this process and its terminal."""
+    executor = ChosenExecutor.of_folder(root)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_HANDED_ON)}
     package_parent = str(Path(__file__).resolve().parents[2])
     command = [
@@ -195,7 +254,10 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
         str(root),
         "--idle-timeout",
         str(_IDLE_TIMEOUT_S),
+        "--executor",
+        executor.name,
     ]
+    command += [f"--executor-option={name}={value}" for name, value in executor.options.items()]
     descriptor = os.open(_log_file(root), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "ab") as log:
         child = subprocess.Popen(

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
-from pai_sdk.service.jobs.host_resources import Capacity
+from pai_sdk.service.jobs.host_resources import capacity_now
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
@@ -150,7 +151,7 @@ class Service:
             tables = TableStore(folder.tables_dir)
             table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            capacity = Capacity.of(settings, executor.capabilities)
+            capacity = partial(capacity_now, settings, executor)
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
             collector.start()
             stack.callback(collector.close)

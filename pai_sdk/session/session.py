@@ -137,16 +137,27 @@ class Session(NamedSettings):
         self._backends.connection.open_embedded = Session.embedded
 
     @classmethod
-    def embedded(cls, data_dir: str | Path | None = None) -> Session:
+    def embedded(
+        cls,
+        data_dir: str | Path | None = None,
+        *,
+        executor: str | None = None,
+        executor_options: Mapping[str, str] | None = None,
+    ) -> Session:
         """A session on the embedded service: no account, no bucket, no Docker. It is started when it does not run.
 
         Args:
             data_dir: the folder with its jobs and objects; `~/.pai/service` otherwise.
+            executor: what runs the jobs: `process` (the default), `docker`, `ray`, or one of an installed package.
+                A data folder keeps its executor; each has a default folder of its own.
+            executor_options: what only this executor understands, such as the `address` of a cluster.
 
         Raises:
-            ServiceStartError: it does not come up, or the extra `[service]` is not installed.
+            ServiceStartError: it does not come up, the extra `[service]` is not installed, or the data folder
+                belongs to another executor.
         """
-        info = _ensure_running(None if data_dir is None else path_given(data_dir, "data_dir"))
+        folder = None if data_dir is None else path_given(data_dir, "data_dir")
+        info = _ensure_running(folder, executor, executor_options or {})
         session = cls(
             info.region_id,
             info.workspace_id,
@@ -160,6 +171,23 @@ class Session(NamedSettings):
         session._embedded.data_dir = session._backends.connection.embedded_dir = info.data_dir
         session._backends.connection.uses_images = info.uses_images
         return session
+
+    @classmethod
+    def ray(cls, address: str = "auto", *, data_dir: str | Path | None = None) -> Session:
+        """A session whose jobs run on a Ray cluster, by an embedded service of this machine.
+
+        Args:
+            address: `auto` for the cluster of the Ray node on this machine, `host:port` for the same by its head's
+                address, `ray://host:port` for a cluster elsewhere.
+            data_dir: the folder with its jobs and objects; one of its own for each address otherwise.
+
+        Raises:
+            ServiceStartError: the cluster does not respond, or an extra (`[service]`, `[ray]`) is not installed.
+
+        Example:
+            >>> session = Session.ray("ray://head:10001")  # doctest: +SKIP
+        """
+        return cls.embedded(data_dir, executor="ray", executor_options={"address": address})
 
     def backend_for(self, instance_type: str | None) -> Backend:
         """The backend of an instance type; for None, the service.
@@ -484,11 +512,11 @@ class _EmbeddedService:
         """
         if self.data_dir is None:
             return None
-        return _ensure_running(self.data_dir).endpoint
+        return _ensure_running(self.data_dir, None, {}).endpoint
 
 
-def _ensure_running(data_dir: Path | None) -> ServiceInfo:
+def _ensure_running(data_dir: Path | None, executor: str | None, options: Mapping[str, str]) -> ServiceInfo:
     """The embedded service of a folder, started if need be; its libraries are loaded here."""
-    from pai_sdk.service.embedded import ensure_running
+    from pai_sdk.service.embedded import ChosenExecutor, ensure_running
 
-    return ensure_running(data_dir)
+    return ensure_running(data_dir, executor=ChosenExecutor(executor, dict(options)) if executor else None)

@@ -338,7 +338,9 @@ def test_it_is_not_idle_while_it_looks_into_the_queue(tmp_path: Path, monkeypatc
     monkeypatch.setattr(jobs, "first_in_queue", slowly)
     with DataFolder(tmp_path / "data") as folder, ObjectStore(folder.objects_dir) as store:
         capacity = Capacity.of(ServiceSettings(folder.root), ScriptedExecutor.capabilities)
-        tested = Scheduler(jobs, folder, store, ScriptedExecutor(), MetricsCollector(jobs), capacity=capacity)
+        tested = Scheduler(
+            jobs, folder, store, ScriptedExecutor(), MetricsCollector(jobs), capacity=lambda: capacity
+        )
         tested.start()
         try:
             assert asked.wait(PATIENCE_S)

@@ -26,6 +26,7 @@ from typing import Any
 
 from pai_sdk.agent.distributed import free_ports
 from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import ExecutionState
 from pai_sdk.agent.remote.file_parts import PART_BYTES, Entry, FileFacts, files_in, unpack
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.supervising import job_on_host, start_supervisor
@@ -124,21 +125,25 @@ class HostedInstance:
         name, deadline = self._sandbox.root.name, time.monotonic() + wait_s
         log, times = self._sandbox.log_file(name), self._sandbox.times_file(name)
         while True:
-            state = self._journal.state()
-            text = "" if state is None else state.to_json()
+            text = self.state()
             noted = _read(times, times_at, PART_BYTES)  # before the log, so that it has all that they speak of
             new = _read(log, log_at, PART_BYTES)
             if text != seen_state or new or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_EVERY_S)
         is_whole = len(new) < PART_BYTES
-        has_ended = state is not None and state.phase == "ended"
+        has_ended = bool(text) and ExecutionState.parse(text).phase == "ended"
         return {
             "state": text,
             "log": new,
             "times": noted if is_whole else b"",
             "is_all": has_ended and is_whole and len(noted) < PART_BYTES,
         }
+
+    def state(self) -> str:
+        """The state of its supervisor as JSON; empty before it has begun."""
+        found = self._journal.state()
+        return "" if found is None else found.to_json()
 
     def stop(self, reason_code: str, reason_message: str) -> None:
         """Ask the instance to end."""

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,8 @@ class InstanceActor:
         base = Path(folder or Path(tempfile.gettempdir()) / f"pai-sdk-{os.geteuid()}")
         installed = self._install(package, base)
         sys.path.insert(0, str(installed))
-        from pai_sdk.agent.remote.instance import HostedInstance  # what was just installed
-
-        self._instance = HostedInstance(base, installed, namespace, job_id, name)
+        agent = import_module("pai_sdk.agent.remote.instance")  # what was just installed
+        self._instance = agent.HostedInstance(base, installed, namespace, job_id, name)
 
     def node(self) -> dict[str, str]:
         """The node: its id, and its address for other nodes."""

@@ -37,7 +37,7 @@ from pai_sdk.execution.ray.options import RayOptions
 
 __all__ = ["RayExecutor"]
 
-_CONNECT_TIMEOUT_S = 90.0
+_CONNECT_TIMEOUT_S = 50.0
 _LONGEST_PAUSE_S = 30.0
 _LOOK_S = 0.5
 _WITHDRAW_PATIENCE_S = 5.0

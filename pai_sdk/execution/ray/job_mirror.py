@@ -36,6 +36,7 @@ __all__ = ["Cancelled", "JobMirror"]
 
 logger = logging.getLogger(__name__)
 
+_PHASES = ("absent", "preparing", "running", "ended")
 _LOOK_S = 5.0
 _STEP_S = 0.1
 _OUTPUTS_EVERY_S = 5.0
@@ -203,12 +204,12 @@ class JobMirror:
                     self._lose(rank, nodes)
                     continue
                 if method == "look":
-                    if found is not None and self._take(rank, found):
+                    if found is not None and self._take(rank, found, present):
                         complete.add(rank)
                     else:
                         ask(rank, "look", *self._cursor(rank), _LOOK_S)
 
-    def _take(self, rank: int, found: dict[str, Any]) -> bool:
+    def _take(self, rank: int, found: dict[str, Any], present: dict[int, Remote | None]) -> bool:
         """Write what an instance has to tell; True if that is all."""
         name = self._state.instances[rank].name
         for file, content in (
@@ -219,9 +220,13 @@ class JobMirror:
                 with file.open("ab") as stream:
                     stream.write(content)
         if found["state"]:
-            part = ExecutionState.parse(found["state"])
-            self._parts[rank] = part
-            if self._ending is None:
+            part = self._parts[rank] = _later(self._parts[rank], found["state"])
+            if self._ending is None and part is not None and part.reason_code:
+                # What the others did before this failure is reported with it, not after it.
+                for other, remote in present.items():
+                    if remote is not None and other != rank:
+                        with suppress(InstanceLost):
+                            self._parts[other] = _later(self._parts[other], remote.call("state"))
                 self._ending = ending_of(part)
         self._note()
         return bool(found["is_all"])
@@ -282,6 +287,14 @@ class JobMirror:
         if state != self._state or state.phase == "ended":
             self._journal.write_state(state)
             self._state = state
+
+
+def _later(known: ExecutionState | None, text: str) -> ExecutionState | None:
+    """The later one of two states of an instance; responses may overtake each other."""
+    new = ExecutionState.parse(text) if text else None
+    if new is None or (known is not None and _PHASES.index(new.phase) < _PHASES.index(known.phase)):
+        return known
+    return new
 
 
 def _leaders(nodes: Sequence[dict[str, str]]) -> list[int]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution import contract
-from pai_sdk.execution.base import ExecutorCapabilities
+from pai_sdk.execution.base import ClusterCapacity, Executor, ExecutorCapabilities
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["Capacity", "Need", "need_of", "refuse_what_never_fits"]
+__all__ = ["Capacity", "Need", "capacity_now", "need_of", "refuse_what_never_fits"]
 
 _GIB = 1 << 30
 _GPUS = re.compile("[0-9]{1,9}")
@@ -35,6 +35,13 @@ class Need:
 class Capacity:
     """The resources for all jobs that run; None is not counted.
 
+    Attributes:
+        slots: how many instances may run.
+        cpus: how many CPUs they may ask for.
+        memory_gib: how much memory.
+        gpus: how many GPUs.
+        cluster: what the cluster has on which jobs run. It may grow for a job that needs more than all of it.
+
     Example:
         >>> capacity = Capacity(slots=4, cpus=8)
         >>> list(capacity.lacks(Need(3, cpus=4), [Need(2, cpus=6)]))
@@ -45,12 +52,15 @@ class Capacity:
     cpus: float | None = None
     memory_gib: float | None = None
     gpus: int | None = None
+    cluster: ClusterCapacity | None = None
 
     @classmethod
-    def of(cls, settings: ServiceSettings, executor: ExecutorCapabilities) -> Capacity:
+    def of(
+        cls, settings: ServiceSettings, executor: ExecutorCapabilities, cluster: ClusterCapacity | None = None
+    ) -> Capacity:
         """The capacity that a service was given; where jobs run on this machine, its GPUs are counted too."""
         gpus = _count_gpus() if executor.hosts == "here" else None
-        return cls(settings.slots, settings.cpus, settings.memory_gib, gpus)
+        return cls(settings.slots, settings.cpus, settings.memory_gib, gpus, cluster)
 
     def lacks(self, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
         """The resources that are missing for a job beside those that run, as text; empty when it fits."""
@@ -63,6 +73,32 @@ class Capacity:
         ):
             if limit is not None and asked > max(0, limit - used):
                 yield f"{asked:g} {what} ({max(0, limit - used):g} of {limit:g} are free)"
+        if self.cluster is not None:
+            yield from _lacks_in_cluster(self.cluster, need, taken)
+
+
+def capacity_now(settings: ServiceSettings, executor: Executor) -> Capacity:
+    """The capacity for all jobs; that of a cluster changes."""
+    return Capacity.of(settings, executor.capabilities, executor.capacity())
+
+
+def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, taken: Iterable[Need]) -> Iterator[str]:
+    """Likewise, for a cluster that may grow: a job larger than the cluster waits in it, and holds up no other."""
+    limits = Need(0, cluster.cpus, cluster.memory_bytes / _GIB, cluster.gpus)
+
+    def fits_alone(other: Need) -> bool:
+        return other.cpus <= limits.cpus and other.gpus <= limits.gpus and other.memory_gib <= limits.memory_gib
+
+    if not fits_alone(need):
+        return
+    placed = [other for other in taken if fits_alone(other)]
+    for what, limit, asked, used in (
+        ("CPUs", limits.cpus, need.cpus, sum(other.cpus for other in placed)),
+        ("GPUs", limits.gpus, need.gpus, sum(other.gpus for other in placed)),
+        ("GiB of memory", limits.memory_gib, need.memory_gib, sum(other.memory_gib for other in placed)),
+    ):
+        if asked > max(0, limit - used):
+            yield f"{asked:g} {what} ({max(0, limit - used):g} of the cluster's {limit:g} are free)"
 
 
 def need_of(request: TrainingJobRequest) -> Need:

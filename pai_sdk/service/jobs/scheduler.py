@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -98,7 +98,7 @@ class Scheduler:
         executor: Executor,
         collector: MetricsCollector,
         *,
-        capacity: Capacity,
+        capacity: Callable[[], Capacity],
         tables: JobTables | None = None,
     ) -> None:
         self._jobs = jobs
@@ -213,7 +213,9 @@ class Scheduler:
         """Start jobs from the head of the queue until the next one does not fit."""
         while (job := self._jobs.first_in_queue()) is not None:
             request = TrainingJobRequest.model_validate(job.request)
-            lacking = list(self._capacity.lacks(_need(request), [active.need for active in self._active.values()]))
+            lacking = list(
+                self._capacity().lacks(_need(request), [active.need for active in self._active.values()])
+            )
             if lacking:
                 self._note_next_in_line(job.id, lacking)
                 return

@@ -29,7 +29,7 @@ _OWN_NAMES = frozenset(
     {
         *("lock", "start.lock", "service.log", "service.json", ".service.json.partial", "jobs", "objects"),
         *("service.db", "service.db-wal", "service.db-shm", "service.db-journal", "database", "nonces", "reserve"),
-        *("cache", "ray", "lost+found"),  # the last one is in each new file system
+        *("executor.json", "cache", "ray", "lost+found"),  # the last one is in each new file system
     }
 )
 _MARKS = ("service.json", "service.db", "database")

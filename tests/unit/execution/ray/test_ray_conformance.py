@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,25 +10,20 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray")
-
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.ray.executor import RayExecutor
-from pai_sdk.execution.ray.options import RayOptions
 from tests.unit.execution.conformance import ExecutorConformance, Harness
-from tests.unit.execution.ray.local_cluster import LocalCluster, one_node
-from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 
 @dataclass
 class RayHarness(Harness):
-    """Jobs on a node that is this machine: what the suite puts beside the code of a job reaches it there.
+    """Jobs on a node that is this machine.
 
-    The suite gives jobs signs by files and pipes in their folder, which on a node is another one.
+    The suite gives jobs signs by files and pipes in their folder. On a node that is another folder, so there are
+    links to it from here while the job runs.
     """
 
     nodes: Path = field(kw_only=True)
@@ -54,33 +47,9 @@ class RayHarness(Harness):
                         (here.output_dir("model") / path.name).symlink_to(path)
 
 
-@pytest.fixture(scope="module")
-def short_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def cluster(short_folder: Path) -> Iterator[LocalCluster]:
-    with one_node(short_folder, cpus=8) as found:
-        yield found
-
-
-@pytest.fixture(scope="module", params=["driver", "client"])
-def executor(cluster: LocalCluster, short_folder: Path, request: pytest.FixtureRequest) -> Iterator[RayExecutor]:
-    address = cluster.address if request.param == "driver" else cluster.client_address
-    options = RayOptions(address=address, node_folder=str(short_folder / f"nodes-{request.param}"))
-    executor = RayExecutor(short_folder / f"hub-{request.param}", options)
-
-    def connect() -> bool:
-        with suppress(PaiError):
-            executor.connect()
-            return True
-        return False
-
-    until(connect, "the cluster", within_s=120, pause_s=1)
-    yield executor
-    executor.close()
+@pytest.fixture(params=["driver", "client"])
+def executor(connected: Callable[[str], RayExecutor], request: pytest.FixtureRequest) -> RayExecutor:
+    return connected(request.param)
 
 
 class TestRayExecutor(ExecutorConformance):
@@ -89,8 +58,7 @@ class TestRayExecutor(ExecutorConformance):
         made: list[RayExecutor] = []
 
         def make(grace_s: int) -> RayExecutor:
-            hub = executor.hub
-            made.append(RayExecutor(hub, executor.options, grace_s=grace_s))
+            made.append(RayExecutor(executor.hub, executor.options, grace_s=grace_s))
             return made[-1]
 
         harness = RayHarness(tmp_path, make, nodes=Path(executor.options.node_folder))
@@ -98,4 +66,3 @@ class TestRayExecutor(ExecutorConformance):
         harness.close()
         for one in made:
             one.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
