@@ -132,13 +132,7 @@ class Service:
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
             Reserve.of(folder.root).require_space()
-            setup = ExecutorSetup(
-                folder.root / "cache",
-                is_closing=lambda: scheduler.is_closing,
-                jobs_dir=folder.jobs_dir,
-                options=settings.executor_options,
-            )
-            executor = self._executor or stack.enter_context(closing(open_executor(settings.executor, setup)))
+            executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities)
@@ -193,6 +187,14 @@ class Service:
                 logger.info("the service on %s has ended", folder.root)
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+
+def _open_executor(
+    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
+) -> Executor:
+    """What the settings say runs the jobs; closed with the stack."""
+    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
+    return stack.enter_context(closing(open_executor(settings.executor, setup)))
 
 
 def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
