@@ -1,4 +1,4 @@
-"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean`."""
+"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean|backup|restore`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pai_sdk.execution.registry import EXECUTORS, executor_names
 from pai_sdk.storage.tree import size_text
 
 if TYPE_CHECKING:
+    from pai_sdk.service.backup import Contents
     from pai_sdk.service.settings import ServiceInfo
 
 __all__ = ["app", "serve"]
@@ -199,12 +200,13 @@ def _greeting(info: ServiceInfo) -> str:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The service on this machine: show its state and disk use, stop it, free disk space.",
+    help="The service on this machine: show its state and disk use, stop it, free disk space, back it up.",
 )
 
 _DATA = "~/.pai/service"
 
 Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
+DatabaseFile = Annotated[Path | None, typer.Option(help="A file with the URL of the PostgreSQL database.")]
 
 
 @app.command()
@@ -287,6 +289,58 @@ def clean(
         typer.echo("nothing to remove")
     else:
         typer.echo(f"{'would free' if dry_run else 'freed'} {size_text(size_bytes)}")
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    data: Data = Path(_DATA),
+    database_file: DatabaseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Copy jobs, logs, objects, tables and keys of the service into a folder; the service may run.
+
+    Where PostgreSQL keeps the jobs, its URL is read from PAI_SERVICE_DATABASE or --database-file. The folder has
+    the keys of the service; only its owner can read it.
+
+    Example: pai-sdk service backup ./backup-monday
+    """
+    from pai_sdk.service.backup import back_up
+
+    url = _database_url(None, database_file)
+    _show_contents(back_up(expanded(data).absolute(), expanded(target), database_url=url, tell=_tell), as_json)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` has made.")],
+    data: Data = Path(_DATA),
+    database_file: DatabaseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make a data folder of a backup; `pai-sdk serve --data` then serves it.
+
+    The folder must not exist yet. Every file is compared with its checksum first. With a URL in
+    PAI_SERVICE_DATABASE or --database-file, the jobs go into that database, which must be empty.
+
+    Example: pai-sdk service restore ./backup-monday --data ./pai-data
+    """
+    from pai_sdk.service.backup import restore as restored
+
+    url = _database_url(None, database_file)
+    _show_contents(restored(expanded(source), expanded(data).absolute(), database_url=url, tell=_tell), as_json)
+
+
+def _tell(what: str) -> None:
+    typer.echo(f"{what} …", err=True)
+
+
+def _show_contents(contents: Contents, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(contents))
+    else:
+        made_at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(contents.made_at))
+        typer.echo(f"{contents.files} files, {size_text(contents.size_bytes)}, made {made_at}")
 
 
 def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
