@@ -7,7 +7,8 @@ import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +24,6 @@ from pai_sdk.execution.registry import EXECUTORS, executor_names
 from pai_sdk.storage.tree import size_text
 
 if TYPE_CHECKING:
-    from pai_sdk.service.backup import Contents
     from pai_sdk.service.settings import ServiceInfo
 
 __all__ = ["app", "serve"]
@@ -217,12 +217,10 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
 
     Example: pai-sdk service status
     """
-    from pai_sdk.service.holdings import holdings
-
     root = expanded(data).absolute()
     idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
     running = running_service(root)
-    held = holdings(root)
+    held = _holdings().holdings(root)
     if as_json:
         facts: dict[str, Any] = {
             "data": str(root),
@@ -279,10 +277,8 @@ def clean(
 
     Example: pai-sdk service clean --older-than 0 --dry-run
     """
-    from pai_sdk.service.holdings import clean as removals
-
     seconds, count, size_bytes = seconds_of(older_than, "--older-than"), 0, 0
-    for removal in removals(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
+    for removal in _holdings().clean(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
         typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.what)}")
         count, size_bytes = count + 1, size_bytes + removal.size_bytes
     if not count:
@@ -305,10 +301,7 @@ def backup(
 
     Example: pai-sdk service backup ./backup-monday
     """
-    from pai_sdk.service.backup import back_up
-
-    url = _database_url(None, database_file)
-    _show_contents(back_up(expanded(data).absolute(), expanded(target), database_url=url, tell=_tell), as_json)
+    _copy("back_up", data, target, database_file, as_json)
 
 
 @app.command()
@@ -325,22 +318,29 @@ def restore(
 
     Example: pai-sdk service restore ./backup-monday --data ./pai-data
     """
-    from pai_sdk.service.backup import restore as restored
+    _copy("restore", source, data, database_file, as_json)
 
+
+def _copy(
+    what: Literal["back_up", "restore"], source: Path, target: Path, database_file: Path | None, as_json: bool
+) -> None:
+    from pai_sdk.service import backup as backups
+
+    action = backups.back_up if what == "back_up" else backups.restore
     url = _database_url(None, database_file)
-    _show_contents(restored(expanded(source), expanded(data).absolute(), database_url=url, tell=_tell), as_json)
-
-
-def _tell(what: str) -> None:
-    typer.echo(f"{what} …", err=True)
-
-
-def _show_contents(contents: Contents, as_json: bool) -> None:
+    ends = expanded(source).absolute(), expanded(target).absolute()
+    contents = action(*ends, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True))
     if as_json:
         print_json(asdict(contents))
     else:
         made_at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(contents.made_at))
         typer.echo(f"{contents.files} files, {size_text(contents.size_bytes)}, made {made_at}")
+
+
+def _holdings() -> ModuleType:
+    from pai_sdk.service import holdings  # not on Windows, where no service runs
+
+    return holdings
 
 
 def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
