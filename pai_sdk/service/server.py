@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
+from starlette.types import ASGIApp
+
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
@@ -25,6 +27,7 @@ from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
 from pai_sdk.service.http.foreign_cloud import AsForeignCloud
 from pai_sdk.service.http.gate import Gate
+from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
@@ -166,7 +169,8 @@ class Service:
                 MetricPages(jobs, folder),
                 page := _page_of(settings, info),
             )
-            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), stack)
+            health = _health(database, folder, scheduler)
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), health, stack)
 
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
@@ -195,6 +199,18 @@ def _open_executor(
     """What the settings say runs the jobs; closed with the stack."""
     setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
     return stack.enter_context(closing(open_executor(settings.executor, setup)))
+
+
+def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
+    """What responds to the question whether the service works."""
+    is_writable = Reserve.of(folder.root).is_writable
+    return health_of(
+        {
+            "database": (database.responds, "The database does not respond."),
+            "disk": (is_writable, "The data folder cannot be written, or its disk is full."),
+            "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
+        }
+    )
 
 
 def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
@@ -229,6 +245,7 @@ def _open_dispatcher(
     folder: DataFolder,
     store: ObjectStore,
     tables: tuple[TableStore, TableKeys],
+    health: ASGIApp,
     stack: ExitStack,
 ) -> Dispatcher:
     """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
@@ -249,4 +266,4 @@ def _open_dispatcher(
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
     table_store, table_keys = tables
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
-    return Dispatcher(front, objects, tables_app, description_of(api), page=browsers)
+    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers)
