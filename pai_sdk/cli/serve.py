@@ -1,4 +1,4 @@
-"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean`."""
+"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean|backup|restore`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -236,12 +237,13 @@ def _greeting(info: ServiceInfo) -> str:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The service on this machine: show its state and disk use, stop it, free disk space.",
+    help="The service on this machine: show its state and disk use, stop it, free disk space, back it up.",
 )
 
 _DATA = "~/.pai/service"
 
 Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
+DatabaseFile = Annotated[Path | None, typer.Option(help="A file with the URL of the PostgreSQL database.")]
 
 
 @app.command()
@@ -252,12 +254,10 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
 
     Example: pai-sdk service status
     """
-    from pai_sdk.service.holdings import holdings
-
     root = expanded(data).absolute()
     idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
     running = running_service(root)
-    held = holdings(root)
+    held = _holdings().holdings(root)
     if as_json:
         facts: dict[str, Any] = {
             "data": str(root),
@@ -314,16 +314,70 @@ def clean(
 
     Example: pai-sdk service clean --older-than 0 --dry-run
     """
-    from pai_sdk.service.holdings import clean as removals
-
     seconds, count, size_bytes = seconds_of(older_than, "--older-than"), 0, 0
-    for removal in removals(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
+    for removal in _holdings().clean(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
         typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.what)}")
         count, size_bytes = count + 1, size_bytes + removal.size_bytes
     if not count:
         typer.echo("nothing to remove")
     else:
         typer.echo(f"{'would free' if dry_run else 'freed'} {size_text(size_bytes)}")
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    data: Data = Path(_DATA),
+    database_file: DatabaseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Copy jobs, logs, objects, tables and keys of the service into a folder; the service may run.
+
+    Where PostgreSQL keeps the jobs, its URL is read from PAI_SERVICE_DATABASE or --database-file. The folder has
+    the keys of the service; only its owner can read it.
+
+    Example: pai-sdk service backup ./backup-monday
+    """
+    _copy("back_up", data, target, database_file, as_json)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` has made.")],
+    data: Data = Path(_DATA),
+    database_file: DatabaseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make a data folder of a backup; `pai-sdk serve --data` then serves it.
+
+    The folder must not exist yet. Every file is compared with its checksum first. With a URL in
+    PAI_SERVICE_DATABASE or --database-file, the jobs go into that database, which must be empty.
+
+    Example: pai-sdk service restore ./backup-monday --data ./pai-data
+    """
+    _copy("restore", source, data, database_file, as_json)
+
+
+def _copy(
+    what: Literal["back_up", "restore"], source: Path, target: Path, database_file: Path | None, as_json: bool
+) -> None:
+    from pai_sdk.service import backup as backups
+
+    action = backups.back_up if what == "back_up" else backups.restore
+    url = _database_url(None, database_file)
+    ends = expanded(source).absolute(), expanded(target).absolute()
+    contents = action(*ends, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True))
+    if as_json:
+        print_json(asdict(contents))
+    else:
+        made_at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(contents.made_at))
+        typer.echo(f"{contents.files} files, {size_text(contents.size_bytes)}, made {made_at}")
+
+
+def _holdings() -> ModuleType:
+    from pai_sdk.service import holdings  # not on Windows, where no service runs
+
+    return holdings
 
 
 def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
+from starlette.types import ASGIApp
+
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
@@ -26,6 +28,7 @@ from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
 from pai_sdk.service.http.foreign_cloud import AsForeignCloud
 from pai_sdk.service.http.gate import Gate
+from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
@@ -133,13 +136,7 @@ class Service:
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
             Reserve.of(folder.root).require_space()
-            setup = ExecutorSetup(
-                folder.root / "cache",
-                is_closing=lambda: scheduler.is_closing,
-                jobs_dir=folder.jobs_dir,
-                options=settings.executor_options,
-            )
-            executor = self._executor or stack.enter_context(closing(open_executor(settings.executor, setup)))
+            executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities)
@@ -173,7 +170,8 @@ class Service:
                 MetricPages(jobs, folder),
                 page := _page_of(settings, info),
             )
-            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), stack)
+            health = _health(database, folder, scheduler)
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), health, stack)
 
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
@@ -194,6 +192,26 @@ class Service:
                 logger.info("the service on %s has ended", folder.root)
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+
+def _open_executor(
+    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
+) -> Executor:
+    """What the settings say runs the jobs; closed with the stack."""
+    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
+    return stack.enter_context(closing(open_executor(settings.executor, setup)))
+
+
+def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
+    """What responds to the question whether the service works."""
+    is_writable = Reserve.of(folder.root).is_writable
+    return health_of(
+        {
+            "database": (database.responds, "The database does not respond."),
+            "disk": (is_writable, "The data folder cannot be written, or its disk is full."),
+            "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
+        }
+    )
 
 
 def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
@@ -228,6 +246,7 @@ def _open_dispatcher(
     folder: DataFolder,
     store: ObjectStore,
     tables: tuple[TableStore, TableKeys],
+    health: ASGIApp,
     stack: ExitStack,
 ) -> Dispatcher:
     """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
@@ -248,4 +267,4 @@ def _open_dispatcher(
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
     table_store, table_keys = tables
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
-    return Dispatcher(front, objects, tables_app, description_of(api), page=browsers)
+    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers)

@@ -47,7 +47,9 @@ def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
 def as_the_first_build_left_it(path: Path) -> None:
     """Bring a database back to version 1 of its tables."""
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE jobs DROP COLUMN priority")
+        connection.execute("DROP INDEX jobs_by_owner")
+        for column in ("priority", "owner", "accessibility", "attempt", "not_before"):
+            connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         connection.execute("ALTER TABLE metrics DROP COLUMN step")
         connection.execute("ALTER TABLE metrics DROP COLUMN instance")
         for table in ("schema_versions", "algorithm_versions", "algorithms", "job_algorithms", "progress"):

@@ -201,6 +201,9 @@ def test_points_of_jobs_of_earlier_builds_can_be_read(start: Callable[..., Any],
     engine = postgres_engine(postgres_url(url)) if url else create_engine(database)
     with engine.begin() as old:
         old.execute(text("UPDATE schema_versions SET version = 4 WHERE name = 'jobs'"))
+        old.execute(text("DROP INDEX jobs_by_owner"))
+        for column in ("owner", "accessibility", "attempt", "not_before"):
+            old.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
         old.execute(text('CREATE TABLE log_cursors (job_id VARCHAR, instance VARCHAR, "offset" BIGINT)'))
         old.execute(text("DROP TABLE latest_metrics"))
         rows = [(ended, "loss", 10.0 + n, n / 2, None, "m-0") for n in range(4)]

@@ -12,6 +12,7 @@ from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
+from pai_sdk.service.http.health import is_health_check
 from pai_sdk.service.http.page_requests import is_for_page
 from pai_sdk.service.http.routes import (
     algorithms,
@@ -94,6 +95,7 @@ class Dispatcher:
         objects: the object store.
         tables: the tables.
         description: responds with the description of the API; it needs no key.
+        health: responds whether the service works; it needs no key, and is not counted as use.
         page: the page, and the API as its scripts use it, behind the guard for browsers; None without a page.
     """
 
@@ -103,6 +105,7 @@ class Dispatcher:
         objects: ASGIApp,
         tables: ASGIApp,
         description: ASGIApp,
+        health: ASGIApp,
         *,
         page: ASGIApp | None = None,
     ) -> None:
@@ -110,12 +113,16 @@ class Dispatcher:
         self._objects = objects
         self._tables = tables
         self._description = description
+        self._health = health
         self._page = page
         self.requests_under_way = 0
         self.requests_answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
+        if is_health_check(scope):
+            await self._health(scope, receive, send)
+            return
         app = self._app_for(scope)
         self.requests_under_way += 1
         try:

@@ -159,6 +159,11 @@ class Scheduler:
         return self._closing.is_set()
 
     @property
+    def is_working(self) -> bool:
+        """True while the thread that decides is there."""
+        return self._thread.is_alive()
+
+    @property
     def is_idle(self) -> bool:
         """True if no job runs or waits."""
         return self._queue_is_empty and not self._active and not self._woken.is_set()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.orm import Session, sessionmaker
 
 from pai_sdk.service.state.migrations import JOBS
@@ -76,6 +76,12 @@ class Database:
         """A session whose changes are committed at the end, or all of them undone by an error."""
         with self._turn, self._write() as session, session.begin():
             yield session
+
+    def responds(self) -> bool:
+        """True if it responds; otherwise the error is raised."""
+        with self.read() as session:
+            session.execute(text("SELECT 1"))
+        return True
 
     def close(self) -> None:
         """Close all connections."""

@@ -46,6 +46,11 @@ class Reserve:
             finally:
                 os.close(descriptor)
 
+    def is_writable(self) -> bool:
+        """True if the folder can be written, and its disk has space for small files."""
+        disk = os.statvfs(self._path.parent)
+        return os.access(self._path.parent, os.W_OK) and disk.f_bavail * disk.f_frsize >= _TO_BEGIN_BYTES
+
     def require_space(self) -> None:
         """Check that a service can begin on this disk; the reserve is released for it.
 

@@ -57,8 +57,8 @@ def new_images(tag: str, *contents: bytes) -> summary_pb2.Summary.Value:
 
 @pytest.fixture(scope="module")
 def job_id(service: Client) -> str:
-    job_id = service.create(job_body())
-    service.until(job_id)
+    job_id = service.create(job_body("exec sleep 1000"))
+    service.until(job_id, "Running")
     folder = service.info.data_dir / "jobs" / job_id / "ml" / "output" / "tensorboard"
     write_points(folder, {"loss": [1.0]})
     write_events(
@@ -86,6 +86,8 @@ def job_id(service: Client) -> str:
         return len(counts) == 6 and counts["weights"] == 500
 
     until(is_read, "all files of the run to be read")
+    service.call("PUT", f"/trainingjobs/{job_id}/stop")
+    service.until(job_id)
     return job_id
 
 

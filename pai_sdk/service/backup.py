@@ -1,0 +1,365 @@
+"""Backups of a service: made while it runs, checked before anything of them is restored.
+
+    BACKUP/backup.json            every file with its size and SHA-256; written last: without it, no backup
+    BACKUP/data/service.json      the keys of the service
+    BACKUP/data/service.db        the jobs, also where the service keeps them in PostgreSQL
+    BACKUP/data/jobs/, tables/    logs, states and outputs of jobs; tables
+    BACKUP/data/objects/          the index of the objects, and the content of the large ones
+
+The parts are copied in an order in which a later one has all that an earlier one names: first the jobs, then
+their folders, then the objects, to which a job's outputs were sent before its end was noted. Of the objects, the
+index is copied first. Large contents may be removed meanwhile: then index and contents are copied once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Column, Connection, Integer, delete, func, insert, select
+
+from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.base.files import open_plain, replace_file, sync_folder
+from pai_sdk.base.version import __version__
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.service.objects.object_rows import is_row
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.folder import read_info
+from pai_sdk.service.state.models import Base, Job
+from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
+
+__all__ = ["Contents", "back_up", "restore"]
+
+_MANIFEST = "backup.json"
+_DATA = "data"
+_FORMAT = 1
+_CHUNK_BYTES = 1 << 20
+_ROWS = 1000
+_ROUNDS = 10
+_JOBS, _OBJECTS, _INDEX = "service.db", "objects", "objects/objects.db"
+_NOTE = "database"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a backup contains.
+
+    Attributes:
+        made_at: seconds since 1970, UTC.
+        version: the release of pai-sdk that made it.
+        endpoint: of the service, when it was made.
+        files: their number.
+        size_bytes: of all files together.
+    """
+
+    made_at: float
+    version: str
+    endpoint: str
+    files: int
+    size_bytes: int
+
+
+# ---- making ------------------------------------------------------------------------------------------------
+
+
+def back_up(
+    root: Path, target: Path, *, database_url: str | None = None, tell: Tell = lambda text: None
+) -> Contents:
+    """Copy all that a service keeps; it may run meanwhile.
+
+    A job that runs is copied as it is. Where the backup is restored, that job has no processes: it ends as after
+    the loss of its machine.
+
+    Args:
+        root: the data folder.
+        target: a folder that does not exist yet, or is empty. Only its owner can read it: it has the keys.
+        database_url: PostgreSQL, if the service keeps its jobs there.
+        tell: called with what is being copied.
+
+    Raises:
+        InvalidInputError: there is no service in `root`, the target is not empty, or the database does not fit.
+        PaiError: objects were replaced faster than they could be copied.
+        OSError: a file cannot be read or written.
+    """
+    info = read_info(root)
+    if info is None:
+        raise InvalidInputError([Problem("data", f"{root} is no data folder of a service", "name its folder")])
+    _check_database(root, database_url)
+    _require_empty(target, "target")
+    target.mkdir(parents=True, exist_ok=True)
+    target.chmod(0o700)
+    data = target / _DATA
+    data.mkdir(mode=0o700)
+    found: dict[str, tuple[int, str]] = {}
+    tell("jobs")
+    _copy_jobs(root, data, database_url)
+    for name in ("service.json", _NOTE):
+        if (root / name).exists():
+            _copy(root / name, data / name)
+    tell("folders of jobs")
+    for relative in _files_of_jobs(root):
+        found.update(_copied(root, data, relative))
+    tell("tables")
+    for relative in _files(root, root / "tables"):
+        found.update(_copied(root, data, relative))
+    tell("objects")
+    found.update(_copy_objects(root, data))
+    for name in (_JOBS, _INDEX, "service.json", _NOTE):
+        if (data / name).exists():
+            found[name] = _digest_or_none(data / name) or (0, "")
+    size_bytes = sum(size for size, _ in found.values())
+    contents = Contents(time.time(), __version__, info.endpoint, len(found), size_bytes)
+    sync_folder(data)
+    manifest = {"format": _FORMAT, **asdict(contents), "digests": found}
+    replace_file(target / _MANIFEST, json.dumps(manifest, indent=1) + "\n", durable=True, mode=0o600)
+    return contents
+
+
+def _check_database(root: Path, url: str | None) -> None:
+    note = root / _NOTE
+    known = note.read_text(encoding="utf-8").strip() if note.exists() else _JOBS
+    given = _JOBS if url is None else shown_url(postgres_url(url))
+    if known != given:
+        raise InvalidInputError([Problem("database", f"the jobs of {root} are in {known}, not in {given}")])
+
+
+def _copy_jobs(root: Path, data: Path, url: str | None) -> None:
+    if url is None:
+        _copy_sqlite(root / _JOBS, data / _JOBS)
+        return
+    copy = Database.in_file(data / _JOBS)
+    with closing(copy), _postgres(url) as source, copy.write() as session:
+        _copy_rows(source, session.connection())
+    _one_file(data / _JOBS)
+
+
+@contextmanager
+def _postgres(url: str) -> Iterator[Connection]:
+    """A connection that sees one state of the database."""
+    parsed = postgres_url(url)
+    engine = postgres_engine(parsed)
+    options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    try:
+        with told_in_one_sentence(shown_url(parsed)), engine.connect().execution_options(**options) as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _copy_rows(source: Connection, target: Connection) -> None:
+    """Copy all rows of all tables, some at a time, parents first."""
+    for table in Base.metadata.sorted_tables:
+        rows = source.execution_options(stream_results=True).execute(select(table)).mappings()
+        while some := rows.fetchmany(_ROWS):
+            target.execute(insert(table), [dict(row) for row in some])
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    """A consistent copy of a database that may be written to meanwhile."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    old = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
+    with closing(old), closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+    _one_file(target)
+
+
+def _one_file(path: Path) -> None:
+    """Put what SQLite keeps beside a database into the database: a backup is compared file by file."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def _files_of_jobs(root: Path) -> Iterator[str]:
+    """The files of the folders of jobs, without copies of inputs and installed packages."""
+    for folder in sorted((root / "jobs").iterdir()) if (root / "jobs").is_dir() else ():
+        if not folder.name.startswith(TRASH_PREFIX):
+            yield from _files(root, folder, without=Sandbox(folder).not_needed_after_the_end(saved_outputs=()))
+
+
+def _files(root: Path, folder: Path, *, without: list[Path] | None = None) -> Iterator[str]:
+    left_out = set(without or ())
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if Path(parent, name) not in left_out]
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        for name in (*files, *links):
+            yield str(Path(parent, name).relative_to(root))
+
+
+def _copied(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]:
+    """Copy one file; what has gone meanwhile, pipes and sockets are left out."""
+    source, target = root / relative, data / relative
+    try:
+        if source.is_symlink():
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            target.symlink_to(source.readlink())
+            return {}
+        return {relative: _copy(source, target)} if stat.S_ISREG(source.stat().st_mode) else {}
+    except FileNotFoundError:
+        return {}
+
+
+def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
+    """Copy the index, then the contents that it names, until all of them are there."""
+    found: dict[str, tuple[int, str]] = {}
+    for _ in range(_ROUNDS):
+        (data / _INDEX).unlink(missing_ok=True)
+        _copy_sqlite(root / _INDEX, data / _INDEX)
+        named = {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": size for blob, size in _blobs(data / _INDEX)}
+        for relative, size_bytes in named.items():
+            # One that is appended to has grown since: what the index says of it is all there is.
+            if found.get(relative, (-1, ""))[0] < size_bytes:
+                found.pop(relative, None)
+                found.update(_copied(root, data, relative))
+        if found.keys() >= named.keys():
+            for relative in found.keys() - named.keys():
+                (data / relative).unlink()
+            return {relative: found[relative] for relative in named}
+    raise PaiError(
+        "objects were replaced faster than they could be copied; stop the service, and make the backup again"
+    )
+
+
+def _blobs(index: Path) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(index)) as connection:
+        contents = "SELECT blob, size_bytes FROM oss_objects UNION ALL SELECT blob, size_bytes FROM oss_parts"
+        return [(blob, size) for blob, size in connection.execute(contents) if not is_row(blob)]
+
+
+# ---- restoring ---------------------------------------------------------------------------------------------
+
+
+def restore(
+    source: Path, root: Path, *, database_url: str | None = None, tell: Tell = lambda text: None
+) -> Contents:
+    """Make a data folder of a backup; every file is compared with its checksum before anything is written.
+
+    Args:
+        source: the backup.
+        root: a folder that does not exist yet, or is empty.
+        database_url: an empty PostgreSQL database to keep the jobs in; without it they stay in the folder.
+        tell: called with the step that begins.
+
+    Raises:
+        InvalidInputError: the backup is incomplete or damaged (all such files are named), or a target has content.
+        ServiceStartError: the database cannot be used.
+        OSError: a file cannot be read or written.
+    """
+    contents, digests = _read_manifest(source)
+    _require_empty(root, "data")
+    tell("checking the backup")
+    damaged = [name for name, digest in digests.items() if _digest_or_none(source / _DATA / name) != digest]
+    if damaged:
+        problems = [
+            Problem(name, "is missing or not what was backed up", "use another backup") for name in damaged
+        ]
+        raise InvalidInputError(problems)
+    tell("copying")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    # Whole, or not there: a service would take half a folder for all there is.
+    draft = root.with_name(f".{root.name}.restore")
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(source / _DATA, draft, symlinks=True)
+    draft.chmod(0o700)
+    (draft / _NOTE).unlink(missing_ok=True)
+    if database_url is not None:
+        tell("filling the database")
+        _fill_database(draft / _JOBS, database_url)
+        (draft / _JOBS).unlink()
+        replace_file(draft / _NOTE, f"{shown_url(postgres_url(database_url))}\n", mode=0o600)
+    draft.replace(root)
+    sync_folder(root.parent)
+    return contents
+
+
+def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
+    problem = ""
+    try:
+        known = json.loads((source / _MANIFEST).read_text(encoding="utf-8"))
+        if known["format"] == _FORMAT:
+            contents = Contents(**{field.name: known[field.name] for field in fields(Contents)})
+            return contents, {name: (size, digest) for name, (size, digest) in known["digests"].items()}
+        problem = f"{source} was made by a newer pai-sdk ({known.get('version')})"
+    except FileNotFoundError:
+        problem = f"{source} is no backup, or one that was not finished: it has no {_MANIFEST}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        problem = f"{_MANIFEST} in {source} cannot be read"
+    raise InvalidInputError([Problem("backup", problem, "name a folder that `pai-sdk service backup` has made")])
+
+
+def _fill_database(jobs: Path, url: str) -> None:
+    parsed = postgres_url(url)
+    old = Database.in_file(jobs)  # of an older release: it is brought up to date
+    new = Database(postgres_engine(parsed), shown_as=shown_url(parsed))
+    with closing(old), closing(new), old.read() as source, new.write() as target:
+        connection = target.connection()
+        if connection.scalar(select(func.count()).select_from(Job)):
+            raise InvalidInputError(
+                [Problem("database", f"{shown_url(parsed)} has jobs already", "use an empty one")]
+            )
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(delete(table))  # what a new database begins with
+        _copy_rows(source.connection(), connection)
+        for table in Base.metadata.sorted_tables:
+            for column in table.primary_key.columns:
+                if isinstance(column.type, Integer) and column.autoincrement in (True, "auto"):
+                    _continue_numbers(connection, table.name, column)
+
+
+def _continue_numbers(connection: Connection, table: str, column: Column[Any]) -> None:
+    """Let new rows get numbers behind those that were copied."""
+    sequence = connection.scalar(select(func.pg_get_serial_sequence(table, column.name)))
+    highest = connection.scalar(select(func.max(column)))
+    if sequence is not None and highest is not None:
+        connection.execute(select(func.setval(sequence, highest)))
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def _require_empty(folder: Path, where: str) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInputError(
+            [Problem(where, f"{folder} is not empty", "name a folder that does not exist yet")]
+        )
+
+
+def _copy(source: Path, target: Path) -> tuple[int, str]:
+    """Copy the bytes that a file has now; gives their number and SHA-256."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    digest, left_bytes = hashlib.sha256(), 0
+    with open_plain(source) as reader, target.open("wb") as writer:
+        status = os.fstat(reader.fileno())
+        size_bytes = left_bytes = status.st_size
+        while left_bytes and (chunk := reader.read(min(_CHUNK_BYTES, left_bytes))):
+            digest.update(chunk)
+            writer.write(chunk)
+            left_bytes -= len(chunk)
+        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
+        writer.flush()
+        os.fsync(writer.fileno())
+    os.utime(target, (status.st_atime, status.st_mtime))
+    return size_bytes - left_bytes, digest.hexdigest()
+
+
+def _digest_or_none(path: Path) -> tuple[int, str] | None:
+    try:
+        digest = hashlib.sha256()
+        with open_plain(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+            return file.tell(), digest.hexdigest()
+    except OSError:
+        return None
