@@ -11,6 +11,7 @@ from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.api.training_jobs import VERSION, TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.config.credentials import static_credentials
+from pai_sdk.execution.base import ClusterCapacity
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.service.jobs import host_resources as resources
 from pai_sdk.service.jobs.reading import read_body
@@ -144,6 +145,18 @@ def test_more_gpus_than_the_machine_has_are_refused(service: Client, monkeypatch
     job = TrainingJobRequest.model_validate(body)
     resources.refuse_what_never_fits(job, resources.Capacity(slots=2, gpus=8))
     resources.refuse_what_never_fits(job, resources.Capacity(slots=2))  # of an engine they are not known
+
+
+def test_a_job_larger_than_a_cluster_that_may_grow_is_not_refused_and_holds_up_no_other() -> None:
+    cluster = ClusterCapacity(cpus=8, gpus=1, memory_bytes=16 << 30, nodes=2)
+    capacity = resources.Capacity(slots=16, cluster=cluster)
+    too_large = resources.Need(2, cpus=20)
+    assert list(capacity.lacks(too_large, [resources.Need(1, cpus=8)])) == []
+    assert list(capacity.lacks(resources.Need(1, cpus=8), [too_large])) == []
+    assert list(capacity.lacks(resources.Need(1, cpus=4, gpus=1), [resources.Need(1, cpus=6, gpus=1)])) == [
+        "4 CPUs (2 of the cluster's 8 are free)",
+        "1 GPUs (0 of the cluster's 1 are free)",
+    ]
 
 
 def test_another_workspace_is_not_here(service: Client) -> None:

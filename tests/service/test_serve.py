@@ -57,6 +57,12 @@ def test_options_become_settings(served: list[ServiceSettings], tmp_path: Path) 
     assert settings.database_url is None
 
 
+def test_options_of_an_executor(served: list[ServiceSettings]) -> None:
+    serve("--executor", "ray", "--ray-address", "ray://head:10001", "--executor-option", "node_folder=/srv/a=b")
+    (settings,) = served
+    assert settings.executor_options == {"address": "ray://head:10001", "node_folder": "/srv/a=b"}
+
+
 def test_the_database_comes_from_an_option_a_file_or_the_environment(
     served: list[ServiceSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +88,10 @@ def test_the_database_comes_from_an_option_a_file_or_the_environment(
         ["--port", "70000"],
         ["--executor", "podman"],
         ["--database", URL, "--database-file", "x"],
+        ["--executor", "ray", "--executor-option", "address"],
+        ["--executor", "ray", "--executor-option", "placement=PACK", "--executor-option", "placement=SPREAD"],
+        ["--executor", "ray", "--ray-address", "auto", "--executor-option", "address=auto"],
+        ["--ray-address", "auto"],
     ],
 )
 def test_what_cannot_be_is_refused(served: list[ServiceSettings], options: list[str]) -> None:
