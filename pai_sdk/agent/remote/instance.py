@@ -1,10 +1,10 @@
 """One instance of a job on a host of a cluster: its folder, its supervisor, and what the service asks about it.
 
-    base/NAMESPACE/JOB/lock       held, shared, by the processes of all instances of the job on this host
-    base/NAMESPACE/JOB/ml/        what all of them see as `/ml`
-    base/NAMESPACE/JOB/received   the outputs as they were sent here; `ml` is complete when it exists
-    base/NAMESPACE/JOB/INSTANCE/  `Sandbox` of one instance: its log, its state, a link to `ml`
-    base/cache/                   environments with requirements
+    base/SERVICE/NODE/JOB/lock       held, shared, by the processes of all instances of the job on this node
+    base/SERVICE/NODE/JOB/ml/        what all of them see as `/ml`
+    base/SERVICE/NODE/JOB/received   the outputs as they were sent here; `ml` is complete when it exists
+    base/SERVICE/NODE/JOB/INSTANCE/  `Sandbox` of one instance: its log, its state, a link to `ml`
+    base/cache/                      environments with requirements
 
 Arguments and results are plain values, so any way to call a process on another host will do. All methods may be
 called again after a caller was cut off. When the process ends that has the object, the instance is killed.
@@ -45,17 +45,18 @@ class HostedInstance:
     Args:
         base: a folder of this user on the host, for all jobs.
         package: the folder that contains the package `pai_sdk`.
-        namespace: the service that the job belongs to.
+        service: the service that the job belongs to.
+        node: the node; a host may have several.
         job_id: the job.
         name: the instance.
     """
 
-    def __init__(self, base: Path, package: Path, namespace: str, job_id: str, name: str) -> None:
+    def __init__(self, base: Path, package: Path, service: str, node: str, job_id: str, name: str) -> None:
         self._base = _private_folder(base)
         self._package = package
-        namespace_dir = _private_folder(self._base / namespace)
-        _remove_leftovers(namespace_dir)
-        self._job_dir = namespace_dir / job_id
+        service_dir = _private_folder(self._base / service)
+        _remove_leftovers(service_dir)
+        self._job_dir = _private_folder(service_dir / node) / job_id
         self._lock = _hold(self._job_dir)
         self._ml = self._job_dir / "ml"
         self._received = self._job_dir / "received"
@@ -216,9 +217,9 @@ def _hold(job_dir: Path) -> int:
             os.close(lock)
 
 
-def _remove_leftovers(namespace_dir: Path) -> None:
+def _remove_leftovers(service_dir: Path) -> None:
     """Remove folders of jobs whose processes were killed before they could."""
-    for job_dir in namespace_dir.iterdir():
+    for job_dir in service_dir.glob("*/*"):
         _remove_unused(job_dir)
 
 

@@ -38,13 +38,14 @@ class InstanceActor:
         installed = self._install(package, base)
         sys.path.insert(0, str(installed))
         agent = import_module("pai_sdk.agent.remote.instance")  # what was just installed
-        self._instance = agent.HostedInstance(base, installed, namespace, job_id, name)
+        node = self.node()[:16]
+        self._instance = agent.HostedInstance(base, installed, namespace, node, job_id, name)
 
-    def node(self) -> dict[str, str]:
-        """The node: its id, and its address for other nodes."""
+    def node(self) -> str:
+        """The id of the node."""
         import ray  # not where this module is read, but where the actor runs
 
-        return {"id": ray.get_runtime_context().get_node_id(), "address": ray.util.get_node_ip_address()}
+        return str(ray.get_runtime_context().get_node_id())
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the `HostedInstance`."""

@@ -68,11 +68,10 @@ class Remote:
         """
         return self._insist(lambda: self.ask(method, *arguments))
 
-    def open(self, *arguments: Any) -> dict[str, str]:
-        """Call `InstanceActor.open`; gives id and address of the node."""
+    def open(self, *arguments: Any) -> str:
+        """Call `InstanceActor.open`; gives the id of the node."""
         self._insist(lambda: self._handle.open.remote(*arguments))
-        node: dict[str, str] = self._insist(lambda: self._handle.node.remote())
-        return node
+        return str(self._insist(lambda: self._handle.node.remote()))
 
     def result(self, reference: Any) -> Any:
         """The result of a call.
@@ -187,7 +186,10 @@ class Cluster:
 
     def open(self, remote: Remote, job_id: str) -> dict[str, str]:
         """Let an actor take its instance; gives id and address of its node."""
-        return remote.open(self._package, self.options.node_folder, self.namespace, job_id, remote.name)
+        node_id = remote.open(self._package, self.options.node_folder, self.namespace, job_id, remote.name)
+        # The address by which the nodes know each other; a host may have others, too.
+        (address,) = [node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id]
+        return {"id": node_id, "address": address}
 
     @staticmethod
     def send(remotes: Sequence[Remote], part: Any) -> None:

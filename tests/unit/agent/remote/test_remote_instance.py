@@ -37,10 +37,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def instance(tmp_path: Path, package: Path) -> Iterator[HostedInstance]:
-    found = HostedInstance(tmp_path / "base", package, "service", "train1", NAME)
+    found = HostedInstance(tmp_path / "base", package, "service", "node", "train1", NAME)
     yield found
     found.end()
-    assert list((tmp_path / "base" / "service").iterdir()) == []
+    assert list((tmp_path / "base" / "service" / "node").iterdir()) == []
 
 
 def begin(instance: HostedInstance, folder: Path, command: str) -> None:
@@ -92,9 +92,9 @@ def test_a_job_runs_and_its_log_and_outputs_are_read(instance: HostedInstance, t
 def test_its_folders_are_private(instance: HostedInstance, tmp_path: Path) -> None:
     begin(instance, tmp_path, "true")
     wait(instance)
-    folders = [tmp_path / "base", tmp_path / "base" / "service", tmp_path / "base" / "service" / "train1"]
+    folders = [tmp_path / "base", tmp_path / "base" / "service", tmp_path / "base" / "service" / "node" / "train1"]
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
-    job = tmp_path / "base" / "service" / "train1" / NAME / "state" / "job.json"
+    job = tmp_path / "base" / "service" / "node" / "train1" / NAME / "state" / "job.json"
     assert stat.S_IMODE(job.stat().st_mode) == 0o600
 
 
@@ -109,7 +109,7 @@ def test_a_look_ends_with_the_first_news(instance: HostedInstance, tmp_path: Pat
 
 
 def test_the_end_of_an_instance_kills_what_runs(tmp_path: Path, package: Path) -> None:
-    instance = HostedInstance(tmp_path / "base", package, "service", "train1", NAME)
+    instance = HostedInstance(tmp_path / "base", package, "service", "node", "train1", NAME)
     begin(instance, tmp_path, "echo $$; exec sleep 1000")
     log = until(lambda: ml.split_notice(instance.look(0, 0, "", 0)["log"].decode())[1].strip())
     instance.end()
@@ -117,20 +117,20 @@ def test_the_end_of_an_instance_kills_what_runs(tmp_path: Path, package: Path) -
 
 
 def test_folders_that_a_killed_process_left_are_removed(tmp_path: Path, package: Path) -> None:
-    left = tmp_path / "base" / "service" / "train0"
+    left = tmp_path / "base" / "service" / "earlier" / "train0"
     left.mkdir(parents=True)
     (left / "lock").touch()
-    instance = HostedInstance(tmp_path / "base", package, "service", "train1", NAME)
+    instance = HostedInstance(tmp_path / "base", package, "service", "node", "train1", NAME)
     assert not left.exists()
-    other = HostedInstance(tmp_path / "base", package, "service", "train1", "train1-worker-0")
+    other = HostedInstance(tmp_path / "base", package, "service", "node", "train1", "train1-worker-0")
     instance.end()
-    assert (tmp_path / "base" / "service" / "train1" / "ml").exists()
+    assert (tmp_path / "base" / "service" / "node" / "train1" / "ml").exists()
     other.end()
-    assert not (tmp_path / "base" / "service" / "train1").exists()
+    assert not (tmp_path / "base" / "service" / "node" / "train1").exists()
 
 
 def test_a_folder_that_is_a_link_is_not_used(tmp_path: Path, package: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "base").symlink_to(tmp_path / "other")
     with pytest.raises(PermissionError):
-        HostedInstance(tmp_path / "base", package, "service", "train1", NAME)
+        HostedInstance(tmp_path / "base", package, "service", "node", "train1", NAME)

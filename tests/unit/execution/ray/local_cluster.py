@@ -1,4 +1,4 @@
-"""A Ray cluster of one node on this machine, in a session of its own; others on the machine are left alone."""
+"""A Ray cluster on this machine, in sessions of its own; other clusters on the machine are left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,24 @@ class LocalCluster:
     Attributes:
         address: for a driver on this machine.
         client_address: of its Ray Client server.
+        folder: for Ray's own files.
     """
 
     address: str
     client_address: str
-    process: int
+    folder: Path
+
+    @contextmanager
+    def one_more_node(self, address: str, *, cpus: int) -> Iterator[int]:
+        """Another node on this machine, for the block; gives its process.
+
+        Args:
+            address: a loopback address of its own, such as 127.0.0.2.
+            cpus: of the node.
+        """
+        options = [f"--address={self.address}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
+        with _ray(self.folder, *options) as process:
+            yield process
 
 
 @contextmanager
@@ -42,19 +55,27 @@ def one_node(folder: Path, *, cpus: int) -> Iterator[LocalCluster]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         port, client, dashboard = [one.getsockname()[1] for one in sockets]
-    ray = [Path(sys.executable).parent / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
-    options = [f"--port={port}", f"--ray-client-server-port={client}", f"--dashboard-port={dashboard}"]
-    options += ["--include-dashboard=false", f"--num-cpus={cpus}", f"--temp-dir={folder}"]
-    options += ["--object-store-memory=200000000", "--disable-usage-stats"]
-    with (folder / "start.log").open("wb") as log:
-        head = subprocess.Popen([*ray, *options], stdout=log, stderr=log, start_new_session=True)
+    options = ["--head", "--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--num-cpus={cpus}"]
+    options += [f"--port={port}", f"--ray-client-server-port={client}", f"--dashboard-port={dashboard}"]
+    with _ray(folder, *options, f"--temp-dir={folder}", "--disable-usage-stats"):
+        yield LocalCluster(f"127.0.0.1:{port}", f"ray://127.0.0.1:{client}", folder)
+
+
+@contextmanager
+def _ray(folder: Path, *options: str) -> Iterator[int]:
+    command = [
+        Path(sys.executable).parent / "ray",
+        "start",
+        "--block",
+        "--object-store-memory=200000000",
+        *options,
+    ]
+    with (folder / "start.log").open("ab") as log:
+        started = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        yield LocalCluster(f"127.0.0.1:{port}", f"ray://127.0.0.1:{client}", head.pid)
+        yield started.pid
     finally:
-        below = descendants(head.pid)
-        for process in (head.pid, *below):
-            try:
+        for process in (started.pid, *descendants(started.pid)):
+            with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        head.wait()
+        started.wait()

@@ -38,7 +38,7 @@ class RayHarness(Harness):
         if here.usercode.is_symlink():
             here.usercode.unlink()
             here.usercode.mkdir()
-        for ml in self.nodes.glob(f"*/{root.name}/ml") if is_alive else ():
+        for ml in self.nodes.glob(f"*/*/{root.name}/ml") if is_alive else ():
             here.usercode.rmdir()
             here.usercode.symlink_to(ml / "usercode")
             for path in (ml / "output" / "model").iterdir():

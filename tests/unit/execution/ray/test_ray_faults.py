@@ -6,15 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.processes import session_leaders
+from pai_sdk.agent.processes import descendants, session_leaders
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.ray.executor import RayExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
-from tests.unit.execution.conformance import STOP, Harness
+from tests.unit.execution.conformance import MEETING, STOP, Harness
 from tests.unit.execution.ray.local_cluster import LocalCluster
 from tests.waiting import until
 
@@ -94,6 +95,32 @@ def test_an_instance_that_is_lost_ends_the_job(harness: Harness) -> None:
     assert name in state.reason_message
     assert harness.log(root) == "up\n"
     until(lambda: not any(_is_of(process, name) for process in children), "the end of its processes")
+
+
+def test_instances_on_several_nodes_meet_and_a_lost_node_ends_the_job(
+    harness: Harness, cluster: LocalCluster
+) -> None:
+    with cluster.one_more_node("127.0.0.2", cpus=2) as node:
+        until(lambda: (capacity := harness.executor.capacity()) and capacity.nodes == 2, "the second node")
+        root, state = harness.run('python3 -c "$MEETING"', count=2, Environments={"MEETING": MEETING})
+        assert state.succeeded, harness.log(root)
+        assert [harness.log(root, rank=rank) for rank in range(2)] == ["rank 0 met 2\n", "rank 1 met 2\n"]
+
+        command = 'echo "up at $MASTER_ADDR"; echo "$RANK" >"$PAI_OUTPUT_MODEL/$RANK"; sleep 1000'
+        root = harness.start(command, count=2)
+        for rank in range(2):
+            harness.until_log(root, "up at 127.0.0.", rank=rank)
+        for process in (node, *descendants(node)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        state = harness.wait(root)
+    assert state.reason_code == "NodeLost"
+    assert "127.0.0.2" in state.reason_message
+    assert sorted(one.status for one in state.instances) == ["Failed", "Terminated"]
+    (lost,) = [rank for rank, one in enumerate(state.instances) if one.status == "Failed"]
+    assert harness.log(root, rank=lost).startswith("up at 127.0.0.")
+    folder = Sandbox(root).output_dir("model")
+    assert [path.name for path in folder.iterdir()] == [str(1 - lost)]
 
 
 def _is_of(process: Path, name: str) -> bool:

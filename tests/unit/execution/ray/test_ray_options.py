@@ -22,7 +22,7 @@ def test_options_are_read() -> None:
         "node_folder": "/srv",
     }
     assert RayOptions.parse(given) == RayOptions(
-        address="ray://[::1]:1", cpus_per_instance=0.5, placement="PACK", node_folder="/srv"
+        address="ray://[::1]:10001", cpus_per_instance=0.5, placement="PACK", node_folder="/srv"
     )
 
 
