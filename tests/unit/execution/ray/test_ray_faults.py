@@ -109,16 +109,16 @@ def test_instances_on_several_nodes_meet_and_a_lost_node_ends_the_job(
         command = 'echo "up at $MASTER_ADDR"; echo "$RANK" >"$PAI_OUTPUT_MODEL/$RANK"; sleep 1000'
         root = harness.start(command, count=2)
         for rank in range(2):
-            harness.until_log(root, "up at 127.0.0.", rank=rank)
+            harness.until_log(root, "up at ", rank=rank)
         for process in (node, *descendants(node)):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         state = harness.wait(root)
     assert state.reason_code == "NodeLost"
-    assert "127.0.0.2" in state.reason_message
+    assert "was lost with its node" in state.reason_message
     assert sorted(one.status for one in state.instances) == ["Failed", "Terminated"]
     (lost,) = [rank for rank, one in enumerate(state.instances) if one.status == "Failed"]
-    assert harness.log(root, rank=lost).startswith("up at 127.0.0.")
+    assert harness.log(root, rank=lost).startswith("up at ")
     folder = Sandbox(root).output_dir("model")
     assert [path.name for path in folder.iterdir()] == [str(1 - lost)]
 
