@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS_DOCKER = ROOT / "docs" / "local.md"  # tests/docker runs it
+# tests/docker and tests/unit/execution/ray run these.
+NEED_ENGINES = {ROOT / "docs" / "local.md", ROOT / "docs" / "ray.md"}
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
-OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER, *FIRST})
+OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST})
 # Nearly every page starts a service and runs jobs, so `make test` runs only what a reader meets first.
 PAGES = [*FIRST, *(pytest.param(page, marks=pytest.mark.slow) for page in OTHERS)]
 

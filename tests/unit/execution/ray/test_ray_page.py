@@ -1,0 +1,30 @@
+"""The examples of the page about Ray clusters, on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.execution.ray.executor import RayExecutor
+from tests.docs.conftest import fresh_place, run_page
+from tests.unit.execution.ray.local_cluster import LocalCluster
+
+__all__ = ["fresh_place", "run_page"]
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[4] / "docs" / "ray.md"
+
+
+def test_the_examples_of_the_page_work(
+    cluster: LocalCluster,
+    connected: Callable[[str], RayExecutor],
+    run_page: Callable[[Path], tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connected("driver")  # the cluster responds
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    status, said = run_page(PAGE)
+    assert status == 0, said
