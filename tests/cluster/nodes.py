@@ -1,7 +1,7 @@
 """Several machines on one: nodes with processes, network, host name and temporary folders of their own (as root).
 
 A node is a set of Linux namespaces. Its network card is plugged into a switch, and so is this machine, which has
-the first address of the network:
+the first address of the network. Every node knows the names of the others, and this machine as "outside":
 
     with Nodes(3) as nodes:
         nodes[0].run("ping", "-c1", nodes[1].address)
@@ -20,7 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ def install(*packages: str, programs: Sequence[str]) -> None:
     subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=True, **quiet)
 
 
+# Orphans do not stay as zombies. It ends when the other end of the pipe is closed.
+_FIRST_PROCESS = """
+import signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
 class _Namespaces:
     """Namespaces that last until their first process ends, which is when this process ends, at the latest."""
 
@@ -66,8 +75,7 @@ class _Namespaces:
         Raises:
             RuntimeError: the script failed.
         """
-        # CHLD is ignored, so that orphans do not stay as zombies. `cat` ends when this process closes the pipe.
-        script = f"set -e; trap '' CHLD; {script}\necho made; exec cat"
+        script = f"set -e; {script}\nexec {shlex.quote(sys.executable)} -ISc {shlex.quote(_FIRST_PROCESS)}"
         self._unshare = subprocess.Popen(
             ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", *kinds, "sh", "-c", script],
             stdin=subprocess.PIPE,
@@ -100,9 +108,10 @@ class Node:
         address: its IP address.
     """
 
-    def __init__(self, name: str, address: str, shared: Sequence[Path]) -> None:
+    def __init__(self, name: str, address: str, hosts: Mapping[str, str], shared: Sequence[Path]) -> None:
         self.name = name
         self.address = address
+        self._hosts = hosts
         self._shared = shared
         self._namespaces: _Namespaces | None = None
         self._started: list[subprocess.Popen[bytes]] = []
@@ -202,6 +211,8 @@ class Node:
             if number >= 3 + len(self._shared):
                 lines += [f"mount -o remount,ro,bind {folder}"]
             lines += [f"exec {number}<&-"]
+        hosts = "".join(f"{address} {name}\n" for name, address in self._hosts.items())
+        lines += [f"printf %s {shlex.quote(hosts)} >/run/hosts", "mount --bind /run/hosts /etc/hosts"]
         return "\n".join(lines)
 
 
@@ -236,7 +247,10 @@ class Nodes(Sequence[Node]):
         try:
             network = self._plug_in_this_machine()
             self.address = str(network[1])
-            self._nodes = [Node(f"node{i}", str(network[10 + i]), self._shared) for i in range(self._count)]
+            hosts = {"localhost": "127.0.0.1", "outside": self.address}
+            hosts.update((f"node{index}", str(network[10 + index])) for index in range(self._count))
+            names = [*hosts][2:]
+            self._nodes = [Node(name, hosts[name], hosts, self._shared) for name in names]
             for node in self._nodes:
                 self.power_on(node)
         except BaseException:

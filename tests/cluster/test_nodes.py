@@ -34,7 +34,7 @@ def reaches(node: Node, address: str) -> bool:
 
 def test_nodes_reach_each_other_and_this_machine(nodes: Nodes) -> None:
     assert [node.run("hostname").strip() for node in nodes] == ["node0", "node1", "node2"]
-    assert all(reaches(nodes[0], address) for address in (nodes[2].address, nodes.address))
+    assert all(reaches(nodes[0], address) for address in (nodes[2].address, nodes.address, "node1", "outside"))
 
 
 def test_a_node_with_its_cable_pulled_is_not_reached_until_it_is_back(nodes: Nodes) -> None:
