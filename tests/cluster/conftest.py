@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import ray_cluster as ray_clusters
+from tests.cluster import slurm_cluster as slurm_clusters
 from tests.cluster.ray_cluster import RayCluster
+from tests.cluster.slurm_cluster import SlurmCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,3 +36,22 @@ def ray_cluster(whole_ray_cluster: RayCluster) -> RayCluster:
     """The cluster with all its nodes alive, also after a test that killed some."""
     whole_ray_cluster.repair()
     return whole_ray_cluster
+
+
+@pytest.fixture(scope="session")
+def whole_slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A controller and three workers with Slurm, for all tests."""
+    reason = slurm_clusters.why_not()
+    if reason:
+        pytest.skip(reason)
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slurm_cluster(whole_slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    """The cluster with all its nodes idle, as the one that the environment names."""
+    whole_slurm_cluster.repair()
+    for name, value in whole_slurm_cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    return whole_slurm_cluster

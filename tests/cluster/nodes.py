@@ -122,6 +122,11 @@ class Node:
         assert self._namespaces, f"{self.name} is off"
         return self._namespaces.pid
 
+    @property
+    def is_off(self) -> bool:
+        """Whether it is without power."""
+        return self._namespaces is None
+
     def boot(self) -> None:
         """Start it, with empty temporary folders and no network."""
         self._namespaces = _Namespaces("--net", "--uts", "--ipc", script=self._setup())
