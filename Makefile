@@ -24,7 +24,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format page docs release-trial bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres e2e trials check format page docs release-trial bench matrix clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ test-service: $(VENV)/.dev ## the service, on SQLite: its API, objects, tables, 
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start (as root on Debian)
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
+
+test-cluster: $(VENV)/.dev ## jobs on clusters of Ray and Slurm, on three nodes that the tests make (as root on Debian)
+	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/cluster
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
