@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER, REASON_STOPPED_FROM_OUTSIDE
 from pai_sdk.base.files import open_file, open_plain, publish_once
 
-__all__ = ["DISK_IS_FULL", "ExecutionRecord", "ExecutionState", "InstanceState", "Phase", "StopRequest"]
+__all__ = ["DISK_IS_FULL", "Ending", "ExecutionRecord", "ExecutionState", "InstanceState", "Phase", "StopRequest"]
 
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk."""
@@ -37,6 +37,20 @@ Phase: TypeAlias = Literal["absent", "preparing", "running", "ended"]
 _STOP = "stop"
 _BY_SIGNAL = "signal"  # written by instance.sh
 _NO_REASON = "The job was stopped. The reason could not be saved because the disk was full."
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The reason why a job does not succeed. The first one stays.
+
+    Attributes:
+        code, message: see `agent.reasons`.
+        failed_instance: the instance whose failure it is.
+    """
+
+    code: str
+    message: str
+    failed_instance: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ __all__ = [
     "REASON_NON_ZERO_EXIT",
     "REASON_NOT_EXECUTABLE",
     "REASON_OUT_OF_MEMORY",
+    "REASON_PREEMPTED",
     "REASON_REQUIREMENTS_FAILED",
     "REASON_SANDBOX_FAILED",
     "REASON_STOPPED_BY_USER",
@@ -48,6 +49,8 @@ REASON_ENGINE_RESTARTED = "EngineRestarted"
 """The Docker engine ended or started anew, and took the job's containers along: submit the job again."""
 REASON_NODE_LOST = "NodeLost"
 """A node of the cluster, or the process on it that had an instance, is gone: submit the job again."""
+REASON_PREEMPTED = "Preempted"
+"""The cluster has ended the job to make room for another one: submit the job again."""
 REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
 REASON_DISK_FULL = "DiskFull"

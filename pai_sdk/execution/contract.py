@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_JOB_TYPE",
+    "cpus",
     "environment",
     "gpus",
     "input_files",
@@ -124,6 +125,21 @@ def job_facts(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
         "grace_s": grace_s,
         "python_requirements": list(request.python_requirements or ()),
     }
+
+
+def cpus(request: TrainingJobRequest) -> float | None:
+    """The CPUs of each instance (`InstanceSpec.CPU`); None where none are named.
+
+    Raises:
+        InvalidInputError: it is no number.
+    """
+    spec = request.compute_resource.instance_spec
+    text = spec.cpu if spec else None
+    try:
+        return float(text) if text else None
+    except ValueError as error:
+        problem = Problem("instance_spec.cpu", f"{text!r} is no number of CPUs", "write 4 or 0.5")
+        raise InvalidInputError([problem]) from error
 
 
 def gpus(request: TrainingJobRequest) -> int:

@@ -13,6 +13,7 @@ EXECUTORS = {
     "process": "pai_sdk.execution.process.executor:ProcessExecutor",
     "docker": "pai_sdk.execution.docker.executor:DockerExecutor",
     "ray": "pai_sdk.execution.ray.executor:RayExecutor",
+    "slurm": "pai_sdk.execution.slurm.executor:SlurmExecutor",
 }
 """Name to class, which is imported when it is opened: Docker's client takes a tenth of the start of a service."""
 

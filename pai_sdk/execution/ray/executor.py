@@ -21,7 +21,7 @@ from pathlib import Path
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import InstanceState
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import (
     ClusterCapacity,
     ExecutionState,
@@ -30,7 +30,7 @@ from pai_sdk.execution.base import (
     ExecutorSetup,
     LaunchSpec,
 )
-from pai_sdk.execution.contract import gpus, job_facts
+from pai_sdk.execution.contract import cpus, gpus, job_facts
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.execution.ray.hub import Hub
 from pai_sdk.execution.ray.options import RayOptions
@@ -164,14 +164,12 @@ class RayExecutor(Executor):
 
     def _bundle(self, spec: LaunchSpec) -> dict[str, float]:
         """What one instance needs of a node, in Ray's words."""
-        resources = spec.request.compute_resource.instance_spec
-        text = resources.cpu if resources is not None else None
-        try:
-            cpus = float(text) if text else self.options.cpus_per_instance
-        except ValueError as error:
-            problem = Problem("instance_spec.cpu", f"{text!r} is no number of CPUs", "write 4 or 0.5")
-            raise InvalidInputError([problem]) from error
-        needed = {"CPU": cpus, "GPU": gpus(spec.request), "memory": spec.limits.memory_bytes or 0}
+        named = cpus(spec.request)
+        needed = {
+            "CPU": self.options.cpus_per_instance if named is None else named,
+            "GPU": gpus(spec.request),
+            "memory": spec.limits.memory_bytes or 0,
+        }
         return {name: amount for name, amount in needed.items() if amount} or {"CPU": 0.001}
 
     # ---- the mirror process ----

@@ -22,15 +22,15 @@ from typing import Any
 
 from pai_sdk.agent.distributed import Rendezvous
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.protocol import ExecutionState
+from pai_sdk.agent.protocol import Ending, ExecutionState
 from pai_sdk.agent.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED, node_lost_message
 from pai_sdk.agent.remote.file_parts import pack
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import replace_file
+from pai_sdk.execution.gang_state import ended, ending_of, job_state, lost
 from pai_sdk.execution.output_uploader import LIVE_CHANNELS
 from pai_sdk.execution.ray.cluster import Cluster, InstanceLost, NodeAway, NodeError, Remote
 from pai_sdk.execution.ray.output_mirror import OutputMirror
-from pai_sdk.execution.ray.states import Ending, ended, ending_of, job_state, lost
 
 __all__ = ["Cancelled", "JobMirror"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pai_sdk.agent.protocol import ExecutionState, InstanceState
-from pai_sdk.execution.ray.states import Ending, ended, job_state, lost
+from pai_sdk.agent.protocol import Ending, ExecutionState, InstanceState
+from pai_sdk.execution.gang_state import ended, job_state, lost
 
 BEFORE = ExecutionState(
     "preparing", instances=(InstanceState("j-master-0", "master"), InstanceState("j-worker-0", "worker"))

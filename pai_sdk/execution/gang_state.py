@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pai_sdk.agent.protocol import ExecutionState, InstanceState
+from pai_sdk.agent.protocol import Ending, ExecutionState, InstanceState
 
-__all__ = ["Ending", "ended", "ending_of", "job_state", "lost"]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The reason why a job does not succeed. The first one stays.
-
-    Attributes:
-        code, message: see `agent.reasons`.
-        failed_instance: the instance whose failure it is.
-    """
-
-    code: str
-    message: str
-    failed_instance: str | None = None
+__all__ = ["ended", "ending_of", "job_state", "lost"]
 
 
 def ending_of(state: ExecutionState) -> Ending | None:

@@ -1,0 +1,1 @@
+"""The part of pai_sdk on the nodes of a Slurm cluster: one supervised instance a task."""

@@ -1,0 +1,185 @@
+"""What Slurm knows of our jobs: asked once for all of them, in the background, and only while somebody asks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pai_sdk.errors import PaiError
+from pai_sdk.execution.slurm.commands import SlurmAway, run
+
+__all__ = ["QueuedJob", "SlurmQueue", "entries", "name_of"]
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "pai-"
+_FIELDS = ("JobID", "State", "PreemptTime", "Reason", "Name", "WorkDir")
+_PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+_ALIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+_OVER = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """One Slurm job.
+
+    Attributes:
+        number: its number.
+        state: a word of Slurm, such as `PENDING`.
+        is_preempted: whether it has to make room for another job.
+        reason: why it is in this state, in a word of Slurm.
+        job_id: our job.
+        root: the folder of that job.
+    """
+
+    number: str
+    state: str
+    is_preempted: bool
+    reason: str
+    job_id: str
+    root: Path
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether none of its processes is left, as far as Slurm knows."""
+        return self.state in _OVER
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether it waits for nodes."""
+        return self.state in _PENDING
+
+
+def name_of(job_id: str) -> str:
+    """The name of a job's Slurm job."""
+    return f"{_PREFIX}{job_id}"
+
+
+def entries(*, job_id: str | None = None) -> list[QueuedJob]:
+    """Ask Slurm for the jobs of this user that are ours; Slurm forgets a job some minutes after its end.
+
+    Args:
+        job_id: only for one of them.
+
+    Raises:
+        SlurmAway: it does not respond, or what it says cannot be understood.
+        SlurmRefused: it does not say.
+    """
+    fields = ",".join(f"{name}:|" for name in _FIELDS)
+    wanted = [] if job_id is None else [f"--name={name_of(job_id)}"]
+    printed = run(
+        ["squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", *wanted, f"--Format={fields}"]
+    )
+    found = []
+    for line in printed.splitlines():
+        parts = line.split("|", len(_FIELDS) - 1)
+        is_understood = (
+            len(parts) == len(_FIELDS) and parts[0].isdecimal() and parts[1] in _PENDING | _ALIVE | _OVER
+        )
+        if not is_understood:
+            raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
+        number, state, preempted, reason, name, folder = parts
+        if name.startswith(_PREFIX):
+            root = Path(folder.rstrip().removesuffix("|"))
+            has_time = preempted.strip() not in ("", "N/A", "None", "Unknown")
+            found.append(QueuedJob(number, state, has_time, reason, name.removeprefix(_PREFIX), root))
+    return found
+
+
+class SlurmQueue:
+    """The last response of Slurm. Nobody waits for it: it is asked in the background.
+
+    Args:
+        every_s: how often Slurm is asked at most.
+    """
+
+    def __init__(self, *, every_s: float = 2.0) -> None:
+        self._every_s = every_s
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="slurm")
+        self._lock = threading.Lock()
+        self._asking: Future[None] | None = None
+        self._asked_at = 0.0
+        self._answers = 0
+        self._known: dict[str, list[QueuedJob]] = {}
+        self._seen_at: dict[str, int] = {}  # by job: how many responses there were when it was last known or new
+        self._problem = ""
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def find(self, job_id: str) -> list[QueuedJob] | None:
+        """The Slurm jobs of a job, those that are not over first; None while that is not known.
+
+        An empty list means that two responses in a row did not have the job, both since this process asks for it.
+        """
+        with self._lock:
+            self._ask_if_due()
+            found = self._known.get(job_id)
+            if found:
+                self._seen_at[job_id] = self._answers
+                return sorted(found, key=lambda entry: (entry.is_over, -int(entry.number)))
+            # The first response may be older than the job, and the one after it may have been on its way.
+            return [] if self._answers - self._seen_at.setdefault(job_id, self._answers) > 2 else None
+
+    def forget(self, job_id: str) -> None:
+        """Nobody asks for this job any more, or it has a new Slurm job."""
+        with self._lock:
+            self._seen_at.pop(job_id, None)
+            self._known.pop(job_id, None)
+
+    def cancel(self, numbers: Iterable[str]) -> None:
+        """Cancel Slurm jobs in the background."""
+        for number in numbers:
+            self._worker.submit(self._quietly_cancel, number)
+
+    def _ask_if_due(self) -> None:
+        is_asking = self._asking is not None and not self._asking.done()
+        if not is_asking and time.monotonic() - self._asked_at >= self._every_s:
+            self._asked_at = time.monotonic()
+            self._asking = self._worker.submit(self._ask)
+
+    def _ask(self) -> None:
+        try:
+            found = entries()
+        except PaiError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                logger.warning("Slurm does not respond; jobs are left as they are: %s", error)
+            return
+        if self._problem:
+            self._problem = ""
+            logger.info("Slurm responds again")
+        known: dict[str, list[QueuedJob]] = {}
+        for entry in found:
+            known.setdefault(entry.job_id, []).append(entry)
+        with self._lock:
+            self._known = known
+            self._answers += 1
+            self._asked_at = time.monotonic()
+
+    @staticmethod
+    def _quietly_cancel(number: str) -> None:
+        try:
+            run(["scancel", number])
+        except PaiError as error:
+            logger.warning("Slurm job %s could not be cancelled: %s", number, error)
