@@ -133,6 +133,8 @@ class SlurmCluster:
                 self.power_on(worker)
             elif not [*worker.processes("slurmd")]:
                 self.start_worker(worker)
+            # Slurm takes no jobs on a node that it found running one which the controller had forgotten.
+            self.command("scontrol", "update", f"nodename={worker.name}", "state=resume", check=False)
         self.wait_for(len(self.workers))
 
     def wait_for(self, count: int) -> None:

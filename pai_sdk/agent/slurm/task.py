@@ -77,12 +77,13 @@ class _Task:
         try:
             self._start(package, reader)
         except _Ended:
-            self._write_end("Terminated", Ending("", ""))
+            self._write_end("Terminated")
         except Exception as error:
             traceback.print_exc()
-            ending = Ending(REASON_SANDBOX_FAILED, f"The job could not be run on {socket.gethostname()}: {error}")
-            self._write_end("Failed", ending)
-            self._gang.write_ending(ending)
+            self._write_end("Failed")
+            if not self._is_told:  # then Slurm has killed the supervisor, too, and the executor asks it why
+                text = f"The job could not be run on {socket.gethostname()}: {error}"
+                self._gang.write_ending(Ending(REASON_SANDBOX_FAILED, text))
         finally:
             os.close(reader)
         for state in self._states():
@@ -147,7 +148,7 @@ class _Task:
             dict(zip(ranks, ports, strict=True)),
         )
 
-    def _write_end(self, status: str, ending: Ending) -> None:
+    def _write_end(self, status: str) -> None:
         """Write the end of an instance that has not begun."""
         one = InstanceState(self._instance.name, self._instance.role, status)
         state = ExecutionState("ended", succeeded=False, instances=(one,))

@@ -200,11 +200,12 @@ class SlurmExecutor(Executor):
             # Slurm is at it, an instance is about to write why it has failed, or there is nothing to be said yet.
             found = self._queue.find(sandbox.root.name)
             is_over = found is not None and all(entry.is_over for entry in found)
-            if found is not None and is_over and ending is None:
+            has_ended = is_over and (has_ended or not any(map(gang.is_alive, ["", *names])))
+            # A job that Slurm has forgotten may well run; one that is over for Slurm must not.
+            if found is not None and ending is None and (has_ended or (found and is_over)):
                 ending = _ending_by_slurm(found, parts)
                 if ending is not None:
                     gang.write_ending(ending)
-            has_ended = is_over and (has_ended or not any(map(gang.is_alive, ["", *names])))
         begun = [part.started_at for part in parts if part is not None and part.started_at]
         before = replace(before, started_at=min(begun, default=None))
         if not has_ended:
@@ -328,9 +329,10 @@ def _is_at_work(gang: GangFolder, names: Sequence[str]) -> bool:
 
 def _ending_by_slurm(found: Sequence[QueuedJob], parts: Sequence[ExecutionState | None]) -> Ending | None:
     """Why a job has ended that Slurm has ended, or that did not say why; None where it has succeeded after all."""
-    ending = verdict(found) or _said_by(parts)
+    if not found:
+        return lost(found)
     has_succeeded = all(part is not None and part.succeeded for part in parts)
-    return ending if ending or has_succeeded else lost(found)
+    return verdict(found) or _said_by(parts) or (None if has_succeeded else lost(found))
 
 
 def _said_by(parts: Sequence[ExecutionState | None]) -> Ending | None:

@@ -32,7 +32,10 @@ _VERDICTS = {
         REASON_OUT_OF_MEMORY,
         "it used more memory than Slurm gave it; use a smaller batch, or raise instance_spec.memory",
     ),
-    "CANCELLED": (REASON_STOPPED_FROM_OUTSIDE, "it was cancelled in Slurm, by scancel or an administrator"),
+    "CANCELLED": (
+        REASON_STOPPED_FROM_OUTSIDE,
+        "it was cancelled there: by scancel, an administrator, or a controller that had forgotten that it runs",
+    ),
     "REVOKED": (REASON_STOPPED_FROM_OUTSIDE, "another cluster has taken it over"),
 }
 _UNKNOWN = (
