@@ -31,6 +31,8 @@ from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -39,10 +41,11 @@ from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.scheduler import Scheduler
+from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
@@ -154,7 +157,9 @@ class Service:
             scheduler.start()
             stack.callback(scheduler.close)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
+            everything = Principal.operator(keys.access_key_id)
+            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s, everything)
+            runs = stack.enter_context(closing(of_jobs))
             context = ServiceContext(
                 settings,
                 info,
@@ -167,6 +172,8 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
+                users := Users(database, keys),
+                BucketRights(database, users),
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -252,9 +259,9 @@ def _open_dispatcher(
     settings = context.settings
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
-    rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
+    rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
-    authenticator = Authenticator(keys, nonces=nonces, rate=rate)
+    authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
     gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     browsers = None
@@ -262,8 +269,9 @@ def _open_dispatcher(
         add_page(api, page)
         admit, most_bytes = page.guard().admit, settings.longest_body_bytes
         browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS)
-    secrets = {keys.access_key_id: keys.access_key_secret}
-    objects = create_app(store, secrets, region=settings.region_id, rate=rate)
+    objects = create_app(
+        store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
+    )
     table_store, table_keys = tables
-    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
+    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)
     return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers)

@@ -10,17 +10,20 @@ from fastapi import Depends, Request
 
 from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.http.page_requests import PageAddresses
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
+from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.source import RunSource
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
-__all__ = ["ContextOf", "JobRunner", "ServiceContext"]
+__all__ = ["ContextOf", "JobRunner", "PrincipalOf", "ServiceContext", "principal_of"]
 
 
 class JobRunner(Protocol):
@@ -52,6 +55,8 @@ class ServiceContext:
     runs: RunSource
     executor: ExecutorCapabilities
     metrics: MetricPages
+    users: Users
+    bucket_rights: BucketRights
     page: PageAddresses | None = None
 
     @property
@@ -72,3 +77,17 @@ async def _context(request: Request) -> ServiceContext:
 
 ContextOf = Annotated[ServiceContext, Depends(_context)]
 """A parameter of a route: the context of the service."""
+
+
+def principal_of(request: Request) -> Principal:
+    """Whose request it is; the gate has noted it."""
+    principal: Principal = request.scope["state"]["principal"]
+    return principal
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request)
+
+
+PrincipalOf = Annotated[Principal, Depends(_principal)]
+"""A parameter of a route: whose request it is."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
@@ -21,7 +20,8 @@ logger = logging.getLogger(__name__)
 class Gate:
     """Lets the requests through that `admit` accepts, each with its body read and a request id.
 
-    The id stands in `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
+    Whoever admits a request puts its `Principal` into `scope["state"]["principal"]`. The id is in
+    `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
 
     Args:
         app: what is guarded.
@@ -117,13 +117,16 @@ def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
     return headers
 
 
-def throttle(rate: RateLimit | None) -> None:
-    """Count a request.
+def throttle(wait_s: float) -> None:
+    """Refuse a request that came too soon.
+
+    Args:
+        wait_s: the seconds until it may come; 0 lets it pass.
 
     Raises:
-        WireError: there are more than the rate allows.
+        WireError: there are more requests than the rate allows.
     """
-    if wait_s := rate.take() if rate is not None else 0.0:
+    if wait_s:
         message = "There are more requests than this service allows; try again later."
         raise WireError(429, "Throttling.User", message, retry_after_s=math.ceil(wait_s))
 

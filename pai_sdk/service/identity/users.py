@@ -1,7 +1,7 @@
 """The users of a service, their access keys, and the members of workspaces.
 
-A key's secret is not stored: it is derived from the service's own secret and the key's id, so a copy of the database
-opens nothing. A user's rights are read from the database at each change of it, and else kept in memory.
+A key's secret is not stored: it is derived from the service's own secret and the key's id, so a copy of the
+database opens nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Users:
 
     def secret(self, key_id: str) -> str | None:
         """The secret of a key; None if there is no such key, or it was revoked."""
-        if hmac.compare_digest(key_id.encode(), self._own.access_key_id.encode()):
+        if key_id == self._own.access_key_id:
             return self._own.access_key_secret
         return self._derived(key_id) if self.principal(key_id) is not None else None
 

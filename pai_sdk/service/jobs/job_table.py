@@ -17,7 +17,9 @@ from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.jobs.visibility import visible_jobs
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
     Event,
@@ -84,10 +86,23 @@ class Jobs:
             raise job_not_found(job_id)
         return version
 
-    def versions(self, job_ids: Collection[str]) -> dict[str, int]:
-        """The number of the last change of each of these jobs that is there."""
+    def require_visible(self, job_id: str, principal: Principal) -> None:
+        """Check that a user can see a job.
+
+        Raises:
+            WireError: they cannot, or there is no such job; that is the same to them.
+        """
+        if principal.may("admin"):
+            return  # what reads the job says whether it is there
         with self.database.read() as session:
-            rows = session.execute(select(Job.id, Job.version).where(Job.id.in_(job_ids)))
+            if session.scalar(select(Job.id).where(Job.id == job_id, visible_jobs(principal))) is None:
+                raise job_not_found(job_id)
+
+    def versions(self, job_ids: Collection[str], principal: Principal) -> dict[str, int]:
+        """The number of the last change of each of these jobs that the user can see."""
+        with self.database.read() as session:
+            mine = Job.id.in_(job_ids), visible_jobs(principal)
+            rows = session.execute(select(Job.id, Job.version).where(*mine))
             return {row.id: row.version for row in rows}
 
     def first_in_queue(self) -> Job | None:
@@ -119,6 +134,7 @@ class Jobs:
         request: TrainingJobRequest,
         *,
         workspace_id: str,
+        owner: str = OPERATOR,
         algorithm_id: str | None = None,
         notices: Iterable[str] = (),
     ) -> str:
@@ -130,6 +146,7 @@ class Jobs:
         Args:
             request: the job.
             workspace_id: where it belongs.
+            owner: the user who submits it.
             algorithm_id: of the registered algorithm that it names.
             notices: events to note beside its creation; empty ones are left out.
 
@@ -138,7 +155,7 @@ class Jobs:
         """
         job_id, now = new_job_id(), time.time()
         with self.database.write() as session:
-            known = _submitted_before(session, request) if self.dedupes else None
+            known = _submitted_before(session, request, owner) if self.dedupes else None
             if known is not None:
                 return known
             session.add(
@@ -146,6 +163,7 @@ class Jobs:
                     id=job_id,
                     name=request.training_job_name,
                     workspace_id=workspace_id,
+                    owner=owner,
                     request=request.to_wire(),
                     instance_count=request.instance_count,
                     priority=request.priority or 0,
@@ -334,12 +352,12 @@ def existing_job(session: Session, job_id: str) -> Job:
     return job
 
 
-def _submitted_before(session: Session, request: TrainingJobRequest) -> str | None:
+def _submitted_before(session: Session, request: TrainingJobRequest, owner: str) -> str | None:
     submission = next((label.value for label in request.labels if label.key == SUBMISSION_LABEL), None)
     if submission is None:
         return None
-    same = select(JobLabel.job_id).where(JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission)
-    return session.scalars(same.limit(1)).first()
+    same = JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission, Job.owner == owner
+    return session.scalars(select(Job.id).join(JobLabel, JobLabel.job_id == Job.id).where(*same).limit(1)).first()
 
 
 def _count_ahead(session: Session, priority: int) -> int:

@@ -12,6 +12,7 @@ __all__ = [
     "Algorithm",
     "AlgorithmVersion",
     "Base",
+    "BucketOwnerRow",
     "Event",
     "ExperimentLabel",
     "ExperimentRow",
@@ -74,6 +75,16 @@ class MemberRow(Base):
     workspace_id: Mapped[str] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True)
     user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), primary_key=True)
     right: Mapped[str]
+
+
+class BucketOwnerRow(Base):
+    """Whose a bucket is: a user's, or the members' of a workspace."""
+
+    __tablename__ = "bucket_owners"
+
+    bucket: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    workspace_id: Mapped[str | None]
 
 
 class Transition(Base):

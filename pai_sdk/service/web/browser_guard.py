@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.page_requests import PAGE_HEADER
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
@@ -89,6 +90,8 @@ class BrowserGuard:
         headers = headers_of(scope, once=("host", "origin", "authorization"))
         origins = self._check_host(headers)
         self._check_sender(scope, headers, origins)
+        # A link to the page is made with the service's own key.
+        scope.setdefault("state", {})["principal"] = Principal.operator("")
         return lambda body: None
 
     def _check_host(self, headers: Mapping[str, str]) -> list[str]:
@@ -118,7 +121,7 @@ class BrowserGuard:
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
             if path in self._closed_paths:
                 raise WireError(403, "NotForPages", "This action needs the access key of the service.")
-        throttle(self._rate)
+        throttle(self._rate.take() if self._rate is not None else 0.0)
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:
