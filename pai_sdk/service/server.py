@@ -169,10 +169,11 @@ class Service:
                 scheduler,
                 *_registries(database, settings.bucket),
                 store.bucket_exists,
+                store.create_bucket,
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                users := Users(database, keys),
+                users := Users(database, keys, workspace_id=settings.workspace_id),
                 BucketRights(database, users),
                 page := _page_of(settings, info),
             )

@@ -27,6 +27,7 @@ from pai_sdk.service.http.routes import (
     page_links,
     run_jobs,
     training_jobs,
+    users,
     workspaces,
 )
 from pai_sdk.service.http.routes.json_responses import add_refusals, refusal
@@ -63,6 +64,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         images,
         models,
         workspaces,
+        users,
         page_links,
         run_jobs,
     )

@@ -52,6 +52,7 @@ class ServiceContext:
     experiments: ExperimentTable
     models: ModelRegistry
     bucket_exists: Callable[[str], bool]
+    create_bucket: Callable[[str], bool]
     runs: RunSource
     executor: ExecutorCapabilities
     metrics: MetricPages

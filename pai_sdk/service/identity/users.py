@@ -68,6 +68,7 @@ class Users:
     Args:
         database: where they are kept.
         own: the service's own key, which needs no user.
+        workspace_id: a workspace that is there from the start.
 
     Example:
         >>> users.add("alice", "submit")  # doctest: +SKIP
@@ -76,12 +77,15 @@ class Users:
         'alice'
     """
 
-    def __init__(self, database: Database, own: Keys) -> None:
+    def __init__(self, database: Database, own: Keys, *, workspace_id: str) -> None:
         self._database = database
         self._own = own
         self._lock = threading.Lock()  # guards what is below
         self._known: dict[str, Principal] = {}
         self._read_at = -_KEPT_S
+        with database.write() as session:
+            if session.get(WorkspaceRow, workspace_id) is None:
+                session.add(WorkspaceRow(id=workspace_id, name="local", created_at=time.time()))
 
     # ---- of a request -------------------------------------------------------------------------------------
 

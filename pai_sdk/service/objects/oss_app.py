@@ -183,7 +183,7 @@ class _ObjectApp:
         return await operation(request)
 
     async def _check_rights(self, request: OssRequest) -> None:
-        """Refuse a request for a bucket that the key does not open; a create, and a list of buckets, check that."""
+        """Refuse a request for a bucket that the key does not open; creates and lists of buckets check that."""
         is_create = request.method == "PUT" and not request.key
         if self._rights is None or not request.bucket or is_create:
             return
