@@ -268,7 +268,7 @@ def _open_dispatcher(
     browsers = None
     if page is not None:
         add_page(api, page)
-        admit, most_bytes = page.guard().admit, settings.longest_body_bytes
+        admit, most_bytes = page.guard(context.users.principal).admit, settings.longest_body_bytes
         browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS)
     objects = create_app(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights

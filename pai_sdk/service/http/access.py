@@ -16,7 +16,13 @@ from pai_sdk.service.wire_errors import WireError
 __all__ = ["AccessChecked", "needed_right"]
 
 _ADMIN = ("/api/v1/users", "/api/v1/audit")
-_READING_POSTS = ("/api/v1/compare", "/api/v1/hparams/diff", "/api/v1/trainingjobs/changes", "/api/v1/pagelinks")
+_READING_POSTS = (
+    "/api/v1/compare",
+    "/api/v1/hparams/diff",
+    "/api/v1/trainingjobs/changes",
+    "/api/v1/pagelinks",
+    "/api/v1/runs/{run_id:path}/downloads",
+)
 _JOB_NAMES = ("job_id", "run_id")
 
 

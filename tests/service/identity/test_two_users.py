@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import oss2
 import pytest
 
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
+from tests.service.web.browsing import Answer, ask_as_browser, sign_in
 
 
 def user(operator: Client, name: str, right: str = "submit") -> Client:
@@ -53,7 +56,7 @@ def test_a_user_sees_their_own_jobs_only(operator: Client) -> None:
 
 def test_a_submission_of_someone_else_is_not_found_by_its_label(operator: Client) -> None:
     alice, bob = user(operator, "alice"), user(operator, "bob")
-    body = job_body(Labels=[{"Key": "pai_sdk.submission", "Value": "guessed"}])
+    body = job_body(Labels=[{"Key": SUBMISSION_LABEL, "Value": "guessed"}])
     assert alice.create(body) != bob.create(body)
 
 
@@ -128,3 +131,19 @@ def test_a_job_cannot_read_what_its_owner_cannot(operator: Client) -> None:
     assert "there is no bucket" in answer.json()["Message"]
     spoilt = {"Name": "model", "OutputUri": f"oss://{alice.info.bucket}/secret/"}
     assert bob.call("POST", "/trainingjobs", body=job_body(OutputChannels=[spoilt])).status_code == 400
+
+
+def test_the_page_shows_what_its_user_can_see(operator: Client) -> None:
+    alice, bob = user(operator, "alice"), user(operator, "bob")
+    mine, theirs = alice.create(job_body()), bob.create(job_body())
+    assert alice.call("POST", "/pagelinks", body={"JobId": theirs}).status_code == 404
+    port = urlsplit(alice.info.endpoint).port or 0
+    page = sign_in(port, alice.call("POST", "/pagelinks").json()["Url"])
+
+    def ask(path: str) -> Answer:
+        return ask_as_browser(port, "GET", f"/api/v1{path}", **page)
+
+    assert [run["id"] for run in ask("/runs").json["runs"]] == [mine]
+    assert ask(f"/runs/{theirs}/job").status == 404
+    operator.call("DELETE", f"/users/alice/keys/{alice.info.access_key_id}")
+    assert ask("/runs").status == 401
