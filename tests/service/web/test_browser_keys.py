@@ -58,12 +58,26 @@ def test_a_cookie_cannot_be_changed_nor_used_with_another_key() -> None:
     keys = BrowserKeys(SECRET)
     cookie, key = signed_in(keys)
     _, other_key = signed_in(keys)
-    until, session, signature = cookie.split(".")
-    later = f"{int(until) + 1}.{session}.{signature}"
-    for changed in (later, f"{until}.{session}.{key}", f"{until}.{session}.", "", "..", "a.b.c", cookie + "0"):
+    until, session, _, signature = cookie.split(".")
+    later, another = f"{int(until) + 1}.{session}..{signature}", f"{until}.{session}.LTAIother.{signature}"
+    for changed in (
+        later,
+        another,
+        f"{until}.{session}..{key}",
+        f"{until}.{session}..",
+        "",
+        "..",
+        "a.b.c.d",
+        cookie + "0",
+    ):
         assert keys.access_key_of(changed, key) is None, changed
     for wrong in (other_key, signature, "", "1", key.upper() + "0", "\udcff"):
         assert keys.access_key_of(cookie, wrong) is None, wrong
+
+
+def test_a_page_is_signed_in_for_the_user_who_made_the_link() -> None:
+    keys = BrowserKeys(SECRET)
+    assert keys.access_key_of(*(keys.exchange(keys.new_code("LTAIalice")) or ("", ""))) == "LTAIalice"
 
 
 def test_the_two_signatures_are_no_use_for_each_other() -> None:
