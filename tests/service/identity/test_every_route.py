@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ import requests
 from pai_sdk.service.http.access import needed_right
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body
+from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S
 
 MARK = "zebra-of-alice"
@@ -23,8 +22,6 @@ TOO_LONG = {"/api/v1/events"}  # a stream without an end
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    from tests.service.services import running_service
-
     with running_service(tmp_path_factory.mktemp("service") / "data", ScriptedExecutor()) as client:
         yield client
 
@@ -38,9 +35,11 @@ def alice(operator: Client) -> Client:
 def job_id(alice: Client) -> str:
     hyperparameters = [{"Name": "lr", "Value": MARK}]
     labels = [{"Key": "animal", "Value": MARK}]
-    return alice.create(
+    job_id = alice.create(
         job_body(f"echo {MARK}", TrainingJobName=MARK, HyperParameters=hyperparameters, Labels=labels)
     )
+    alice.until(job_id, "Running")
+    return job_id
 
 
 def routes(client: Client) -> list[tuple[str, str]]:
@@ -67,7 +66,7 @@ def bodies(method: str, job_id: str) -> list[Any]:
 def call(client: Client, method: str, path: str, job_id: str, body: Any) -> requests.Response:
     filled = re.sub(r"\{(job_id|run_id)(:path)?\}", job_id, path)
     filled = re.sub(r"\{\w+(:path)?\}", "alice", filled).removeprefix("/api/v1")
-    query = {"with": job_id, "Labels": json.dumps({"animal": MARK})} if method == "GET" else {}
+    query = {"with": job_id} if method == "GET" else {}
     return client.call(method, filled, body=body, **query)
 
 
