@@ -56,10 +56,13 @@ async def _checked(request: Request, context: ContextOf, principal: PrincipalOf)
     Raises:
         WireError: 403 for a lack of rights; 404 for a job of someone else, as if there were none.
     """
-    require(principal, needed_right(request.method, request.scope["route"].path))
+    path = request.scope["route"].path
+    right = needed_right(request.method, path)
+    require(principal, right)
+    changes = right != "read" and not path.endswith("/rerun")  # that makes another job
     for name in _JOB_NAMES:
         if (job_id := request.path_params.get(name)) is not None:
-            await run_in_threadpool(context.jobs.require_visible, job_id, principal)
+            await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=changes)
 
 
 AccessChecked = Depends(_checked)

@@ -10,10 +10,13 @@ from sqlalchemy import ColumnElement, and_, false, or_, true
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.models import Job
 
-__all__ = ["PUBLIC", "visible_jobs"]
+__all__ = ["PRIVATE", "PUBLIC", "visible_jobs"]
+
+PRIVATE = "PRIVATE"
+"""The accessibility of a job that its owner and administrators can see."""
 
 PUBLIC = "PUBLIC"
-"""The accessibility of a job that all members of its workspace can see; others are `PRIVATE`."""
+"""The accessibility of a job that all members of its workspace can see."""
 
 
 def visible_jobs(principal: Principal) -> ColumnElement[bool]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import oss2
 import pytest
 
-from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, sign_in
@@ -147,3 +147,18 @@ def test_the_page_shows_what_its_user_can_see(operator: Client) -> None:
     assert ask(f"/runs/{theirs}/job").status == 404
     operator.call("DELETE", f"/users/alice/keys/{alice.info.access_key_id}")
     assert ask("/runs").status == 401
+
+
+def test_a_public_job_is_seen_by_the_members_of_its_workspace_and_changed_by_its_owner(operator: Client) -> None:
+    alice, bob = user(operator, "alice"), user(operator, "bob")
+    job_id = alice.create(job_body(Labels=[{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]))
+    assert bob.get(f"/trainingjobs/{job_id}")["TrainingJobId"] == job_id
+    assert bob.get("/trainingjobs")["TotalCount"] == 1
+    assert bob.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 403
+    assert bob.call("DELETE", f"/trainingjobs/{job_id}/labels", Keys=ACCESSIBILITY_LABEL).status_code == 403
+    alice.call("DELETE", f"/trainingjobs/{job_id}/labels", Keys=ACCESSIBILITY_LABEL)
+    assert bob.call("GET", f"/trainingjobs/{job_id}").status_code == 404
+    wrong = alice.call(
+        "POST", "/trainingjobs", body=job_body(Labels=[{"Key": ACCESSIBILITY_LABEL, "Value": "all"}])
+    )
+    assert wrong.status_code == 400
