@@ -22,6 +22,7 @@ from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
 from pai_sdk.service.http.api_app import Dispatcher, create_api
+from pai_sdk.service.http.auditing import audit_into
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
@@ -31,6 +32,7 @@ from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
@@ -175,6 +177,7 @@ class Service:
                 MetricPages(jobs, folder),
                 users := Users(database, keys, workspace_id=settings.workspace_id),
                 BucketRights(database, users),
+                AuditLog(database),
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -263,13 +266,14 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
-    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes)
+    audit = audit_into(context.audit)
+    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes, audit=audit)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     browsers = None
     if page is not None:
         add_page(api, page)
         admit, most_bytes = page.guard(context.users.principal).admit, settings.longest_body_bytes
-        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS)
+        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS, audit=audit)
     objects = create_app(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
     )

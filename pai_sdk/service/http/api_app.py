@@ -70,7 +70,7 @@ def create_api(context: ServiceContext) -> FastAPI:
     )
     for module in resources:
         app.include_router(module.router, dependencies=[AccessChecked, TokenChecked])
-    for router in ROUTERS:
+    for router in (users.audit_router, *ROUTERS):
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])
     add_refusals(app)
 

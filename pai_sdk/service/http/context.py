@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.http.page_requests import PageAddresses
+from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
@@ -58,6 +59,7 @@ class ServiceContext:
     metrics: MetricPages
     users: Users
     bucket_rights: BucketRights
+    audit: AuditLog
     page: PageAddresses | None = None
 
     @property

@@ -92,7 +92,7 @@ class Jobs:
         Args:
             job_id: which job.
             principal: the user.
-            changes: whether they also want to change it: a public job is changed by its owner, and by administrators.
+            changes: whether they also want to change it; only its owner and administrators may.
 
         Raises:
             WireError: they cannot, or there is no such job; that is the same to them. 403 if they may only see it.
@@ -104,7 +104,8 @@ class Jobs:
             found = session.execute(select(Job.owner, Job.workspace_id).where(*mine)).first()
         if found is None:
             raise job_not_found(job_id)
-        if changes and found.owner != principal.user and not principal.may_in(found.workspace_id, "admin"):
+        is_administrator = principal.workspaces.get(found.workspace_id) == "admin"
+        if changes and found.owner != principal.user and not is_administrator:
             raise WireError(
                 403, "Forbidden.NoPermission", f"Job {job_id} belongs to {found.owner or 'the service'}."
             )

@@ -11,6 +11,7 @@ __all__ = [
     "AccessKeyRow",
     "Algorithm",
     "AlgorithmVersion",
+    "AuditRow",
     "Base",
     "BucketOwnerRow",
     "Event",
@@ -85,6 +86,21 @@ class BucketOwnerRow(Base):
     bucket: Mapped[str] = mapped_column(primary_key=True)
     owner: Mapped[str]
     workspace_id: Mapped[str | None]
+
+
+class AuditRow(Base):
+    """A request that changed something, or was refused."""
+
+    __tablename__ = "audit_log"
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[float]
+    user: Mapped[str] = mapped_column(index=True)
+    key_id: Mapped[str]
+    method: Mapped[str]
+    path: Mapped[str] = mapped_column(Text)
+    status: Mapped[int]
+    client: Mapped[str]
 
 
 class Transition(Base):

@@ -162,3 +162,21 @@ def test_a_public_job_is_seen_by_the_members_of_its_workspace_and_changed_by_its
         "POST", "/trainingjobs", body=job_body(Labels=[{"Key": ACCESSIBILITY_LABEL, "Value": "all"}])
     )
     assert wrong.status_code == 400
+
+
+def test_the_audit_log_says_who_changed_what_and_who_was_refused(operator: Client) -> None:
+    alice = user(operator, "alice")
+    job_id = alice.create(job_body())
+    alice.get(f"/trainingjobs/{job_id}")
+    alice.call("POST", "/users", body={"Name": "mallory"})
+    entries = operator.get("/audit")["Entries"]
+    shown = [(one["User"], one["Method"], one["Path"], one["Status"]) for one in entries]
+    assert shown == [
+        ("alice", "POST", "/api/v1/users", 403),
+        ("alice", "POST", "/api/v1/trainingjobs", 200),
+        ("", "POST", "/api/v1/users/alice/keys", 200),
+        ("", "POST", "/api/v1/users", 200),
+    ]
+    assert alice.info.access_key_secret not in str(entries)
+    assert [one["Status"] for one in operator.get("/audit", User="alice", PageSize=1)["Entries"]] == [403]
+    assert alice.call("GET", "/audit").status_code == 403

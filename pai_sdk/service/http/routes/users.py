@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -12,13 +12,15 @@ from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import PageSize
 from pai_sdk.service.identity.principal import Right
 from pai_sdk.service.identity.users import UserInfo
 from pai_sdk.service.jobs.reading import read_body, read_model
 
-__all__ = ["router"]
+__all__ = ["audit_router", "router"]
 
 router = APIRouter(prefix="/api/v1/users", route_class=BudgetedRoute)
+audit_router = APIRouter(route_class=BudgetedRoute)
 
 
 class _NewUser(BaseModel):
@@ -90,6 +92,36 @@ def delete_key(request: Request, context: ContextOf, name: str, key_id: str) -> 
     """DeleteAccessKey: no request that it signs is accepted from now on."""
     context.users.revoke(name, key_id)
     return success(request)
+
+
+@audit_router.get("/api/v1/audit")
+@within(LISTS)
+def list_audit_entries(
+    request: Request,
+    context: ContextOf,
+    user: Annotated[str | None, Query(alias="User")] = None,
+    before: Annotated[int | None, Query(alias="Before", ge=1)] = None,
+    page_size: PageSize = 100,
+) -> Response:
+    """ListAuditEntries: requests that changed something or were refused, the newest first.
+
+    The next page is asked for with the last `Number` of this one as `Before`.
+    """
+    found = context.audit.entries(user=user, before=before, limit=page_size)
+    shown = [
+        {
+            "Number": one.number,
+            "Time": wire_time(one.at),
+            "User": one.user,
+            "AccessKeyId": one.key_id,
+            "Method": one.method,
+            "Path": one.path,
+            "Status": one.status,
+            "Client": one.client,
+        }
+        for one in found
+    ]
+    return success(request, {"Entries": shown})
 
 
 def _shown(context: ServiceContext, user: UserInfo) -> dict[str, Any]:
