@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pai_sdk.base.paths import expanded
-from pai_sdk.cli import exit_codes
+from pai_sdk.cli import exit_codes, user_commands
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import host_names, seconds_of
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
@@ -202,6 +202,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="The service on this machine: show its state and disk use, stop it, free disk space, back it up.",
 )
+
+app.add_typer(user_commands.app, name="user")
+app.command()(user_commands.audit)
 
 _DATA = "~/.pai/service"
 

@@ -1,4 +1,4 @@
-"""Notes requests in the audit log: those that changed something, and those that were refused for a lack of rights."""
+"""Notes requests in the audit log: those that changed something, and those refused for a lack of rights."""
 
 from __future__ import annotations
 
