@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pai_sdk.base.paths import expanded
-from pai_sdk.cli import exit_codes, user_commands
+from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import host_names, seconds_of
+from pai_sdk.cli.service import user_commands
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text

@@ -33,7 +33,7 @@ from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Precondition
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.identity.audit import AuditLog
-from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
@@ -43,7 +43,6 @@ from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.scheduler import Scheduler
-from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
@@ -159,8 +158,7 @@ class Service:
             scheduler.start()
             stack.callback(scheduler.close)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            everything = Principal.operator(keys.access_key_id)
-            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s, everything)
+            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s)
             runs = stack.enter_context(closing(of_jobs))
             context = ServiceContext(
                 settings,
@@ -175,9 +173,7 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                users := Users(database, keys, workspace_id=settings.workspace_id),
-                BucketRights(database, users),
-                AuditLog(database),
+                *_identity(database, keys, settings.workspace_id),
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -222,6 +218,11 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASG
             "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
         }
     )
+
+
+def _identity(database: Database, keys: Keys, workspace_id: str) -> tuple[Users, BucketRights, AuditLog]:
+    users = Users(database, keys, workspace_id=workspace_id)
+    return users, BucketRights(database, users), AuditLog(database)
 
 
 def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.http.page_requests import PageAddresses
 from pai_sdk.service.identity.audit import AuditLog
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
@@ -18,7 +19,6 @@ from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
-from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.source import RunSource

@@ -18,8 +18,8 @@ from pai_sdk.execution.base import InstanceState
 from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
+from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC, visible_jobs
 from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.visibility import PRIVATE, PUBLIC, visible_jobs
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
     Event,

@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.schemas.status import KNOWN_STATUSES
 from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.jobs.visibility import visible_jobs
+from pai_sdk.service.identity.visibility import visible_jobs
 from pai_sdk.service.state.models import Job, JobAlgorithm, JobLabel
 from pai_sdk.service.wire_errors import invalid_parameter
 

@@ -9,8 +9,8 @@ from itertools import islice
 
 from starlette.responses import Response
 
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.objects.body import Threads, read_small_body
-from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix
 from pai_sdk.service.objects.object_rows import StoredObject, encode_key

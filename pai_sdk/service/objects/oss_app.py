@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.objects.body import Threads
 from pai_sdk.service.objects.bucket_operations import BucketOperations
-from pai_sdk.service.objects.bucket_rights import BucketRights
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
 from pai_sdk.service.objects.object_operations import ObjectOperations, copy_source

@@ -15,9 +15,9 @@ from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.visibility import visible_jobs
 from pai_sdk.service.jobs.job_table import QUEUED, Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
-from pai_sdk.service.jobs.visibility import visible_jobs
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
@@ -38,6 +38,7 @@ _POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs ar
 _THREADS = 2
 _REFRESH_S = 0.5
 _JOBS_A_QUERY = 500
+_EVERYTHING = Principal.operator("")
 _MODEL, _TRACE = "model", "trace"
 
 
@@ -53,7 +54,7 @@ class JobRuns:
         folder: of the service.
         store: where the outputs of jobs are published.
         longest_stream_s: see `RunSource`.
-        principal: the user.
+        principal: the user; the service itself by default.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class JobRuns:
         folder: DataFolder,
         store: ObjectStore,
         longest_stream_s: float,
-        principal: Principal,
+        principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
         self.longest_stream_s = longest_stream_s

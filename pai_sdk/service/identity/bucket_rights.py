@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import delete, select
 
+from pai_sdk.errors import StorageError
 from pai_sdk.service.identity.key_ring import KeyRing
 from pai_sdk.service.identity.principal import Principal, Right
-from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import BucketOwnerRow
 
@@ -59,7 +59,7 @@ class BucketRights:
         right: Right = "read" if method in _READING else "submit"
         for bucket in buckets:
             if not self.may(principal, bucket, right):
-                raise oss_error("AccessDenied", "The access key does not open this bucket.")
+                raise _refusal("AccessDenied", "The access key does not open this bucket.")
             right = "read"
 
     def claim(self, key_id: str, bucket: str, *, exists: bool) -> None:
@@ -72,13 +72,13 @@ class BucketRights:
         if principal.may("admin"):
             return
         if not principal.may("submit"):
-            raise oss_error("AccessDenied", "The access key may only read.")
+            raise _refusal("AccessDenied", "The access key may only read.")
         with self._database.write() as session:
             row = session.get(BucketOwnerRow, bucket)
             if row is None and not exists:
                 session.add(BucketOwnerRow(bucket=bucket, owner=principal.user))
             elif row is None or row.owner != principal.user:
-                raise oss_error("BucketAlreadyExists")
+                raise _refusal("BucketAlreadyExists", "The bucket name is taken; choose another.", status_code=409)
 
     def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
         """Make a bucket that of a user, or of the members of a workspace."""
@@ -104,5 +104,10 @@ class BucketRights:
     def _principal(self, key_id: str) -> Principal:
         principal = self._keys.principal(key_id)
         if principal is None:  # revoked since its signature was checked
-            raise oss_error("InvalidAccessKeyId")
+            raise _refusal("InvalidAccessKeyId", "The access key id is not known here; check it.")
         return principal
+
+
+def _refusal(code: str, message: str, *, status_code: int = 403) -> StorageError:
+    """An error with a code of OSS."""
+    return StorageError(message, status_code=status_code, code=code)
