@@ -21,6 +21,7 @@ from pai_sdk.api.page_links import new_page_link
 from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
+from pai_sdk.api.users import ServiceUsers
 from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.backend.connection import FOR_A_JOB, Connection
@@ -229,6 +230,11 @@ class ServiceBackend:
     def new_page_link(self, job_id: str | None = None) -> str:
         """A link to the page of the service, which signs one browser in."""
         return new_page_link(self._transport, job_id)
+
+    @property
+    def users(self) -> ServiceUsers:
+        """The users of a service of this package."""
+        return ServiceUsers(self._transport)
 
     @property
     def workspaces(self) -> Workspaces:

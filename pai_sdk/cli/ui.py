@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
 import socket
 import sys
 import threading
@@ -23,8 +22,7 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names
 from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import chosen_place, running_service
-from pai_sdk.config.credentials import static_credentials
+from pai_sdk.cli.where.place import chosen_place, service_on, session_on
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.session.default import default_session_from, get_default_session
@@ -32,7 +30,6 @@ from pai_sdk.session.session import Session
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
-    from pai_sdk.service.settings import ServiceInfo
     from pai_sdk.service.web.ui_app import UiServer
 
 __all__ = ["ui"]
@@ -152,23 +149,8 @@ def _service_on(data: Path | None) -> Iterator[None]:
     if chosen_place().is_named:
         raise typer.BadParameter("give one of --data, --embedded and --profile", param_hint="--data")
     root = expanded(data).absolute()
-    found = running_service(root)
-    if found is None:
-        command = shlex.join(["pai-sdk", "serve", "--data", str(root)])
-        raise typer.BadParameter(f"no service runs there; to start one: {command}", param_hint="--data")
-    with default_session_from(partial(_session_on, found)):
+    with default_session_from(partial(session_on, service_on(root))):
         yield
-
-
-def _session_on(service: ServiceInfo) -> Session:
-    return Session(
-        service.region_id,
-        service.workspace_id,
-        endpoint=service.endpoint,
-        aiworkspace_endpoint=service.endpoint,
-        credentials=static_credentials(service.access_key_id, service.access_key_secret),
-        profile="",
-    )
 
 
 def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> None:

@@ -19,6 +19,9 @@ from pai_sdk.schemas.wire import Sent
 SUBMISSION_LABEL = "pai-sdk-submission"
 """Label whose value is unique to one submission: a job whose create got no response is found by it."""
 
+ACCESSIBILITY_LABEL = "pai-sdk-accessibility"
+"""Label with `PUBLIC` where all members of the workspace may see a job; a service of ours reads it."""
+
 IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
 """Label with the key that a caller gave; the submission label is then made of it."""
 

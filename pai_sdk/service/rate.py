@@ -1,4 +1,4 @@
-"""A limit for the requests of an access key: a token bucket that fills at a steady rate."""
+"""A limit for the requests of each access key: a token bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["RateLimit"]
+__all__ = ["KeyRates", "RateLimit"]
 
 
 class RateLimit:
@@ -36,3 +36,24 @@ class RateLimit:
                 self._tokens -= 1
                 return 0.0
             return (1 - self._tokens) / self._per_s
+
+
+class KeyRates:
+    """A limit of its own for each key. Only keys that were checked are counted, so there are as many as keys.
+
+    Args:
+        per_s: requests a second of one key; None for any number.
+    """
+
+    def __init__(self, per_s: float | None) -> None:
+        self._per_s = per_s
+        self._lock = threading.Lock()
+        self._of_key: dict[str, RateLimit] = {}
+
+    def take(self, key_id: str) -> float:
+        """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
+        if self._per_s is None:
+            return 0.0
+        with self._lock:
+            limit = self._of_key.setdefault(key_id, RateLimit(self._per_s))
+        return limit.take()

@@ -23,6 +23,7 @@ from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
 from pai_sdk.service.http.api_app import Dispatcher, create_api
+from pai_sdk.service.http.auditing import audit_into
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
@@ -32,6 +33,9 @@ from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.identity.audit import AuditLog
+from pai_sdk.service.identity.bucket_rights import BucketRights
+from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import capacity_now
@@ -43,7 +47,7 @@ from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
@@ -155,7 +159,8 @@ class Service:
             scheduler.start()
             stack.callback(scheduler.close)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
+            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s)
+            runs = stack.enter_context(closing(of_jobs))
             context = ServiceContext(
                 settings,
                 info,
@@ -165,9 +170,11 @@ class Service:
                 scheduler,
                 *_registries(database, settings.bucket),
                 store.bucket_exists,
+                store.create_bucket,
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
+                *_identity(database, keys, settings.workspace_id),
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -214,6 +221,11 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASG
     )
 
 
+def _identity(database: Database, keys: Keys, workspace_id: str) -> tuple[Users, BucketRights, AuditLog]:
+    users = Users(database, keys, workspace_id=workspace_id)
+    return users, BucketRights(database, users), AuditLog(database)
+
+
 def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
     return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
 
@@ -253,18 +265,20 @@ def _open_dispatcher(
     settings = context.settings
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
-    rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
+    rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
-    authenticator = Authenticator(keys, nonces=nonces, rate=rate)
-    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes)
+    authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
+    audit = audit_into(context.audit)
+    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes, audit=audit)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     browsers = None
     if page is not None:
         add_page(api, page)
-        admit, most_bytes = page.guard().admit, settings.longest_body_bytes
-        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS)
-    secrets = {keys.access_key_id: keys.access_key_secret}
-    objects = create_app(store, secrets, region=settings.region_id, rate=rate)
+        admit, most_bytes = page.guard(context.users.principal).admit, settings.longest_body_bytes
+        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS, audit=audit)
+    objects = create_app(
+        store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
+    )
     table_store, table_keys = tables
-    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
+    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)
     return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pai_sdk.api.images import Images
     from pai_sdk.api.models import Models
     from pai_sdk.api.service_runs import ServiceRuns
+    from pai_sdk.api.users import ServiceUsers
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
     from pai_sdk.run.store.run_store import RunStore
@@ -270,6 +271,15 @@ class Session(NamedSettings):
             Point(wall=1795342218.1, step=3, value=0.125)
         """
         return self._backends.service.runs
+
+    @property
+    def users(self) -> ServiceUsers:
+        """The users of a service of your own: add, list, revoke keys. The session's key is an administrator's.
+
+        Example:
+            >>> session.users.add("alice", right="submit")  # doctest: +SKIP
+        """
+        return self._backends.service.users
 
     @property
     def workspaces(self) -> Workspaces:

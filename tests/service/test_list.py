@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import insert
 
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts
@@ -31,6 +32,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
             labels = [{"Key": "number", "Value": str(number)}, {"Key": "kind", "Value": "test"}]
             client.create(job_body(TrainingJobName=name, Labels=labels))
         yield client
+
+
+EVERYONE = Principal.operator("LTAI")
 
 
 def names(client: Client, **query: Any) -> list[str]:
@@ -149,12 +153,12 @@ def test_a_list_of_ten_thousand_jobs_is_quick(tmp_path: Path) -> None:
         labels = [{"job_id": id_, "key": "n", "value": str(n % 100)} for n, id_ in enumerate(ids)]
         session.execute(insert(JobLabel), labels)
     queries = [
-        JobQuery(),
-        JobQuery(page_number=900),
-        JobQuery(status="Failed", workspace_id="1"),
-        JobQuery(labels={"n": "7"}),
-        JobQuery(name="job-77"),
-        JobQuery(job_id="train5"),
+        JobQuery(EVERYONE),
+        JobQuery(EVERYONE, page_number=900),
+        JobQuery(EVERYONE, status="Failed", workspace_id="1"),
+        JobQuery(EVERYONE, labels={"n": "7"}),
+        JobQuery(EVERYONE, name="job-77"),
+        JobQuery(EVERYONE, job_id="train5"),
     ]
     for query in queries:
 

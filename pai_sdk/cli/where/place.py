@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.base.endpoint import host_of
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.config.file import config_path_of
 from pai_sdk.config.settings import profiles_of
 from pai_sdk.display.commands import in_place
@@ -33,6 +35,8 @@ __all__ = [
     "complete_profile",
     "placed",
     "running_service",
+    "service_on",
+    "session_on",
 ]
 
 EMBEDDED_DATA = Path("~/.pai/service")
@@ -180,3 +184,28 @@ def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
     from pai_sdk.service.embedded import find_running
 
     return find_running(data_dir)
+
+
+def service_on(root: Path) -> ServiceInfo:
+    """The service that runs on a data folder.
+
+    Raises:
+        BadParameter: none does.
+    """
+    found = running_service(root)
+    if found is None:
+        command = shlex.join(["pai-sdk", "serve", "--data", str(root)])
+        raise typer.BadParameter(f"no service runs there; to start one: {command}", param_hint="--data")
+    return found
+
+
+def session_on(service: ServiceInfo) -> Session:
+    """A session with a service on this machine, with the service's own key."""
+    return Session(
+        service.region_id,
+        service.workspace_id,
+        endpoint=service.endpoint,
+        aiworkspace_endpoint=service.endpoint,
+        credentials=static_credentials(service.access_key_id, service.access_key_secret),
+        profile="",
+    )

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
+from pai_sdk.service.http.access import AccessChecked
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.health import is_health_check
@@ -26,6 +27,7 @@ from pai_sdk.service.http.routes import (
     page_links,
     run_jobs,
     training_jobs,
+    users,
     workspaces,
 )
 from pai_sdk.service.http.routes.json_responses import add_refusals, refusal
@@ -62,13 +64,14 @@ def create_api(context: ServiceContext) -> FastAPI:
         images,
         models,
         workspaces,
+        users,
         page_links,
         run_jobs,
     )
     for module in resources:
-        app.include_router(module.router, dependencies=[TokenChecked])
-    for router in ROUTERS:
-        app.include_router(router, dependencies=[TokenChecked])
+        app.include_router(module.router, dependencies=[AccessChecked, TokenChecked])
+    for router in (users.audit_router, *ROUTERS):
+        app.include_router(router, dependencies=[AccessChecked, TokenChecked])
     add_refusals(app)
 
     @app.exception_handler(Exception)

@@ -17,8 +17,9 @@ from starlette.types import Scope
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash, roa_signature
 from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.nonces import NonceMemory
-from pai_sdk.service.rate import RateLimit
-from pai_sdk.service.state.folder import Keys
+from pai_sdk.service.identity.key_ring import KeyRing
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["LONGEST_SKEW_S", "Authenticator", "SignedRequest"]
@@ -50,15 +51,15 @@ class Authenticator:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: KeyRing,
         *,
         nonces: NonceMemory | None = None,
-        rate: RateLimit | None = None,
+        rates: KeyRates | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._keys = keys
         self._now = now
-        self._rate = rate
+        self._rates = rates or KeyRates(None)
         self._nonces = nonces or NonceMemory(lifetime_s=LONGEST_SKEW_S)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
@@ -68,23 +69,25 @@ class Authenticator:
             WireError: the request is refused.
         """
         request = _signed_request(scope)
-        self.check(request)
-        throttle(self._rate)  # only signed requests are counted: unsigned ones cannot use up the key's limit
+        principal = self.check(request)
+        scope.setdefault("state", {})["principal"] = principal
+        # Only signed requests are counted: unsigned ones cannot use up the key's limit.
+        throttle(self._rates.take(principal.key_id))
         if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
             raise invalid_parameter("A NUL character in the path or the query is not allowed.")
         return partial(self.check_body, request)
 
-    def check(self, request: SignedRequest) -> None:
-        """Check all but the body, before the body is read.
+    def check(self, request: SignedRequest) -> Principal:
+        """Check all but the body, before the body is read; gives whose request it is.
 
         Raises:
             WireError: the request is refused.
         """
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):
-            dated = self._check_acs3(request, authorization)
+            principal, dated = self._check_acs3(request, authorization)
         elif authorization.startswith("acs "):
-            dated = self._check_roa(request, authorization)
+            principal, dated = self._check_roa(request, authorization)
         elif authorization:
             raise WireError(
                 401,
@@ -107,6 +110,7 @@ class Authenticator:
                 "SignatureNonceUsed",
                 "The header x-acs-signature-nonce is missing or was used before; sign every request anew.",
             )
+        return principal
 
     def check_body(self, request: SignedRequest, body: bytes) -> None:
         """Check that the body is the one that was signed.
@@ -119,7 +123,7 @@ class Authenticator:
         if signed is not None and not hmac.compare_digest(signed.encode(), payload_hash(body).encode()):
             raise WireError(403, "SignatureDoesNotMatch", "The body is not the one that was signed.")
 
-    def _check_acs3(self, request: SignedRequest, authorization: str) -> float:
+    def _check_acs3(self, request: SignedRequest, authorization: str) -> tuple[Principal, float]:
         fields = dict(_ACS3_FIELDS.findall(authorization))
         if len(fields) != 3:
             raise WireError(
@@ -127,7 +131,7 @@ class Authenticator:
                 "IncompleteSignature",
                 "Authorization needs Credential, SignedHeaders and Signature; one is missing.",
             )
-        self._check_key(fields["Credential"])
+        principal, secret = self._check_key(fields["Credential"])
         names = fields["SignedHeaders"].lower().split(";")
         unsigned = [name for name in _MUST_BE_SIGNED if name not in names or name not in request.headers]
         if unsigned:
@@ -136,7 +140,7 @@ class Authenticator:
             )
         dated = self._check_date(_acs3_date(request.headers["x-acs-date"]))
         signature = acs3_signature(
-            self._keys.access_key_secret,
+            secret,
             method=request.method,
             path=request.path,
             query=request.query,
@@ -145,25 +149,27 @@ class Authenticator:
             payload_hash=request.headers["x-acs-content-sha256"],
         )
         _compare(signature, fields["Signature"])
-        return dated
+        return principal, dated
 
-    def _check_roa(self, request: SignedRequest, authorization: str) -> float:
+    def _check_roa(self, request: SignedRequest, authorization: str) -> tuple[Principal, float]:
         key_id, _, given = authorization.removeprefix("acs ").partition(":")
-        self._check_key(key_id)
+        principal, secret = self._check_key(key_id)
         dated = self._check_date(_roa_date(request.headers.get("date", "")))
         signature = roa_signature(
-            self._keys.access_key_secret,
+            secret,
             method=request.method,
             path=request.path,
             query=request.query,
             headers=request.headers,
         )
         _compare(signature, given.strip())
-        return dated
+        return principal, dated
 
-    def _check_key(self, key_id: str) -> None:
-        if not hmac.compare_digest(key_id.encode(), self._keys.access_key_id.encode()):
+    def _check_key(self, key_id: str) -> tuple[Principal, str]:
+        principal, secret = self._keys.principal(key_id), self._keys.secret(key_id)
+        if principal is None or secret is None:
             raise WireError(403, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
+        return principal, secret
 
     def _check_date(self, seconds: float | None) -> float:
         if seconds is None:

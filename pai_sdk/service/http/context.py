@@ -10,6 +10,10 @@ from fastapi import Depends, Request
 
 from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.http.page_requests import PageAddresses
+from pai_sdk.service.identity.audit import AuditLog
+from pai_sdk.service.identity.bucket_rights import BucketRights
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
@@ -20,7 +24,7 @@ from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.source import RunSource
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
-__all__ = ["ContextOf", "JobRunner", "ServiceContext"]
+__all__ = ["ContextOf", "JobRunner", "PrincipalOf", "ServiceContext", "principal_of"]
 
 
 class JobRunner(Protocol):
@@ -49,9 +53,13 @@ class ServiceContext:
     experiments: ExperimentTable
     models: ModelRegistry
     bucket_exists: Callable[[str], bool]
+    create_bucket: Callable[[str], bool]
     runs: RunSource
     executor: ExecutorCapabilities
     metrics: MetricPages
+    users: Users
+    bucket_rights: BucketRights
+    audit: AuditLog
     page: PageAddresses | None = None
 
     @property
@@ -72,3 +80,17 @@ async def _context(request: Request) -> ServiceContext:
 
 ContextOf = Annotated[ServiceContext, Depends(_context)]
 """A parameter of a route: the context of the service."""
+
+
+def principal_of(request: Request) -> Principal:
+    """Whose request it is; the gate has noted it."""
+    principal: Principal = request.scope["state"]["principal"]
+    return principal
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request)
+
+
+PrincipalOf = Annotated[Principal, Depends(_principal)]
+"""A parameter of a route: whose request it is."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
-__all__ = ["Gate", "headers_of", "throttle"]
+__all__ = ["Audit", "Gate", "headers_of", "throttle"]
 
 logger = logging.getLogger(__name__)
+
+Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
+"""Notes a request, given its scope and the status of its response."""
 
 
 class Gate:
     """Lets the requests through that `admit` accepts, each with its body read and a request id.
 
-    The id stands in `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
+    Whoever admits a request puts its `Principal` into `scope["state"]["principal"]`. The id is in
+    `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
 
     Args:
         app: what is guarded.
@@ -29,6 +33,7 @@ class Gate:
             returns is called with the body.
         longest_body_bytes: a longer body is refused.
         headers: of every response.
+        audit: called with each request that was admitted, once its response has a status.
     """
 
     def __init__(
@@ -38,11 +43,13 @@ class Gate:
         *,
         longest_body_bytes: int,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        audit: Audit | None = None,
     ) -> None:
         self._app = app
         self._admit = admit
         self._longest_body_bytes = longest_body_bytes
         self._headers = tuple(headers)
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -53,6 +60,8 @@ class Gate:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if self._audit is not None and "principal" in scope["state"]:
+                    await self._audit(scope, message["status"])
                 own = (*self._headers, (b"x-acs-request-id", request_id.encode()))
                 message["headers"] = [*message.get("headers", []), *own]
             await send(message)
@@ -117,13 +126,16 @@ def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
     return headers
 
 
-def throttle(rate: RateLimit | None) -> None:
-    """Count a request.
+def throttle(wait_s: float) -> None:
+    """Refuse a request that came too soon.
+
+    Args:
+        wait_s: the seconds until it may come; 0 lets it pass.
 
     Raises:
-        WireError: there are more than the rate allows.
+        WireError: there are more requests than the rate allows.
     """
-    if wait_s := rate.take() if rate is not None else 0.0:
+    if wait_s:
         message = "There are more requests than this service allows; try again later."
         raise WireError(429, "Throttling.User", message, retry_after_s=math.ceil(wait_s))
 

@@ -27,7 +27,7 @@ class PageAddresses(Protocol):
         """
         ...
 
-    def new_link(self, host: str, run_id: str | None = None) -> str:
+    def new_link(self, host: str, run_id: str | None = None, *, access_key_id: str = "") -> str:
         """The same with a code that signs a browser in once, within a minute."""
         ...
 

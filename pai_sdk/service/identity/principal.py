@@ -44,6 +44,11 @@ class Principal:
         """The principal of the service's own key, who may do everything."""
         return cls(OPERATOR, key_id, "admin")
 
+    @property
+    def key_of_view(self) -> tuple[str, Right, tuple[tuple[str, Right], ...]]:
+        """The same for principals that can see the same."""
+        return self.user, self.right, tuple(sorted(self.workspaces.items()))
+
     def may(self, right: Right) -> bool:
         """True if the key allows this anywhere."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)

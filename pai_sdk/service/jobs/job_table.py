@@ -15,8 +15,10 @@ from sqlalchemy.orm import Session
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.identity.principal import OPERATOR, Principal
+from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC, visible_jobs
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
@@ -84,10 +86,35 @@ class Jobs:
             raise job_not_found(job_id)
         return version
 
-    def versions(self, job_ids: Collection[str]) -> dict[str, int]:
-        """The number of the last change of each of these jobs that is there."""
+    def require_visible(self, job_id: str, principal: Principal, *, changes: bool = False) -> None:
+        """Check that a user can see a job.
+
+        Args:
+            job_id: which job.
+            principal: the user.
+            changes: whether they also want to change it; only its owner and administrators may.
+
+        Raises:
+            WireError: they cannot, or there is no such job; that is the same to them. 403 if they may only see it.
+        """
+        if principal.may("admin"):
+            return  # what reads the job says whether it is there
         with self.database.read() as session:
-            rows = session.execute(select(Job.id, Job.version).where(Job.id.in_(job_ids)))
+            mine = Job.id == job_id, visible_jobs(principal)
+            found = session.execute(select(Job.owner, Job.workspace_id).where(*mine)).first()
+        if found is None:
+            raise job_not_found(job_id)
+        is_administrator = principal.workspaces.get(found.workspace_id) == "admin"
+        if changes and found.owner != principal.user and not is_administrator:
+            raise WireError(
+                403, "Forbidden.NoPermission", f"Job {job_id} belongs to {found.owner or 'the service'}."
+            )
+
+    def versions(self, job_ids: Collection[str], principal: Principal) -> dict[str, int]:
+        """The number of the last change of each of these jobs that the user can see."""
+        with self.database.read() as session:
+            mine = Job.id.in_(job_ids), visible_jobs(principal)
+            rows = session.execute(select(Job.id, Job.version).where(*mine))
             return {row.id: row.version for row in rows}
 
     def first_in_queue(self) -> Job | None:
@@ -119,6 +146,7 @@ class Jobs:
         request: TrainingJobRequest,
         *,
         workspace_id: str,
+        owner: str = OPERATOR,
         algorithm_id: str | None = None,
         notices: Iterable[str] = (),
     ) -> str:
@@ -130,6 +158,7 @@ class Jobs:
         Args:
             request: the job.
             workspace_id: where it belongs.
+            owner: the user who submits it.
             algorithm_id: of the registered algorithm that it names.
             notices: events to note beside its creation; empty ones are left out.
 
@@ -138,7 +167,7 @@ class Jobs:
         """
         job_id, now = new_job_id(), time.time()
         with self.database.write() as session:
-            known = _submitted_before(session, request) if self.dedupes else None
+            known = _submitted_before(session, request, owner) if self.dedupes else None
             if known is not None:
                 return known
             session.add(
@@ -146,6 +175,7 @@ class Jobs:
                     id=job_id,
                     name=request.training_job_name,
                     workspace_id=workspace_id,
+                    owner=owner,
                     request=request.to_wire(),
                     instance_count=request.instance_count,
                     priority=request.priority or 0,
@@ -157,6 +187,7 @@ class Jobs:
                         Transition(status=JobStatus.CREATING, started_at=now, ended_at=now),
                         Transition(status=JobStatus.SUBMITTED, started_at=now),
                     ],
+                    accessibility=_accessibility({label.key: label.value for label in request.labels}) or PRIVATE,
                     labels=[JobLabel(key=label.key, value=label.value) for label in request.labels],
                     algorithm=None if algorithm_id is None else _algorithm(algorithm_id, request),
                 )
@@ -288,14 +319,19 @@ class Jobs:
                     f"Labels: key or value of {key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
                 )
                 raise invalid_parameter(message)
-        with self._changing(job_id) as (session, _):
+        accessibility = _accessibility(labels)
+        with self._changing(job_id) as (session, job):
+            job.accessibility = accessibility or job.accessibility
             for key, value in labels.items():
                 session.merge(JobLabel(job_id=job_id, key=key, value=value))
 
     def delete_labels(self, job_id: str, keys: Iterable[str]) -> None:
         """Delete labels; those that are not there do no harm."""
-        with self._changing(job_id) as (session, _):
-            session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key.in_(list(keys))))
+        gone = list(keys)
+        with self._changing(job_id) as (session, job):
+            if ACCESSIBILITY_LABEL in gone:
+                job.accessibility = PRIVATE
+            session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key.in_(gone)))
 
     @contextmanager
     def _changing(self, job_id: str) -> Iterator[tuple[Session, Job]]:
@@ -334,12 +370,24 @@ def existing_job(session: Session, job_id: str) -> Job:
     return job
 
 
-def _submitted_before(session: Session, request: TrainingJobRequest) -> str | None:
+def _submitted_before(session: Session, request: TrainingJobRequest, owner: str) -> str | None:
     submission = next((label.value for label in request.labels if label.key == SUBMISSION_LABEL), None)
     if submission is None:
         return None
-    same = select(JobLabel.job_id).where(JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission)
-    return session.scalars(same.limit(1)).first()
+    same = JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission, Job.owner == owner
+    return session.scalars(select(Job.id).join(JobLabel, JobLabel.job_id == Job.id).where(*same).limit(1)).first()
+
+
+def _accessibility(labels: Mapping[str, str]) -> str | None:
+    """Who may see a job by its labels; None if they do not say.
+
+    Raises:
+        WireError: they say something else than that.
+    """
+    given = labels.get(ACCESSIBILITY_LABEL)
+    if given not in (None, PRIVATE, PUBLIC):
+        raise invalid_parameter(f"Labels: {ACCESSIBILITY_LABEL} is {given[:60]!r}, and not {PRIVATE} or {PUBLIC}.")
+    return given
 
 
 def _count_ahead(session: Session, priority: int) -> int:

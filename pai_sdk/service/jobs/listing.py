@@ -13,6 +13,8 @@ from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.schemas.status import KNOWN_STATUSES
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.visibility import visible_jobs
 from pai_sdk.service.state.models import Job, JobAlgorithm, JobLabel
 from pai_sdk.service.wire_errors import invalid_parameter
 
@@ -37,9 +39,11 @@ _SIZE = func.length(cast(Job.request, Text)).label("size")
 class JobQuery:
     """The query of ListTrainingJobs. None and empty mean: any.
 
-    Without `started_at`, only jobs of the last seven days are listed, as the real service does it.
+    Without `started_at`, only jobs of the last seven days are listed, as the real service does it. Only jobs that
+    `principal` can see are listed and counted.
     """
 
+    principal: Principal
     status: str | None = None
     name: str | None = None
     job_id: str | None = None
@@ -127,7 +131,7 @@ def read_labels(text: str | None) -> dict[str, str]:
 
 
 def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
-    conditions: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = [visible_jobs(query.principal)]
     if query.job_id:
         conditions.append(Job.id == query.job_id)
     if query.status:

@@ -12,6 +12,7 @@ from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.execution.unused_fields import unused_fields
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import OssLocation
+from pai_sdk.service.identity.principal import Right
 from pai_sdk.service.wire_errors import invalid_parameter
 from pai_sdk.storage.uri import OssUri
 
@@ -21,33 +22,43 @@ _USED = {"ExperimentConfig", "Priority", "AlgorithmName", "AlgorithmVersion", "A
 _SHARED_MEMORY = "ComputeResource.InstanceSpec.SharedMemory"
 
 
-def refuse_unknown_buckets(request: TrainingJobRequest, bucket_exists: Callable[[str], bool]) -> None:
-    """Check that the buckets of a job's code, inputs and outputs are there.
+def refuse_unknown_buckets(request: TrainingJobRequest, may_use: Callable[[str, Right], bool]) -> None:
+    """Check that the buckets of a job's code, inputs and outputs are there, for the user who submits it.
+
+    The service itself copies them, and could use any bucket.
 
     Args:
         request: the job.
-        bucket_exists: whether the object store has a bucket of that name.
+        may_use: whether there is a bucket of that name that the user may read (`read`) or write to (`submit`).
 
     Raises:
         WireError: one of them is not.
     """
     named = list(_named(request))
-    missing = {bucket for bucket in {bucket for _, bucket in named} if not bucket_exists(bucket)}
-    problems = [f"{where}: there is no bucket {bucket!r} here" for where, bucket in named if bucket in missing]
+    missing = {used for used in {(bucket, right) for _, bucket, right in named} if not may_use(*used)}
+    problems = [
+        f"{where}: there is no bucket {bucket!r} here"
+        if right == "read" or (bucket, "read") in missing or not may_use(bucket, "read")
+        else f"{where}: the access key may not write to the bucket {bucket!r}"
+        for where, bucket, right in named
+        if (bucket, right) in missing
+    ]
     if problems:
         raise invalid_parameter("; ".join(problems))
 
 
-def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str]]:
+def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]]:
     code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
     if code is not None and isinstance(code.location_value, OssLocation):
-        yield "CodeDir", code.location_value.bucket
-    uris = [(f"InputChannels.{channel.name}", channel.input_uri) for channel in request.input_channels]
-    uris += [(f"OutputChannels.{channel.name}", channel.output_uri) for channel in request.output_channels]
-    for where, uri in uris:
+        yield "CodeDir", code.location_value.bucket, "read"
+    uris: list[tuple[str, str | None, Right]] = [
+        *((f"InputChannels.{channel.name}", channel.input_uri, "read") for channel in request.input_channels),
+        *((f"OutputChannels.{channel.name}", channel.output_uri, "submit") for channel in request.output_channels),
+    ]
+    for where, uri, right in uris:
         if uri and uri.startswith("oss://"):
             try:
-                yield where, OssUri.parse(uri).bucket
+                yield where, OssUri.parse(uri).bucket, right
             except InvalidInputError as error:
                 raise invalid_parameter(f"{where}: {error}") from error
 

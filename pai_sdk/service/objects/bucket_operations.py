@@ -9,6 +9,7 @@ from itertools import islice
 
 from starlette.responses import Response
 
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.objects.body import Threads, read_small_body
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix
@@ -31,8 +32,10 @@ Entry = StoredObject | CommonPrefix
 class BucketOperations:
     """The operations of OSS on the service (`GET /`) and on buckets."""
 
-    def __init__(self, store: ObjectStore, threads: Threads, *, region: str) -> None:
-        self._store, self._threads = store, threads
+    def __init__(
+        self, store: ObjectStore, threads: Threads, *, region: str, rights: BucketRights | None = None
+    ) -> None:
+        self._store, self._threads, self._rights = store, threads, rights
         self._location = f"oss-{region}"
         self._region = region
 
@@ -40,7 +43,7 @@ class BucketOperations:
         """ListBuckets."""
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         prefix, marker = query.get("prefix", ""), query.get("marker", "")
-        found = await self._threads.run(self._store.list_buckets)
+        found = await self._threads.run(self._visible_buckets, request.key_id)
         behind = [info for info in found if info.name.startswith(prefix) and info.name > marker]
         page, more = behind[:limit], len(behind) > limit
         return xml_response(
@@ -61,13 +64,31 @@ class BucketOperations:
         if request.header("x-oss-acl") not in ("", "private"):
             raise oss_error("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
         _check_configuration(await read_small_body(request, _MAX_REQUEST_XML_BYTES))
-        await self._threads.run(self._store.create_bucket, request.bucket)
+        await self._threads.run(self._create, request)
         return Response(headers={"Location": f"/{request.bucket}"})
 
     async def delete(self, request: OssRequest) -> Response:
         """DeleteBucket."""
-        await self._threads.run(self._store.delete_bucket, request.bucket)
+        await self._threads.run(self._delete, request.bucket)
         return Response(status_code=204)
+
+    def _visible_buckets(self, key_id: str) -> list[BucketInfo]:
+        found = list(self._store.list_buckets())
+        if self._rights is None:
+            return found
+        visible = self._rights.visible(key_id, [info.name for info in found])
+        return [info for info in found if info.name in visible]
+
+    def _create(self, request: OssRequest) -> None:
+        if self._rights is not None:
+            exists = self._store.bucket_exists(request.bucket)
+            self._rights.claim(request.key_id, request.bucket, exists=exists)
+        self._store.create_bucket(request.bucket)
+
+    def _delete(self, bucket: str) -> None:
+        self._store.delete_bucket(bucket)
+        if self._rights is not None:
+            self._rights.forget(bucket)
 
     async def info(self, request: OssRequest) -> Response:
         """GetBucketInfo."""

@@ -6,23 +6,24 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.objects.body import Threads
 from pai_sdk.service.objects.bucket_operations import BucketOperations
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
-from pai_sdk.service.objects.object_operations import ObjectOperations
+from pai_sdk.service.objects.object_operations import ObjectOperations, copy_source
 from pai_sdk.service.objects.object_rows import check_bucket, encode_key
 from pai_sdk.service.objects.oss_auth import Keys, Verifier
 from pai_sdk.service.objects.oss_request import DOMAINS, OssRequest, host_of, is_signed, read_request
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.xml import as_storage_error, error_response
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 
 __all__ = ["create_app"]
 
@@ -73,7 +74,8 @@ def create_app(
     region: str,
     domains: Collection[str] = DOMAINS,
     now: Callable[[], float] = time.time,
-    rate: RateLimit | None = None,
+    rates: KeyRates | None = None,
+    rights: BucketRights | None = None,
 ) -> ASGIApp:
     """The OSS wire over a store, as an ASGI application to be mounted at the root of a server.
 
@@ -83,7 +85,8 @@ def create_app(
         region: the region clients must sign for, such as `cn-hangzhou`.
         domains: hosts below which the first label is the bucket (`bucket.localhost`); elsewhere the path names it.
         now: the clock that signatures are checked by.
-        rate: how often those with a key may ask.
+        rates: how often each key may ask.
+        rights: the buckets that each key opens; all of them by default.
 
     Example:
         >>> import uvicorn                                          # doctest: +SKIP
@@ -91,7 +94,7 @@ def create_app(
         >>> uvicorn.run(app, port=8766, lifespan="off")             # doctest: +SKIP
     """
     verifier = Verifier(keys, region=region, now=now)
-    return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rate=rate)
+    return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rates=rates, rights=rights)
 
 
 class _ObjectApp:
@@ -102,11 +105,13 @@ class _ObjectApp:
         *,
         region: str,
         domains: Sequence[str],
-        rate: RateLimit | None,
+        rates: KeyRates | None,
+        rights: BucketRights | None,
     ) -> None:
-        self._verifier, self._domains, self._rate = verifier, domains, rate
-        threads = Threads()
-        buckets = BucketOperations(store, threads, region=region)
+        self._verifier, self._domains = verifier, domains
+        self._rates, self._rights = rates or KeyRates(None), rights
+        self._threads = threads = Threads()
+        buckets = BucketOperations(store, threads, region=region, rights=rights)
         objects, uploads = ObjectOperations(store, threads), MultipartOperations(store, threads)
         self._operations: dict[tuple[str, str], tuple[Operation, ...]] = {
             ("service", "GET"): (_operation(buckets.list_buckets, "", "prefix marker max-keys"),),
@@ -170,10 +175,20 @@ class _ObjectApp:
         if not is_signed(scope):  # before anything is looked at
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
-        self._verifier.check(request.signed)
-        if self._rate is not None and self._rate.take():
+        request = replace(request, key_id=self._verifier.check(request.signed))
+        if self._rates.take(request.key_id):
             raise oss_error("QpsLimitExceeded")
-        return await self._operation(request)(request)
+        operation = self._operation(request)
+        await self._check_rights(request)
+        return await operation(request)
+
+    async def _check_rights(self, request: OssRequest) -> None:
+        """Refuse a request for a bucket that the key does not open; creates and lists of buckets check that."""
+        is_create = request.method == "PUT" and not request.key
+        if self._rights is None or not request.bucket or is_create:
+            return
+        sources = [copy_source(request)[0]] if request.header("x-oss-copy-source") else []
+        await self._threads.run(self._rights.check, request.key_id, request.method, [request.bucket, *sources])
 
     def _operation(self, request: OssRequest) -> Handler:
         level = "object" if request.key else "bucket" if request.bucket else "service"

@@ -65,12 +65,14 @@ class OssRequest:
         query: the parameters by name.
         host: as the client named it.
         receive: where the body comes from.
+        key_id: of the key that has signed it, once that is checked.
     """
 
     signed: OssSignedRequest
     query: Mapping[str, str]
     host: str
     receive: Receive
+    key_id: str = ""
 
     @property
     def method(self) -> str:

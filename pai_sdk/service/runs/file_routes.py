@@ -13,8 +13,9 @@ from starlette.responses import StreamingResponse
 
 from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, BudgetedRoute, Work, WorkOf, within
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.runs.responses import LIVE, json_response
-from pai_sdk.service.runs.source import WHOLE_FOLDER, RunsOf
+from pai_sdk.service.runs.source import WHOLE_FOLDER, RunsOf, RunSource
 from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 from pai_sdk.storage.base import Store, checked_path
@@ -64,18 +65,19 @@ def prepare_download(request: Request, runs: RunsOf, run_id: str, body: Download
         store.head(path)
     except (StorageError, InvalidInputError) as error:
         raise _not_found(body.path) from error
-    ticket = _tickets(request).new_ticket((run_id, body.path.strip("/")))
+    ticket = _tickets(request).new_ticket((request.scope["state"]["principal"], run_id, body.path.strip("/")))
     return json_response({"url": f"/ui/download/{ticket}"}, LIVE)
 
 
 @router.get("/ui/download/{ticket}", include_in_schema=False)
 @within(DOWNLOAD)
-def download_file(request: Request, runs: RunsOf, work: WorkOf, ticket: str) -> Response:
-    """The file of a one-time address, as an attachment."""
+def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
+    """The file of a one-time address, as an attachment: for whoever has the address, what its maker can see."""
     known = _tickets(request).take(ticket)
     if known is None:
         raise WireError(403, "TicketNotValid", "The address was used or has expired; download the file again.")
-    run_id, path = known
+    principal, run_id, path = known
+    runs: RunSource = request.app.state.context.runs.seen_by(principal)
     store, within_store = _store_of(runs.files(run_id), path)
     try:
         facts = store.head(within_store)
@@ -89,8 +91,8 @@ def download_file(request: Request, runs: RunsOf, work: WorkOf, ticket: str) -> 
     return StreamingResponse(work.pieces(pieces), media_type="application/octet-stream", headers=headers)
 
 
-def _tickets(request: Request) -> Tickets[tuple[str, str]]:
-    tickets: Tickets[tuple[str, str]] = request.app.state.downloads
+def _tickets(request: Request) -> Tickets[tuple[Principal, str, str]]:
+    tickets: Tickets[tuple[Principal, str, str]] = request.app.state.downloads
     return tickets
 
 

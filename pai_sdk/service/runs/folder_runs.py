@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
 from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.responses import ResponseCache
 from pai_sdk.service.runs.source import NO_LOG, WHOLE_FOLDER, RunMark, checkpoint_marks, folders_in, is_inside
@@ -61,6 +62,10 @@ class FolderRuns:
         self.is_closing = True
         self._manager.close()
         self._orders.cleanup()
+
+    def seen_by(self, principal: Principal) -> FolderRuns:
+        """All of them: who may open the page may see the folder."""
+        return self
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
         """The log of a run: the files `*.log` of its folder `logs`.

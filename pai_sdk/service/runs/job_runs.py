@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -13,6 +14,8 @@ from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.visibility import visible_jobs
 from pai_sdk.service.jobs.job_table import QUEUED, Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.objects.bucket_store import BucketStore
@@ -35,11 +38,15 @@ _POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs ar
 _THREADS = 2
 _REFRESH_S = 0.5
 _JOBS_A_QUERY = 500
+_EVERYTHING = Principal.operator("")
 _MODEL, _TRACE = "model", "trace"
 
 
 class JobRuns:
-    """The runs of all jobs of a service.
+    """The runs of the jobs of a service that a user can see.
+
+    Each user who looks at runs has a manager of their own. It reads the runs that they can see and no others, so
+    nothing that it counts, compares or streams is of another run. It is closed when they look no more.
 
     Args:
         jobs: the jobs.
@@ -47,10 +54,17 @@ class JobRuns:
         folder: of the service.
         store: where the outputs of jobs are published.
         longest_stream_s: see `RunSource`.
+        principal: the user; the service itself by default.
     """
 
     def __init__(
-        self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, store: ObjectStore, longest_stream_s: float
+        self,
+        jobs: Jobs,
+        logs: JobLogReader,
+        folder: DataFolder,
+        store: ObjectStore,
+        longest_stream_s: float,
+        principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
         self.longest_stream_s = longest_stream_s
@@ -58,6 +72,9 @@ class JobRuns:
         self._logs = logs
         self._folder = folder
         self._store = store
+        self._principal = principal
+        self._of_others: dict[Any, JobRuns] = {}  # by what they can see
+        self._lock = threading.Lock()  # guards it
         self._manager = KeptManager(self._new_manager)
         # The last record of each job, and the version of the job; used by the manager's thread only.
         self._known: dict[str, tuple[int, RunRecord]] = {}
@@ -80,9 +97,26 @@ class JobRuns:
         )
         return manager.start()
 
+    def seen_by(self, principal: Principal) -> JobRuns:
+        """The runs that a user can see."""
+        if principal.key_of_view == self._principal.key_of_view or principal.may("admin"):
+            return self
+        with self._lock:
+            found = self._of_others.get(principal.key_of_view)
+            if found is None:
+                found = JobRuns(
+                    self._jobs, self._logs, self._folder, self._store, self.longest_stream_s, principal
+                )
+                self._of_others[principal.key_of_view] = found
+        return found
+
     def close(self) -> None:
-        """Stop the manager, if it was started."""
+        """Stop the managers that were started."""
         self._manager.close()
+        with self._lock:
+            others = [*self._of_others.values()]
+        for other in others:
+            other.close()
 
     @property
     def is_closing(self) -> bool:
@@ -95,7 +129,7 @@ class JobRuns:
         Raises:
             WireError: there is no such job, or it has no such instance.
         """
-        return self._logs.open(self._jobs.get(run_id), instance)
+        return self._logs.open(self._job(run_id), instance)
 
     def files(self, run_id: str) -> Mapping[str, Store]:
         """The output channels of a job, here or where they were published, and its logs.
@@ -103,7 +137,7 @@ class JobRuns:
         Raises:
             WireError: there is no such job.
         """
-        job, sandbox = self._jobs.get(run_id), self._sandbox(run_id)
+        job, sandbox = self._job(run_id), self._sandbox(run_id)
         found: dict[str, Store] = {}
         for output in job.request.get("OutputChannels") or []:
             name, uri = str(output.get("Name")), output.get("OutputUri")
@@ -124,7 +158,9 @@ class JobRuns:
         """The places of the jobs in the queue."""
         queued = select(Job.id).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
         with self._jobs.database.read() as session:
-            return {job_id: place for place, job_id in enumerate(session.scalars(queued), start=1)}
+            places = {job_id: place for place, job_id in enumerate(session.scalars(queued), start=1)}
+            mine = session.scalars(select(Job.id).where(Job.status.in_(QUEUED), visible_jobs(self._principal)))
+            return {job_id: places[job_id] for job_id in mine if job_id in places}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The statuses and events of a job, and its checkpoints.
@@ -132,7 +168,7 @@ class JobRuns:
         Raises:
             WireError: there is no such job.
         """
-        job = self._jobs.get(run_id)
+        job = self._job(run_id)
         marks = [RunMark("status", change.status, change.started_at) for change in job.transitions]
         with self._jobs.database.read() as session:
             events = session.scalars(select(Event).where(Event.job_id == run_id).order_by(Event.number))
@@ -159,8 +195,9 @@ class JobRuns:
 
     def _records(self) -> list[RunRecord]:
         """The record of each run by the job table; only jobs that have changed are read in full."""
+        mine = select(Job.id, Job.version).where(visible_jobs(self._principal))
         with self._jobs.database.read() as session:
-            versions = {row.id: row.version for row in session.execute(select(Job.id, Job.version))}
+            versions = {row.id: row.version for row in session.execute(mine)}
             changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
             for begin in range(0, len(changed), _JOBS_A_QUERY):
                 wanted = Job.id.in_(changed[begin : begin + _JOBS_A_QUERY])
@@ -188,6 +225,10 @@ class JobRuns:
             ended_at=job.ended_at,
             uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
         )
+
+    def _job(self, run_id: str) -> Job:
+        self._jobs.require_visible(run_id, self._principal)
+        return self._jobs.get(run_id)
 
     def _sandbox(self, job_id: str) -> Sandbox:
         return Sandbox(self._folder.job_dir(job_id))

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.runs.responses import ResponseCache
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore
@@ -77,6 +78,10 @@ class RunSource(Protocol):
     @property
     def is_closing(self) -> bool:
         """True if event streams are to end."""
+        ...
+
+    def seen_by(self, principal: Principal) -> RunSource:
+        """The same runs, as far as a user can see them."""
         ...
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
@@ -158,7 +163,7 @@ def folders_in(folder: Path, root: Path, *, only: Sequence[str] = ()) -> dict[st
 
 async def _source(request: Request) -> RunSource:
     source: RunSource = request.app.state.context.runs
-    return source
+    return source.seen_by(request.scope["state"]["principal"])
 
 
 RunsOf = Annotated[RunSource, Depends(_source)]

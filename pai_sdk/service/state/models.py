@@ -8,9 +8,12 @@ from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstrai
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 __all__ = [
+    "AccessKeyRow",
     "Algorithm",
     "AlgorithmVersion",
+    "AuditRow",
     "Base",
+    "BucketOwnerRow",
     "Event",
     "ExperimentLabel",
     "ExperimentRow",
@@ -18,11 +21,14 @@ __all__ = [
     "JobAlgorithm",
     "JobLabel",
     "LatestMetric",
+    "MemberRow",
     "Metric",
     "ModelRow",
     "ModelVersionRow",
     "Progress",
     "Transition",
+    "UserRow",
+    "WorkspaceRow",
 ]
 
 
@@ -30,6 +36,71 @@ class Base(DeclarativeBase):
     """All tables. Times are seconds since 1970, UTC."""
 
     type_annotation_map = {dict[str, Any]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012 - SQLAlchemy's way
+
+
+class UserRow(Base):
+    """A user of the service; `right` is the most that their keys allow."""
+
+    __tablename__ = "users"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    right: Mapped[str]
+    created_at: Mapped[float]
+
+
+class AccessKeyRow(Base):
+    """A key of a user. Its secret is derived from the id, and not kept."""
+
+    __tablename__ = "access_keys"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), index=True)
+    created_at: Mapped[float]
+
+
+class WorkspaceRow(Base):
+    """A workspace, which separates the jobs of one team from those of another."""
+
+    __tablename__ = "workspaces"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    created_at: Mapped[float]
+
+
+class MemberRow(Base):
+    """A user's right in a workspace."""
+
+    __tablename__ = "members"
+
+    workspace_id: Mapped[str] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True)
+    user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), primary_key=True)
+    right: Mapped[str]
+
+
+class BucketOwnerRow(Base):
+    """Whose a bucket is: a user's, or the members' of a workspace."""
+
+    __tablename__ = "bucket_owners"
+
+    bucket: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    workspace_id: Mapped[str | None]
+
+
+class AuditRow(Base):
+    """A request that changed something, or was refused."""
+
+    __tablename__ = "audit_log"
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[float]
+    user: Mapped[str] = mapped_column(index=True)
+    key_id: Mapped[str]
+    method: Mapped[str]
+    path: Mapped[str] = mapped_column(Text)
+    status: Mapped[int]
+    client: Mapped[str]
 
 
 class Transition(Base):

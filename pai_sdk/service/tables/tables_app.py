@@ -26,7 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pai_sdk.service.objects.xml import document, printable
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.odps_signature import OdpsVerifier
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
@@ -58,7 +58,7 @@ class TablesApp:
         store: the tables.
         keys: the secret of each access key id.
         rights_of: the tables that each access key id opens; all of them by default.
-        rate: how often those with a key may ask.
+        rates: how often each key may ask.
         longest_block_bytes: the largest body.
 
     Example:
@@ -71,13 +71,13 @@ class TablesApp:
         keys: Mapping[str, str],
         *,
         rights_of: Callable[[str], TableRights] = lambda key_id: ALL_TABLES,
-        rate: RateLimit | None = None,
+        rates: KeyRates | None = None,
         longest_block_bytes: int = _LONGEST_BLOCK_BYTES,
     ) -> None:
         self._store = store
         self._verifier = OdpsVerifier(keys)
         self._rights_of = rights_of
-        self._rate = rate
+        self._rates = rates or KeyRates(None)
         self._longest_block_bytes = longest_block_bytes
         self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
         self._workers: anyio.CapacityLimiter | None = None  # made in the event loop that uses it
@@ -111,7 +111,7 @@ class TablesApp:
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
         key_id = self._verifier.check(request.method, path, query, headers)
-        if self._rate is not None and self._rate.take():
+        if self._rates.take(key_id):
             raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
         call = _Call(request, path, dict(query), self._rights_of(key_id))
         handler = self._handler(call)

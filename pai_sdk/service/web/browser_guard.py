@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.page_requests import PAGE_HEADER
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
@@ -36,6 +37,8 @@ SAFETY_HEADERS = (
 )
 """The headers that keep a browser from using the responses for anything else."""
 
+_NOBODY = Principal("-", "", "read")  # that is no name of a user: it has no jobs, and is in no workspace
+
 
 def cookie_name(port: int) -> str:
     """The name of the cookie. Browsers send the cookies of all ports of a host, so it has the port."""
@@ -55,6 +58,7 @@ class BrowserGuard:
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
         rate: how many requests are let through.
+        principal_of: the user of an access key; None for one that was revoked.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class BrowserGuard:
         login_path: str = "",
         command: str = "pai-sdk ui",
         rate: RateLimit | None = None,
+        principal_of: Callable[[str], Principal | None] | None = None,
     ) -> None:
         self._keys = keys
         self._cookie = cookie_name(port)
@@ -79,6 +84,7 @@ class BrowserGuard:
         self._login_path = login_path
         self._command = command
         self._rate = rate
+        self._principal_of = principal_of or (lambda access_key_id: None)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
         """Check a request for a `Gate`; the body is not checked.
@@ -88,7 +94,7 @@ class BrowserGuard:
         """
         headers = headers_of(scope, once=("host", "origin", "authorization"))
         origins = self._check_host(headers)
-        self._check_sender(scope, headers, origins)
+        scope.setdefault("state", {})["principal"] = self._check_sender(scope, headers, origins)
         return lambda body: None
 
     def _check_host(self, headers: Mapping[str, str]) -> list[str]:
@@ -100,12 +106,14 @@ class BrowserGuard:
             raise WireError(403, "HostNotAllowed", message)
         return origins
 
-    def _check_sender(self, scope: Scope, headers: Mapping[str, str], origins: Collection[str]) -> None:
+    def _check_sender(self, scope: Scope, headers: Mapping[str, str], origins: Collection[str]) -> Principal:
+        """Returns the user who is signed in; for what is open to all, one who may only read, and sees nothing."""
         method, path = scope["method"], scope["path"]
         is_login = path == self._login_path and method == "POST"
         is_open = path in self._open_paths or path.startswith(self._open_folders)
         if method in _SAFE_METHODS and is_open:
-            return
+            return _NOBODY
+        principal: Principal | None = Principal.operator("")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer" or not self._keys.is_token(token.strip()):
@@ -113,12 +121,18 @@ class BrowserGuard:
         else:
             _check_page(method, headers, origins)
             cookie, key = _cookie_of(headers, self._cookie), headers.get(PAGE_HEADER, "")
-            if not is_login and not self._keys.is_page(cookie, key):
+            access_key_id = None if is_login else self._keys.access_key_of(cookie, key)
+            if access_key_id:
+                principal = self._principal_of(access_key_id)
+            if is_login:
+                principal = _NOBODY
+            elif access_key_id is None or principal is None:
                 message = f"This browser is not signed in. Open the link that `{self._command}` prints."
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
             if path in self._closed_paths:
                 raise WireError(403, "NotForPages", "This action needs the access key of the service.")
-        throttle(self._rate)
+        throttle(self._rate.take() if self._rate is not None else 0.0)
+        return principal or _NOBODY
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:

@@ -26,7 +26,7 @@ SIGNED_IN_S = 7 * 24 * 3600
 
 _MOST_CODES = 20
 _BYTES = 32
-_COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43}\.([A-Za-z0-9]{0,64}))\.([0-9a-f]{64})")
 
 
 class BrowserKeys:
@@ -41,8 +41,8 @@ class BrowserKeys:
     Example:
         >>> keys = BrowserKeys()
         >>> cookie, key = keys.exchange(keys.new_code())
-        >>> keys.is_page(cookie, key), keys.is_page(cookie, "made up")
-        (True, False)
+        >>> keys.access_key_of(cookie, key), keys.access_key_of(cookie, "made up")
+        ('', None)
     """
 
     def __init__(
@@ -55,29 +55,38 @@ class BrowserKeys:
     ) -> None:
         self._secret = secret or secrets.token_bytes(_BYTES)
         self._token = _digest(token) if token else None
-        self._codes = Tickets[bool](most=_MOST_CODES, clock=clock)
+        self._codes = Tickets[str](most=_MOST_CODES, clock=clock)
         self._now = now
 
-    def new_code(self) -> str:
-        """A code for the address of the page, valid for one use within a minute."""
-        return self._codes.new_ticket(True)
+    def new_code(self, access_key_id: str = "") -> str:
+        """A code for the address of the page, valid for one use within a minute.
+
+        Args:
+            access_key_id: of the user who asks for it; empty for the service's own key.
+        """
+        return self._codes.new_ticket(access_key_id)
 
     def exchange(self, code: str) -> tuple[str, str] | None:
         """The value of a cookie, and a key, for a code; None if the code was used, has expired or is not ours."""
-        if not self._codes.take(code):
+        access_key_id = self._codes.take(code)
+        if access_key_id is None:
             return None
-        claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}"
+        claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}.{access_key_id}"
         return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
-    def is_page(self, cookie: str, key: str) -> bool:
-        """True if these are a cookie that was given here and has not expired, and the key given with it."""
+    def access_key_of(self, cookie: str, key: str) -> str | None:
+        """The access key for which a page is signed in; empty for the service's own.
+
+        None unless these are a cookie that was given here and has not expired, and the key given with it.
+        """
         found = _COOKIE.fullmatch(cookie)
         if found is None:
-            return False
-        claims, signature = found.groups()
+            return None
+        claims, access_key_id, signature = found.groups()
         is_ours = _is_same(signature, self._signature("cookie", claims))
         is_with_it = _is_same(key, self._signature("key", claims))
-        return is_ours and is_with_it and self._now() < int(claims.partition(".")[0])
+        is_valid = is_ours and is_with_it and self._now() < int(claims.partition(".")[0])
+        return access_key_id if is_valid else None
 
     def is_token(self, value: str) -> bool:
         """True if it is the token for programs."""

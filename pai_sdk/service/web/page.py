@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from pai_sdk.service.http.page_requests import PAGE_PATH
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.web.browser_guard import BrowserGuard
 from pai_sdk.service.web.browser_keys import BrowserKeys
@@ -91,8 +92,13 @@ class Page:
         self.keys = BrowserKeys(settings.secret, settings.token)
         self.names = HostNames(settings.names)
 
-    def guard(self) -> BrowserGuard:
-        """The guard of all that the page asks for."""
+    def guard(self, principal_of: Callable[[str], Principal | None] | None = None) -> BrowserGuard:
+        """The guard of all that the page asks for.
+
+        Args:
+            principal_of: the user of an access key; None for one that was revoked. Without it, there is only the
+                service's own key.
+        """
         return BrowserGuard(
             self.keys,
             port=self.settings.port,
@@ -103,6 +109,7 @@ class Page:
             login_path=LOGIN_PATH,
             command=self.settings.command,
             rate=RateLimit(_REQUESTS_PER_S),
+            principal_of=principal_of,
         )
 
     def link(self, host: str, run_id: str | None = None) -> str:
@@ -114,9 +121,9 @@ class Page:
         """
         return f"{self._address(host)}{_fragment(run_id=run_id)}"
 
-    def new_link(self, host: str, run_id: str | None = None) -> str:
+    def new_link(self, host: str, run_id: str | None = None, *, access_key_id: str = "") -> str:
         """The same with a code that signs a browser in once. The code is in the fragment, so in no log."""
-        return f"{self._address(host)}{_fragment(code=self.keys.new_code(), run_id=run_id)}"
+        return f"{self._address(host)}{_fragment(code=self.keys.new_code(access_key_id), run_id=run_id)}"
 
     def _address(self, host: str) -> str:
         origins = self.names.origins(host.strip().lower())

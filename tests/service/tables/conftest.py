@@ -13,7 +13,7 @@ import uvicorn
 from odps import ODPS
 
 from pai_sdk.config.credentials import Credentials
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
 from pai_sdk.service.tables.table_store import TableStore
 from pai_sdk.service.tables.tables_app import TablesApp
@@ -47,10 +47,10 @@ class Tables:
 
 
 @contextmanager
-def serving(root: Path, rate: RateLimit | None = None, **rights: TableRights) -> Iterator[Tables]:
+def serving(root: Path, rates: KeyRates | None = None, **rights: TableRights) -> Iterator[Tables]:
     """A service; `rights` are those of further access key ids, whose secret is that of `KEY`."""
     keys = {KEY[0]: KEY[1], **dict.fromkeys(rights, KEY[1])}
-    app = TablesApp(TableStore(root), keys, rate=rate, rights_of=lambda key_id: rights.get(key_id, ALL_TABLES))
+    app = TablesApp(TableStore(root), keys, rates=rates, rights_of=lambda key_id: rights.get(key_id, ALL_TABLES))
     config = uvicorn.Config(app, port=0, lifespan="off", log_level="warning", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -20,7 +20,7 @@ import pytest
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, TraceError
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving
@@ -89,12 +89,12 @@ def test_faults_of_the_network_neither_lose_nor_double_rows(
     assert found(tables, name) == fed
 
 
-class OneInFive(RateLimit):
+class OneInFive(KeyRates):
     """Refuses some requests, by a seed."""
 
     chance = random.Random(7)
 
-    def take(self) -> float:
+    def take(self, key_id: str) -> float:
         with self._lock:
             return float(self.chance.random() < 0.2)
 

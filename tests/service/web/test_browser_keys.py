@@ -21,9 +21,9 @@ def test_a_code_expires_and_belongs_to_one_server() -> None:
     late, good = keys.new_code(), keys.new_code()
     found = keys.exchange(good)
     assert found
-    assert keys.is_page(*found)
+    assert keys.access_key_of(*found) == ""
     assert keys.exchange(good) is None
-    assert not others.is_page(*found)
+    assert others.access_key_of(*found) is None
     assert others.exchange(keys.new_code()) is None
     now[0] = 61.0
     assert keys.exchange(late) is None
@@ -32,7 +32,7 @@ def test_a_code_expires_and_belongs_to_one_server() -> None:
 
 def test_a_page_stays_signed_in_when_the_service_is_started_again() -> None:
     cookie, key = signed_in(BrowserKeys(SECRET))
-    assert BrowserKeys(SECRET).is_page(cookie, key)
+    assert BrowserKeys(SECRET).access_key_of(cookie, key) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_page_stays_signed_in_when_the_service_is_started_again() -> None:
     ids=["service", "port", "process"],
 )
 def test_a_cookie_is_worth_nothing_elsewhere(secret: bytes | None) -> None:
-    assert not BrowserKeys(secret).is_page(*signed_in(BrowserKeys(SECRET)))
+    assert BrowserKeys(secret).access_key_of(*signed_in(BrowserKeys(SECRET))) is None
 
 
 def test_a_cookie_expires_after_a_week() -> None:
@@ -49,21 +49,35 @@ def test_a_cookie_expires_after_a_week() -> None:
     keys = BrowserKeys(SECRET, now=lambda: now[0])
     cookie, key = signed_in(keys)
     now[0] += SIGNED_IN_S - 1
-    assert keys.is_page(cookie, key)
+    assert keys.access_key_of(cookie, key) == ""
     now[0] += 1
-    assert not keys.is_page(cookie, key)
+    assert keys.access_key_of(cookie, key) is None
 
 
 def test_a_cookie_cannot_be_changed_nor_used_with_another_key() -> None:
     keys = BrowserKeys(SECRET)
     cookie, key = signed_in(keys)
     _, other_key = signed_in(keys)
-    until, session, signature = cookie.split(".")
-    later = f"{int(until) + 1}.{session}.{signature}"
-    for changed in (later, f"{until}.{session}.{key}", f"{until}.{session}.", "", "..", "a.b.c", cookie + "0"):
-        assert not keys.is_page(changed, key), changed
+    until, session, _, signature = cookie.split(".")
+    later, another = f"{int(until) + 1}.{session}..{signature}", f"{until}.{session}.LTAIother.{signature}"
+    for changed in (
+        later,
+        another,
+        f"{until}.{session}..{key}",
+        f"{until}.{session}..",
+        "",
+        "..",
+        "a.b.c.d",
+        cookie + "0",
+    ):
+        assert keys.access_key_of(changed, key) is None, changed
     for wrong in (other_key, signature, "", "1", key.upper() + "0", "\udcff"):
-        assert not keys.is_page(cookie, wrong), wrong
+        assert keys.access_key_of(cookie, wrong) is None, wrong
+
+
+def test_a_page_is_signed_in_for_the_user_who_made_the_link() -> None:
+    keys = BrowserKeys(SECRET)
+    assert keys.access_key_of(*(keys.exchange(keys.new_code("LTAIalice")) or ("", ""))) == "LTAIalice"
 
 
 def test_the_two_signatures_are_no_use_for_each_other() -> None:

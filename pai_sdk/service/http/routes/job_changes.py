@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
-from pai_sdk.service.http.context import ContextOf, ServiceContext
+from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.job_table import latest_metrics_of
@@ -29,7 +29,9 @@ _MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
 
 @router.post("/changes")
 @within(CHANGES)
-async def list_training_job_changes(request: Request, context: ContextOf, work: WorkOf) -> Response:
+async def list_training_job_changes(
+    request: Request, context: ContextOf, principal: PrincipalOf, work: WorkOf
+) -> Response:
     """ListTrainingJobChanges: of the jobs in `Known`, those whose ETag is not the one that is given there.
 
     Each is shown as GetTrainingJob shows it, with its ETag in `ETags`; `Missing` has the ids that are those of no
@@ -44,7 +46,7 @@ async def list_training_job_changes(request: Request, context: ContextOf, work: 
     # Registered before the first look, so that no change falls between a look and the wait.
     with context.changes.of(*known) as news:
         while True:
-            versions = await run_in_threadpool(context.jobs.versions, known)
+            versions = await run_in_threadpool(context.jobs.versions, known, principal)
             changed = [job_id for job_id, version in versions.items() if known[job_id] != etag(version)]
             if changed or len(versions) < len(known) or poll.left_s <= 0 or context.changes.closed:
                 break

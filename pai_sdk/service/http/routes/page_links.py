@@ -8,8 +8,9 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pai_sdk.service.budgets import BudgetedRoute
-from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.identity.principal import OPERATOR
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["router"]
@@ -34,13 +35,18 @@ class PageLink(BaseModel):
 
 @router.post("/pagelinks", response_model=PageLink)
 def create_page_link(
-    request: Request, context: ContextOf, body: Annotated[PageLinkRequest | None, Body()] = None
+    request: Request,
+    context: ContextOf,
+    principal: PrincipalOf,
+    body: Annotated[PageLinkRequest | None, Body()] = None,
 ) -> Response:
     """CreatePageLink: a link to the page of this service. It works once, within a minute."""
     if context.page is None:
         raise WireError(404, "InvalidAction.NotFound", "This service has no action CreatePageLink.")
     job_id = body.job_id if body is not None else None
     if job_id is not None:
+        context.jobs.require_visible(job_id, principal)
         context.jobs.version(job_id)  # raises for one that is not there
-    link = context.page.new_link(request.headers.get("host", ""), job_id)
+    key_id = "" if principal.user == OPERATOR else principal.key_id
+    link = context.page.new_link(request.headers.get("host", ""), job_id, access_key_id=key_id)
     return success(request, {"Url": link}, headers={"Cache-Control": "no-store"})

@@ -18,7 +18,7 @@ from pai_sdk.execution.contract import public_fields
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
-from pai_sdk.service.http.context import ContextOf, ServiceContext
+from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
 from pai_sdk.service.jobs.job_table import QUEUED
 from pai_sdk.service.jobs.reading import read_body
@@ -187,14 +187,16 @@ def get_rerun_form(context: ContextOf, run_id: str) -> Response:
 
 @router.post("/rerun")
 @within(RUNS)
-async def rerun_job(request: Request, context: ContextOf, run_id: str, body: RerunRequest) -> Response:
+async def rerun_job(
+    request: Request, context: ContextOf, principal: PrincipalOf, run_id: str, body: RerunRequest
+) -> Response:
     """Create a job like this one, with changes, a name and output folders of its own."""
 
     def create() -> str:
         stored = context.jobs.get(run_id)
         request = {**stored.request, "WorkspaceId": stored.workspace_id}
         made = changed_request(request, body.changes, f"{run_id} {body.token}")
-        return create_job(context, read_body(json_bytes(made)))[0]
+        return create_job(context, read_body(json_bytes(made)), principal)[0]
 
     job_id = await run_in_threadpool(create)
     context.runner.wake()

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
-from pai_sdk.service.http.context import ContextOf, ServiceContext
+from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
@@ -29,10 +30,10 @@ router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 
 @router.post("")
-async def create_training_job(request: Request, context: ContextOf) -> Response:
+async def create_training_job(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    job_id, notice = await run_in_threadpool(create_job, context, body)
+    job_id, notice = await run_in_threadpool(create_job, context, body, principal)
     context.runner.wake()
     fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
     return success(request, fields, headers=_offers(context))
@@ -44,6 +45,7 @@ def list_training_jobs(
     request: Request,
     work: WorkOf,
     context: ContextOf,
+    principal: PrincipalOf,
     window: TimeWindow,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
@@ -60,6 +62,7 @@ def list_training_jobs(
 ) -> Response:
     """ListTrainingJobs. A name fits when it contains what is asked for."""
     query = JobQuery(
+        principal,
         status=status,
         name=name,
         job_id=job_id,
@@ -170,8 +173,8 @@ def delete_job(context: ServiceContext, job_id: str) -> None:
     context.runner.discard(job_id)
 
 
-def create_job(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
-    """Create a job; returns its id and the notice about it.
+def create_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> tuple[str, str]:
+    """Create a job of a user; returns its id and the notice about it.
 
     Raises:
         WireError: the request is refused.
@@ -183,11 +186,17 @@ def create_job(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]
     refuse_what_never_fits(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
         context.experiments.get(job.request.experiment_config.experiment_id)
-    refuse_unknown_buckets(job.request, context.bucket_exists)
+    refuse_unknown_buckets(
+        job.request,
+        lambda bucket, right: (
+            context.bucket_exists(bucket) and context.bucket_rights.may(principal, bucket, right)
+        ),
+    )
     notice = unused_notice(job.request, context.executor)
     job_id = context.jobs.create(
         job.request,
         workspace_id=workspace_id,
+        owner=principal.user,
         algorithm_id=job.algorithm_id,
         notices=(notice, image_notice(job.request, context.executor)),
     )

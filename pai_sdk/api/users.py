@@ -1,0 +1,133 @@
+"""Users of a service of this package on the wire: actions that Alibaba Cloud's API does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from pai_sdk.api.responses import read_model
+from pai_sdk.api.transport import ApiResponse, Transport
+from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.schemas.wire import Received
+
+__all__ = ["AccessKey", "AuditRecord", "ServiceUser", "ServiceUsers"]
+
+_USERS = "/api/v1/users"
+_USER = _USERS + "/{name}"
+_KEYS = _USER + "/keys"
+_NO_SUCH_ACTION = "InvalidAction.NotFound"
+_PAGE = 100
+
+
+class ServiceUser(Received):
+    """A user of a service, as the service describes them."""
+
+    name: str | None = None
+    right: str | None = None
+    access_key_ids: list[str] = Field(default_factory=list)
+    bucket: str | None = None
+
+
+class AccessKey(Received):
+    """A new key. Its secret is shown once."""
+
+    access_key_id: str | None = None
+    access_key_secret: str | None = Field(default=None, repr=False)
+
+
+class AuditRecord(Received):
+    """A request that changed something, or was refused for a lack of rights."""
+
+    number: int | None = None
+    time: str | None = None
+    user: str | None = None
+    access_key_id: str | None = None
+    method: str | None = None
+    path: str | None = None
+    status: int | None = None
+    client: str | None = None
+
+
+class ServiceUsers:
+    """The actions on users, one method each. They need the key of an administrator.
+
+    Args:
+        transport: to the PAI API.
+
+    Example:
+        >>> users = Session.embedded().users  # doctest: +SKIP
+        >>> users.add("alice", right="submit").bucket  # doctest: +SKIP
+        'pai-local-alice'
+        >>> users.new_key("alice").access_key_id  # doctest: +SKIP
+        'LTAI3vR…'
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def add(self, name: str, *, right: str = "submit") -> ServiceUser:
+        """Add a user, with a bucket of their own; they have no key yet.
+
+        Args:
+            name: 1 to 32 of a-z, 0-9 and `-`, beginning with a letter.
+            right: `read`, `submit` or `admin`: the most that their keys allow.
+
+        Raises:
+            InvalidInputError: the service has no users.
+            ApiError: the name is not allowed or taken, or the key is no administrator's.
+        """
+        response = self._call("CreateUser", "POST", _USERS, body={"Name": name, "Right": right})
+        return read_model(ServiceUser, response.json, response, "CreateUser")
+
+    def list(self) -> list[ServiceUser]:
+        """All users, by name."""
+        response = self._call("ListUsers", "GET", _USERS)
+        return [read_model(ServiceUser, each, response, "ListUsers") for each in response.json.get("Users") or []]
+
+    def set_right(self, name: str, right: str) -> None:
+        """Change the most that a user's keys allow, at once."""
+        self._call("UpdateUser", "PUT", _USER, {"name": name}, body={"Right": right})
+
+    def remove(self, name: str) -> None:
+        """Remove a user with all keys. Their jobs and their bucket stay."""
+        self._call("DeleteUser", "DELETE", _USER, {"name": name})
+
+    def new_key(self, name: str) -> AccessKey:
+        """Make a key. Its secret is in the result, and nowhere else."""
+        response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
+        return read_model(AccessKey, response.json, response, "CreateAccessKey")
+
+    def revoke(self, name: str, access_key_id: str) -> None:
+        """Make a key worthless, at once."""
+        self._call("DeleteAccessKey", "DELETE", _KEYS + "/{key_id}", {"name": name, "key_id": access_key_id})
+
+    def audit(self, *, user: str | None = None) -> Iterator[AuditRecord]:
+        """The requests that changed something, or were refused for a lack of rights, the newest first.
+
+        Args:
+            user: only those of this user.
+        """
+        before: int | None = None
+        while True:
+            query = {"User": user, "Before": before, "PageSize": _PAGE}
+            response = self._call("ListAuditEntries", "GET", "/api/v1/audit", query=query)
+            page = [
+                read_model(AuditRecord, each, response, "ListAuditEntries") for each in response.json["Entries"]
+            ]
+            yield from page
+            if len(page) < _PAGE:
+                return
+            before = page[-1].number
+
+    def _call(
+        self, action: str, method: str, path: str, names: dict[str, str] | None = None, **given: Any
+    ) -> ApiResponse:
+        try:
+            return self._transport.call(action, method, path, names, **given)
+        except NotFoundError as error:
+            if error.code != _NO_SUCH_ACTION:
+                raise
+            hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
+            raise InvalidInputError([Problem("session", "its service has no users", hint)]) from error

@@ -1,0 +1,1 @@
+"""The commands for a service on this machine."""

@@ -1,0 +1,168 @@
+"""Users of a service on this machine: `pai-sdk service user …` and `pai-sdk service audit`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pai_sdk.base.paths import expanded
+from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.where.place import service_on, session_on
+
+if TYPE_CHECKING:
+    from pai_sdk.api.users import ServiceUsers
+    from pai_sdk.service.settings import ServiceInfo
+
+__all__ = ["app", "audit"]
+
+app = typer.Typer(no_args_is_help=True, help="The users of the service, each with keys and a bucket of their own.")
+
+_Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
+_DATA = Path("~/.pai/service")
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.")]
+_Right = Annotated[
+    Literal["read", "submit", "admin"],
+    typer.Option(help="read: look at jobs and files; submit: also run jobs; admin: everything, users too."),
+]
+
+
+@app.command()
+def add(name: _Name, right: _Right = "submit", data: _Data = _DATA, as_json: Json = False) -> None:
+    """Add a user, and print the settings with which they use the service.
+
+    The secret of their key is shown here only.
+
+    Example: pai-sdk service user add alice
+    """
+    with _users_on(data) as (users, service):
+        user = users.add(name, right=right)
+        _show_key(users, name, service, user.bucket or "", as_json=as_json)
+
+
+@app.command()
+def key(name: _Name, data: _Data = _DATA, as_json: Json = False) -> None:
+    """Make another key for a user, and print their settings with it.
+
+    Example: pai-sdk service user key alice
+    """
+    with _users_on(data) as (users, service):
+        bucket = next((user.bucket for user in users.list() if user.name == name), None)
+        _show_key(users, name, service, bucket or "", as_json=as_json)
+
+
+@app.command(name="list")
+def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
+    """List the users, with their rights, buckets and the ids of their keys.
+
+    Example: pai-sdk service user list
+    """
+    with _users_on(data) as (users, _):
+        found = users.list()
+    if as_json:
+        print_json([user.model_dump() for user in found])
+        return
+    columns = (Column("USER"), Column("RIGHT"), Column("BUCKET"), Column("KEYS"))
+    rows = [
+        (user.name or "", user.right or "", user.bucket or "", " ".join(user.access_key_ids)) for user in found
+    ]
+    print_table(columns, rows)
+
+
+@app.command()
+def right(
+    name: _Name,
+    given: Annotated[Literal["read", "submit", "admin"], typer.Argument(metavar="RIGHT")],
+    data: _Data = _DATA,
+) -> None:
+    """Change what a user may do: read, submit or admin. It takes effect at once.
+
+    Example: pai-sdk service user right alice read
+    """
+    with _users_on(data) as (users, _):
+        users.set_right(name, given)
+    typer.echo(f"{name}: {given}")
+
+
+@app.command()
+def revoke(name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: _Data = _DATA) -> None:
+    """Make a key worthless, at once.
+
+    Example: pai-sdk service user revoke alice LTAI0123456789abcdefghij
+    """
+    with _users_on(data) as (users, _):
+        users.revoke(name, access_key_id)
+    typer.echo(f"revoked {access_key_id}")
+
+
+@app.command()
+def remove(name: _Name, data: _Data = _DATA) -> None:
+    """Remove a user with all keys. Their jobs and their bucket stay, for administrators.
+
+    Example: pai-sdk service user remove alice
+    """
+    with _users_on(data) as (users, _):
+        users.remove(name)
+    typer.echo(f"removed {name}")
+
+
+def audit(
+    user: Annotated[str | None, typer.Option(help="Only requests of this user.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 100,
+    data: _Data = _DATA,
+    as_json: Json = False,
+) -> None:
+    """Show who changed what, and who was refused, the newest first.
+
+    Example: pai-sdk service audit --user alice
+    """
+    with _users_on(data) as (users, _):
+        found = list(islice(users.audit(user=user), most))
+    if as_json:
+        print_json([one.model_dump() for one in found])
+        return
+    columns = (Column("TIME"), Column("USER"), Column("STATUS"), Column("REQUEST"), Column("FROM"))
+    rows = [
+        (
+            one.time or "",
+            one.user or "(the service)",
+            str(one.status),
+            f"{one.method} {one.path}",
+            one.client or "",
+        )
+        for one in found
+    ]
+    print_table(columns, rows)
+
+
+@contextmanager
+def _users_on(data: Path) -> Iterator[tuple[ServiceUsers, ServiceInfo]]:
+    service = service_on(expanded(data).absolute())
+    with session_on(service) as session:
+        yield session.users, service
+
+
+def _show_key(users: ServiceUsers, name: str, service: ServiceInfo, bucket: str, *, as_json: bool) -> None:
+    key = users.new_key(name)
+    settings = {
+        "PAI_REGION_ID": service.region_id,
+        "PAI_WORKSPACE_ID": service.workspace_id,
+        "PAI_ENDPOINT": service.endpoint,
+        "PAI_AIWORKSPACE_ENDPOINT": service.endpoint,
+        "PAI_OSS_ENDPOINT": service.oss_endpoint,
+        "PAI_OSS_BUCKET_NAME": bucket,
+        "ALIBABA_CLOUD_ACCESS_KEY_ID": key.access_key_id or "",
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": key.access_key_secret or "",
+    }
+    if as_json:
+        print_json(settings)
+        return
+    typer.echo(f"{name} sets these in a shell; the secret is not shown again:")
+    for variable, value in settings.items():
+        typer.echo(f"  export {variable}={shlex.quote(value)}")

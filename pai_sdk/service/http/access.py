@@ -1,0 +1,73 @@
+"""Decides for each request of the API whether its user may do that: by right, and by whose the job is.
+
+This is asked for every route, and refuses what it does not know: a route that changes something needs the right
+`submit`, one for users needs `admin`, and a job that is not the user's is not there for them.
+"""
+
+from __future__ import annotations
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.service.http.context import ContextOf, PrincipalOf
+from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.wire_errors import WireError
+
+__all__ = ["AccessChecked", "needed_right"]
+
+_ADMIN = ("/api/v1/users", "/api/v1/audit")
+_READING_POSTS = (
+    "/api/v1/compare",
+    "/api/v1/hparams/diff",
+    "/api/v1/trainingjobs/changes",
+    "/api/v1/pagelinks",
+    "/api/v1/runs/{run_id:path}/downloads",
+)
+_JOB_NAMES = ("job_id", "run_id")
+
+
+def needed_right(method: str, path: str) -> Right:
+    """The right that a request needs, whatever it is about.
+
+    Example:
+        >>> needed_right("GET", "/api/v1/trainingjobs"), needed_right("DELETE", "/api/v1/trainingjobs/{job_id}")
+        ('read', 'submit')
+    """
+    if path.startswith(_ADMIN):
+        return "admin"
+    is_reading = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READING_POSTS)
+    return "read" if is_reading else "submit"
+
+
+def require(principal: Principal, right: Right) -> None:
+    """Check a right.
+
+    Raises:
+        WireError: the key does not have it.
+    """
+    if not principal.may(right):
+        message = f"The access key may {_what(principal.right)}; this needs the right {right!r}."
+        raise WireError(403, "Forbidden.NoPermission", message)
+
+
+async def _checked(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
+    """Refuse a request that its user may not make.
+
+    Raises:
+        WireError: 403 for a lack of rights; 404 for a job of someone else, as if there were none.
+    """
+    path = request.scope["route"].path
+    right = needed_right(request.method, path)
+    require(principal, right)
+    changes = right != "read" and not path.endswith("/rerun")  # that makes another job
+    for name in _JOB_NAMES:
+        if (job_id := request.path_params.get(name)) is not None:
+            await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=changes)
+
+
+AccessChecked = Depends(_checked)
+"""A dependency of routes: the user may do this, and may see the job that the path names."""
+
+
+def _what(right: Right) -> str:
+    return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]

@@ -1,0 +1,32 @@
+"""Notes requests in the audit log: those that changed something, and those refused for a lack of rights."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
+
+from pai_sdk.service.http.gate import Audit
+from pai_sdk.service.identity.audit import AuditLog
+from pai_sdk.service.identity.principal import Principal
+
+__all__ = ["audit_into"]
+
+_READING = ("GET", "HEAD", "OPTIONS")
+_READING_POSTS = ("/changes", "/compare", "/hparams/diff", "/downloads")
+
+
+def audit_into(log: AuditLog) -> Audit:
+    """What a `Gate` calls with each request.
+
+    It is noted before the response is sent, so what was confirmed is in the log.
+    """
+
+    async def note(scope: Scope, status: int) -> None:
+        principal: Principal = scope["state"]["principal"]
+        method, path = scope["method"], scope["path"]
+        is_reading = method in _READING or path.endswith(_READING_POSTS)
+        if status == 403 or not is_reading:
+            client = (scope.get("client") or ("",))[0]
+            await run_in_threadpool(log.note, principal, method, path, status, client)
+
+    return note

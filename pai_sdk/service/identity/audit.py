@@ -1,0 +1,84 @@
+"""The audit log of a service: who has changed what, and who was refused it. It has no secrets and no content."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, insert, select
+
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import AuditRow
+
+__all__ = ["AuditEntry", "AuditLog"]
+
+_MOST_ENTRIES = 100_000
+_SPARE_ENTRIES = 1000
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One request.
+
+    Attributes:
+        number: counts the entries.
+        at: seconds since 1970, UTC.
+        user: whose key signed it; empty for the service's own key.
+        key_id: that key.
+        method, path: of the request, without its query.
+        status: of the response.
+        client: the address that it came from.
+    """
+
+    number: int
+    at: float
+    user: str
+    key_id: str
+    method: str
+    path: str
+    status: int
+    client: str
+
+
+class AuditLog:
+    """The last hundred thousand requests that changed something, or were refused for a lack of rights.
+
+    Args:
+        database: where it is kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, principal: Principal, method: str, path: str, status: int, client: str) -> None:
+        """Note a request."""
+        row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
+        row |= {"path": path[:500], "status": status, "client": client}
+        with self._database.write() as session:
+            session.execute(insert(AuditRow), [row])
+            newest = session.scalar(select(func.max(AuditRow.number))) or 0
+            if newest % _SPARE_ENTRIES == 0:
+                session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
+
+    def entries(
+        self, *, user: str | None = None, before: int | None = None, limit: int = 100
+    ) -> Sequence[AuditEntry]:
+        """Entries, the newest first.
+
+        Args:
+            user: only those of this user.
+            before: only those with a smaller number.
+            limit: the most of them.
+        """
+        wanted = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
+        if user is not None:
+            wanted = wanted.where(AuditRow.user == user)
+        if before is not None:
+            wanted = wanted.where(AuditRow.number < before)
+        with self._database.read() as session:
+            return [
+                AuditEntry(row.number, row.at, row.user, row.key_id, row.method, row.path, row.status, row.client)
+                for row in session.scalars(wanted)
+            ]

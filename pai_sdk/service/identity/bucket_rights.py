@@ -1,0 +1,113 @@
+"""The buckets that a user may use: their own, and those of their workspaces; the service's own key uses all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlalchemy import delete, select
+
+from pai_sdk.errors import StorageError
+from pai_sdk.service.identity.key_ring import KeyRing
+from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import BucketOwnerRow
+
+__all__ = ["BucketRights"]
+
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+class BucketRights:
+    """The owners of buckets. One without an owner belongs to the service's own key.
+
+    A user with the right `read` reads the buckets that they may use, and one with `submit` also changes them.
+
+    Args:
+        database: where the owners are kept.
+        keys: the users of keys.
+    """
+
+    def __init__(self, database: Database, keys: KeyRing) -> None:
+        self._database = database
+        self._keys = keys
+
+    def may(self, principal: Principal, bucket: str, right: Right) -> bool:
+        """True if a user may read (`read`) or change (`submit`) what is in a bucket."""
+        if principal.may("admin"):
+            return True
+        if not principal.may(right):
+            return False
+        with self._database.read() as session:
+            row = session.get(BucketOwnerRow, bucket)
+        if row is None:
+            return False
+        is_members = row.workspace_id is not None and principal.may_in(row.workspace_id, right)
+        return is_members or row.owner == principal.user
+
+    def check(self, key_id: str, method: str, buckets: Iterable[str]) -> None:
+        """Let a request through, or refuse it.
+
+        Args:
+            key_id: of the key that has signed.
+            method: of HTTP, for the first bucket; the others are read.
+            buckets: the bucket of the request, and those that it copies from.
+
+        Raises:
+            StorageError: `AccessDenied` where one of them is not for this key, also where it is not there.
+        """
+        principal = self._principal(key_id)
+        right: Right = "read" if method in _READING else "submit"
+        for bucket in buckets:
+            if not self.may(principal, bucket, right):
+                raise _refusal("AccessDenied", "The access key does not open this bucket.")
+            right = "read"
+
+    def claim(self, key_id: str, bucket: str, *, exists: bool) -> None:
+        """Make a new bucket that of the user who asks for it; nothing changes where it is theirs.
+
+        Raises:
+            StorageError: the bucket belongs to someone else, or the key may only read.
+        """
+        principal = self._principal(key_id)
+        if principal.may("admin"):
+            return
+        if not principal.may("submit"):
+            raise _refusal("AccessDenied", "The access key may only read.")
+        with self._database.write() as session:
+            row = session.get(BucketOwnerRow, bucket)
+            if row is None and not exists:
+                session.add(BucketOwnerRow(bucket=bucket, owner=principal.user))
+            elif row is None or row.owner != principal.user:
+                raise _refusal("BucketAlreadyExists", "The bucket name is taken; choose another.", status_code=409)
+
+    def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
+        """Make a bucket that of a user, or of the members of a workspace."""
+        with self._database.write() as session:
+            session.merge(BucketOwnerRow(bucket=bucket, owner=owner, workspace_id=workspace_id))
+
+    def forget(self, bucket: str) -> None:
+        """The bucket was deleted."""
+        with self._database.write() as session:
+            session.execute(delete(BucketOwnerRow).where(BucketOwnerRow.bucket == bucket))
+
+    def visible(self, key_id: str, buckets: Collection[str]) -> set[str]:
+        """Those of these buckets that the key may read."""
+        principal = self._principal(key_id)
+        if principal.may("admin"):
+            return set(buckets)
+        with self._database.read() as session:
+            rows = list(session.scalars(select(BucketOwnerRow)))
+        mine = {row.bucket for row in rows if row.owner == principal.user}
+        shared = {row.bucket for row in rows if row.workspace_id and principal.may_in(row.workspace_id, "read")}
+        return set(buckets) & (mine | shared)
+
+    def _principal(self, key_id: str) -> Principal:
+        principal = self._keys.principal(key_id)
+        if principal is None:  # revoked since its signature was checked
+            raise _refusal("InvalidAccessKeyId", "The access key id is not known here; check it.")
+        return principal
+
+
+def _refusal(code: str, message: str, *, status_code: int = 403) -> StorageError:
+    """An error with a code of OSS."""
+    return StorageError(message, status_code=status_code, code=code)

@@ -1,0 +1,43 @@
+"""The keys that a service knows, as those who check signatures see them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.state.folder import Keys
+
+__all__ = ["KeyRing", "OwnKey"]
+
+
+class KeyRing(Protocol):
+    """Gives the secret and the user of each key. Safe to use from several threads."""
+
+    def secret(self, key_id: str) -> str | None:
+        """The secret of a key; None if there is no such key."""
+        ...
+
+    def principal(self, key_id: str) -> Principal | None:
+        """The user of a key, and what they may do; None likewise."""
+        ...
+
+
+class OwnKey:
+    """The key ring of a service without users: its own key.
+
+    Example:
+        >>> ring = OwnKey(Keys("LTAI", "the-secret"))
+        >>> ring.secret("LTAI"), ring.secret("other")
+        ('the-secret', None)
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def secret(self, key_id: str) -> str | None:
+        """Its secret; None for any other key."""
+        return self._keys.access_key_secret if key_id == self._keys.access_key_id else None
+
+    def principal(self, key_id: str) -> Principal | None:
+        """Who may do everything; None for any other key."""
+        return Principal.operator(key_id) if key_id == self._keys.access_key_id else None

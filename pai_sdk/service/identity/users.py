@@ -1,0 +1,271 @@
+"""The users of a service, their access keys, and the members of workspaces.
+
+A key's secret is not stored: it is derived from the service's own secret and the key's id, so a copy of the
+database opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from pai_sdk.service.identity.principal import OPERATOR, RIGHTS, Principal, Right
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.folder import Keys
+from pai_sdk.service.state.models import AccessKeyRow, MemberRow, UserRow, WorkspaceRow
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
+
+__all__ = ["NewKey", "UserInfo", "Users"]
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_ALPHABET = string.ascii_letters + string.digits
+_KEPT_S = 2.0
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A key as it is shown once."""
+
+    key_id: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class UserInfo:
+    """A user.
+
+    Attributes:
+        name: unique in the service.
+        right: the most that their keys allow.
+        created_at: seconds since 1970, UTC.
+        keys: the ids of their keys, the oldest first.
+        workspaces: their right in each workspace that they are a member of.
+    """
+
+    name: str
+    right: Right
+    created_at: float
+    keys: tuple[str, ...]
+    workspaces: dict[str, Right]
+
+
+class Users:
+    """Users, keys and members. Safe to use from several threads.
+
+    What another process changes takes effect after two seconds at most, and what this one changes at once.
+
+    Args:
+        database: where they are kept.
+        own: the service's own key, which needs no user.
+        workspace_id: a workspace that is there from the start.
+
+    Example:
+        >>> users.add("alice", "submit")  # doctest: +SKIP
+        >>> key = users.new_key("alice")  # doctest: +SKIP
+        >>> users.principal(key.key_id).user  # doctest: +SKIP
+        'alice'
+    """
+
+    def __init__(self, database: Database, own: Keys, *, workspace_id: str) -> None:
+        self._database = database
+        self._own = own
+        self._lock = threading.Lock()  # guards what is below
+        self._known: dict[str, Principal] = {}
+        self._read_at = -_KEPT_S
+        with database.write() as session:
+            if session.get(WorkspaceRow, workspace_id) is None:
+                session.add(WorkspaceRow(id=workspace_id, name="local", created_at=time.time()))
+
+    # ---- of a request -------------------------------------------------------------------------------------
+
+    def secret(self, key_id: str) -> str | None:
+        """The secret of a key; None if there is no such key, or it was revoked."""
+        if key_id == self._own.access_key_id:
+            return self._own.access_key_secret
+        return self._derived(key_id) if self.principal(key_id) is not None else None
+
+    def principal(self, key_id: str) -> Principal | None:
+        """The user of a key, and what they may do; None likewise."""
+        if key_id == self._own.access_key_id:
+            return Principal.operator(key_id)
+        with self._lock:
+            if time.monotonic() - self._read_at >= _KEPT_S:
+                self._known, self._read_at = self._read(), time.monotonic()
+            return self._known.get(key_id)
+
+    # ---- users --------------------------------------------------------------------------------------------
+
+    def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
+        """Add a user.
+
+        Args:
+            name: 1 to 32 lower-case letters, digits and hyphens, beginning with a letter.
+            right: the most that their keys allow.
+            workspace_id: a workspace that they become a member of, with the same right.
+
+        Raises:
+            WireError: the name or the right is not allowed, the name is taken, or there is no such workspace.
+        """
+        if not _NAME.fullmatch(name):
+            message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', beginning with a letter."
+            raise invalid_parameter(message)
+        _check_right(right)
+        with self._changing() as session:
+            if session.get(UserRow, name) is not None:
+                raise WireError(409, "USER_EXISTS", f"There is a user {name!r} already.")
+            session.add(UserRow(name=name, right=right, created_at=time.time()))
+            session.flush()
+            if workspace_id is not None:
+                _set_member(session, workspace_id, name, right)
+
+    def remove(self, name: str) -> None:
+        """Remove a user with all keys. Their jobs stay; the service's own key manages them.
+
+        Raises:
+            WireError: there is no such user.
+        """
+        with self._changing() as session:
+            session.delete(_existing(session, name))
+
+    def set_right(self, name: str, right: Right) -> None:
+        """Change the most that a user's keys allow.
+
+        Raises:
+            WireError: there is no such user, or no such right.
+        """
+        _check_right(right)
+        with self._changing() as session:
+            _existing(session, name).right = right
+
+    def list(self) -> list[UserInfo]:
+        """All users, by name."""
+        with self._database.read() as session:
+            return [_info(session, row) for row in session.scalars(select(UserRow).order_by(UserRow.name))]
+
+    def get(self, name: str) -> UserInfo:
+        """One user.
+
+        Raises:
+            WireError: there is no such user.
+        """
+        with self._database.read() as session:
+            return _info(session, _existing(session, name))
+
+    # ---- keys ---------------------------------------------------------------------------------------------
+
+    def new_key(self, name: str) -> NewKey:
+        """Make a key; its secret is in the result only.
+
+        Raises:
+            WireError: there is no such user.
+        """
+        key_id = "LTAI" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+        with self._changing() as session:
+            _existing(session, name)
+            session.add(AccessKeyRow(id=key_id, user=name, created_at=time.time()))
+        return NewKey(key_id, self._derived(key_id))
+
+    def revoke(self, name: str, key_id: str) -> None:
+        """Make a key worthless, at once.
+
+        Raises:
+            WireError: the user has no such key.
+        """
+        with self._changing() as session:
+            found = session.get(AccessKeyRow, key_id)
+            if found is None or found.user != name:
+                raise WireError(404, "KEY_NOT_FOUND", f"The user {name!r} has no key {key_id[:60]!r}.")
+            session.delete(found)
+
+    # ---- workspaces ---------------------------------------------------------------------------------------
+
+    def add_workspace(self, workspace_id: str, name: str) -> None:
+        """Add a workspace, or give one that is there another name."""
+        with self._changing() as session:
+            session.merge(WorkspaceRow(id=workspace_id, name=name, created_at=time.time()))
+
+    def set_member(self, workspace_id: str, name: str, right: Right) -> None:
+        """Make a user a member of a workspace, or change their right in it.
+
+        Raises:
+            WireError: there is no such workspace or user, or no such right.
+        """
+        _check_right(right)
+        with self._changing() as session:
+            _existing(session, name)
+            _set_member(session, workspace_id, name, right)
+
+    def remove_member(self, workspace_id: str, name: str) -> None:
+        """End a membership; nothing happens where there is none."""
+        with self._changing() as session:
+            session.execute(
+                delete(MemberRow).where(MemberRow.workspace_id == workspace_id, MemberRow.user == name)
+            )
+
+    # ---- inside -------------------------------------------------------------------------------------------
+
+    def _derived(self, key_id: str) -> str:
+        text = f"access key {key_id}".encode()
+        return hmac.new(self._own.access_key_secret.encode(), text, hashlib.sha256).hexdigest()[:40]
+
+    def _read(self) -> dict[str, Principal]:
+        with self._database.read() as session:
+            rights: dict[str, Right] = {row.name: _right(row.right) for row in session.scalars(select(UserRow))}
+            workspaces: dict[str, dict[str, Right]] = {}
+            for member in session.scalars(select(MemberRow)):
+                workspaces.setdefault(member.user, {})[member.workspace_id] = _right(member.right)
+            return {
+                key.id: Principal(key.user, key.id, rights[key.user], workspaces.get(key.user, {}))
+                for key in session.scalars(select(AccessKeyRow))
+                if key.user in rights and key.user != OPERATOR
+            }
+
+    @contextmanager
+    def _changing(self) -> Iterator[Session]:
+        with self._database.write() as session:
+            yield session
+        with self._lock:
+            self._read_at = -_KEPT_S
+
+
+def _right(text: str) -> Right:
+    """A right of the database; one that this release does not know allows the least."""
+    return next((right for right in RIGHTS if right == text), RIGHTS[0])
+
+
+def _check_right(right: str) -> None:
+    if right not in RIGHTS:
+        raise invalid_parameter(f"Right: {right[:60]!r} is not one of {', '.join(RIGHTS)}.")
+
+
+def _existing(session: Session, name: str) -> UserRow:
+    found = session.get(UserRow, name)
+    if found is None:
+        raise WireError(404, "USER_NOT_FOUND", f"There is no user {name[:60]!r}.")
+    return found
+
+
+def _set_member(session: Session, workspace_id: str, name: str, right: Right) -> None:
+    if session.get(WorkspaceRow, workspace_id) is None:
+        raise WireError(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r}.")
+    session.merge(MemberRow(workspace_id=workspace_id, user=name, right=right))
+
+
+def _info(session: Session, row: UserRow) -> UserInfo:
+    keys = session.scalars(
+        select(AccessKeyRow.id).where(AccessKeyRow.user == row.name).order_by(AccessKeyRow.created_at)
+    )
+    members = session.scalars(select(MemberRow).where(MemberRow.user == row.name))
+    workspaces = {member.workspace_id: _right(member.right) for member in members}
+    return UserInfo(row.name, _right(row.right), row.created_at, tuple(keys), workspaces)

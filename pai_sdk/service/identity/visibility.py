@@ -1,0 +1,30 @@
+"""The jobs that a user can see: their own, public ones of their workspaces, all of workspaces they administer.
+
+To a user, a job that they cannot see is no job: the same response says so.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, false, or_, true
+
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.state.models import Job
+
+__all__ = ["PRIVATE", "PUBLIC", "visible_jobs"]
+
+PRIVATE = "PRIVATE"
+"""The accessibility of a job that its owner and administrators can see."""
+
+PUBLIC = "PUBLIC"
+"""The accessibility of a job that all members of its workspace can see."""
+
+
+def visible_jobs(principal: Principal) -> ColumnElement[bool]:
+    """The condition, for a query of jobs, that the user can see them."""
+    if principal.may("admin"):
+        return true()
+    member_of = [one for one in principal.workspaces if principal.may_in(one, "read")]
+    administered = [one for one in member_of if principal.workspaces[one] == "admin"]
+    is_shared = and_(Job.accessibility == PUBLIC, Job.workspace_id.in_(member_of)) if member_of else false()
+    is_administered = Job.workspace_id.in_(administered) if administered else false()
+    return or_(Job.owner == principal.user, is_shared, is_administered)

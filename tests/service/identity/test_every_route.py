@@ -1,0 +1,142 @@
+"""Every route of the API, with a wrong key, with the key of someone else, and with a key that may only read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests
+
+from pai_sdk.api.acs3_auth import Acs3Auth
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.service.http.access import needed_right
+from tests.service.fakes import ScriptedExecutor
+from tests.service.identity.test_two_users import user
+from tests.service.services import Client, job_body, running_service
+from tests.waiting import PATIENCE_S
+
+MARK = "zebra-of-alice"
+TOO_LONG = {"/api/v1/events"}  # a stream without an end
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("service") / "data", ScriptedExecutor()) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def alice(operator: Client) -> Client:
+    return user(operator, "alice")
+
+
+@pytest.fixture(scope="module")
+def job_id(alice: Client) -> str:
+    hyperparameters = [{"Name": "lr", "Value": MARK}]
+    labels = [{"Key": "animal", "Value": MARK}]
+    job_id = alice.create(
+        job_body(f"echo {MARK}", TrainingJobName=MARK, HyperParameters=hyperparameters, Labels=labels)
+    )
+    alice.until(job_id, "Running")
+    return job_id
+
+
+def routes(client: Client) -> list[tuple[str, str]]:
+    description = requests.get(f"{client.info.endpoint}/openapi.json", timeout=PATIENCE_S).json()
+    found = [(method.upper(), path) for path, methods in description["paths"].items() for method in methods]
+    assert len(found) > 60
+    return [(method, path) for method, path in found if path.startswith("/api/v1/") and path not in TOO_LONG]
+
+
+def bodies(method: str, job_id: str) -> list[Any]:
+    if method == "GET":
+        return [None]
+    return [
+        {},
+        {"Known": {job_id: ""}},
+        {"runs": [job_id], "tags": ["loss"]},
+        {"runs": [job_id]},
+        {"JobId": job_id},
+        {"changes": {}, "token": "a-long-token"},
+        {"path": "logs"},
+    ]
+
+
+def call(client: Client, method: str, path: str, job_id: str, body: Any) -> requests.Response:
+    filled = re.sub(r"\{(job_id|run_id)(:path)?\}", job_id, path)
+    filled = re.sub(r"\{\w+(:path)?\}", "alice", filled).removeprefix("/api/v1")
+    query = {"with": job_id} if method == "GET" else {}
+    return client.call(method, filled, body=body, **query)
+
+
+def stable(found: Any) -> Any:
+    """A response without what is another one each time."""
+    if isinstance(found, dict):
+        changing = ("RequestId", "requestId", "Duration")
+        return {name: stable(value) for name, value in found.items() if name not in changing}
+    return [stable(one) for one in found] if isinstance(found, list) else found
+
+
+def state(operator: Client) -> Any:
+    return [
+        stable(operator.get(path))
+        for path in ("/trainingjobs", "/models", "/experiments", "/algorithms", "/users")
+    ]
+
+
+def test_the_key_of_someone_else_shows_and_changes_nothing(operator: Client, job_id: str) -> None:
+    bob = user(operator, "bob")
+    before = stable(operator.get(f"/trainingjobs/{job_id}"))
+    for method, path in routes(operator):
+        for body in bodies(method, job_id):
+            answer = call(bob, method, path, job_id, body)
+            assert answer.status_code < 500, (method, path, body, answer.text)
+            assert MARK not in answer.text, (method, path, body)
+    assert stable(operator.get(f"/trainingjobs/{job_id}")) == before
+
+
+def test_a_stream_has_no_log_and_no_curve_of_someone_else(operator: Client, job_id: str) -> None:
+    bob = user(operator, "dave")
+    assert bob.call("GET", "/events", topics=f"log:{job_id}").status_code == 404
+    with bob.session.get(
+        f"{bob.info.endpoint}/api/v1/events",
+        params={"topics": f"runs,scalars:{job_id}:loss"},
+        auth=Acs3Auth(static_credentials(bob.info.access_key_id, bob.info.access_key_secret), "Any", "2022-01-12"),
+        stream=True,
+        timeout=PATIENCE_S,
+    ) as answer:
+        assert answer.status_code == 200
+        operator.call("POST", f"/trainingjobs/{job_id}/labels", body={"Labels": [{"Key": "new", "Value": "x"}]})
+        mine = bob.create(job_body())
+        lines = (line.decode() for line in answer.iter_lines())
+        seen = []
+        for line in lines:
+            seen.append(line)
+            if mine in line:
+                break
+    assert job_id not in "".join(line for line in seen if line.startswith("data"))
+
+
+def test_a_key_that_may_only_read_changes_nothing(operator: Client, job_id: str) -> None:
+    reader = user(operator, "carol", "read")
+    before = state(operator)
+    for method, path in routes(operator):
+        for body in bodies(method, job_id):
+            answer = call(reader, method, path, job_id, body)
+            assert answer.status_code < 500, (method, path, body, answer.text)
+            if needed_right(method, path.replace("{run_id}", "{run_id:path}")) != "read":
+                assert answer.status_code in (403, 404, 405), (method, path, body, answer.text)
+    assert state(operator) == before
+
+
+def test_a_key_that_is_not_known_opens_nothing(operator: Client, job_id: str) -> None:
+    info = replace(operator.info, access_key_id="LTAIunknown")
+    wrong = replace(operator.info, access_key_secret="wrong")
+    for method, path in routes(operator):
+        for stranger in (Client(info), Client(wrong)):
+            answer = call(stranger, method, path, job_id, None if method == "GET" else {})
+            assert answer.status_code == 403, (method, path)
+            assert MARK not in answer.text
