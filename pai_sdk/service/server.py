@@ -148,16 +148,10 @@ class Service:
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
-            collector = MetricsCollector(jobs)
             tables = TableStore(folder.tables_dir)
             table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            capacity = partial(capacity_now, settings, executor)
-            scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
-            collector.start()
-            stack.callback(collector.close)
-            scheduler.start()
-            stack.callback(scheduler.close)
+            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
             of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s)
             runs = stack.enter_context(closing(of_jobs))
@@ -207,6 +201,26 @@ def _open_executor(
     """What the settings say runs the jobs; closed with the stack."""
     setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
     return stack.enter_context(closing(open_executor(settings.executor, setup)))
+
+
+def _start_scheduler(
+    settings: ServiceSettings,
+    folder: DataFolder,
+    store: ObjectStore,
+    executor: Executor,
+    jobs: Jobs,
+    tables: JobTables,
+    stack: ExitStack,
+) -> Scheduler:
+    """What starts jobs and reads what they report; both end with the stack."""
+    collector = MetricsCollector(jobs)
+    capacity = partial(capacity_now, settings, executor)
+    scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=tables)
+    collector.start()
+    stack.callback(collector.close)
+    scheduler.start()
+    stack.callback(scheduler.close)
+    return scheduler
 
 
 def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
