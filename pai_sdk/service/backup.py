@@ -2,6 +2,7 @@
 
     BACKUP/backup.json            every file with its size and SHA-256; written last: without it, no backup
     BACKUP/data/service.json      the keys of the service
+    BACKUP/data/executor.json     what runs the jobs of an embedded service, if not processes
     BACKUP/data/service.db        the jobs, also where the service keeps them in PostgreSQL
     BACKUP/data/jobs/, tables/    logs, states and outputs of jobs; tables
     BACKUP/data/objects/          the index of the objects, and the content of the large ones
@@ -48,6 +49,7 @@ _ROWS = 1000
 _ROUNDS = 10
 _JOBS, _OBJECTS, _INDEX = "service.db", "objects", "objects/objects.db"
 _NOTE = "database"
+_EXECUTOR = "executor.json"
 
 Tell = Callable[[str], None]
 
@@ -105,7 +107,7 @@ def back_up(
     found: dict[str, tuple[int, str]] = {}
     tell("jobs")
     _copy_jobs(root, data, database_url)
-    for name in ("service.json", _NOTE):
+    for name in ("service.json", _NOTE, _EXECUTOR):
         if (root / name).exists():
             _copy(root / name, data / name)
     tell("folders of jobs")
@@ -116,7 +118,7 @@ def back_up(
         found.update(_copied(root, data, relative))
     tell("objects")
     found.update(_copy_objects(root, data))
-    for name in (_JOBS, _INDEX, "service.json", _NOTE):
+    for name in (_JOBS, _INDEX, "service.json", _NOTE, _EXECUTOR):
         if (data / name).exists():
             found[name] = _digest_or_none(data / name) or (0, "")
     size_bytes = sum(size for size, _ in found.values())

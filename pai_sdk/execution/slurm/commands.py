@@ -80,6 +80,7 @@ def run(command: Sequence[str], *, text: str = "") -> str:
         raise SlurmAway(f"{command[0]} cannot be started: {error}") from error
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-1000:]
+        said = said.replace(f"{command[0]}: error: ", "")
         problem = f"{command[0]}: {said or f'exit code {done.returncode}'}"
         if done.returncode < 0 or any(part in said for part in _AWAY):
             raise SlurmAway(problem)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,9 +27,9 @@ from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilitie
 from pai_sdk.execution.contract import job_facts
 from pai_sdk.execution.gang_state import ended, job_state
 from pai_sdk.execution.job_folder import JobFolder
-from pai_sdk.execution.slurm.commands import SlurmAway, SlurmRefused, missing_commands, run
+from pai_sdk.execution.slurm.commands import SlurmAway, missing_commands
 from pai_sdk.execution.slurm.options import SlurmOptions
-from pai_sdk.execution.slurm.queue import QueuedJob, SlurmQueue, entries
+from pai_sdk.execution.slurm.queue import QueuedJob, SlurmQueue, cancel, entries
 from pai_sdk.execution.slurm.submission import LOG, resources_of, submit
 from pai_sdk.execution.slurm.verdicts import lost, not_begun, verdict
 
@@ -90,7 +89,7 @@ class SlurmExecutor(Executor):
 
     def start(self, spec: LaunchSpec) -> None:
         """Submit a job. Where Slurm does not respond, that is done as soon as it does."""
-        sandbox = spec.sandbox
+        sandbox = Sandbox(spec.sandbox.root.resolve())  # as Slurm names it
         journal = Journal(sandbox.state_dir)
         if journal.read_state() is not None:
             return
@@ -125,7 +124,7 @@ class SlurmExecutor(Executor):
             job = journal.read_job()
             if job is None or noted.exists() or GangFolder(sandbox.shared_dir).claim is not None:
                 return
-            self._queue.forget(sandbox.root.name)
+            self._queue.forget(sandbox.root)
             replace_file(noted, submit(sandbox.root, job, self._options))
 
     # ---- state ----
@@ -152,7 +151,7 @@ class SlurmExecutor(Executor):
         root = sandbox.root
         if request := journal.stop_request:
             return self._end_before(sandbox, Ending(*request.reported))
-        found = self._queue.find(root.name)
+        found = self._queue.find(root)
         if found is None:
             return before
         if not found and not (sandbox.shared_dir / _SUBMITTED).exists():
@@ -171,7 +170,7 @@ class SlurmExecutor(Executor):
             return before
         self._not_before[sandbox.root] = time.monotonic() + _TRY_AGAIN_S
         try:
-            if not entries(job_id=sandbox.root.name):
+            if not entries(root=sandbox.root):
                 self._submit(sandbox, journal)
         except SlurmAway:
             pass
@@ -183,7 +182,7 @@ class SlurmExecutor(Executor):
         """End a job that has not begun: from now on no start of it gets the claim."""
         gang = GangFolder(sandbox.shared_dir)
         if gang.take(Claim(ending=ending)):
-            self._cancel(sandbox)
+            self._queue.cancel(sandbox.root)
         return self.state(sandbox.root)
 
     def _state_since(self, sandbox: Sandbox, journal: Journal, before: ExecutionState) -> ExecutionState:
@@ -198,7 +197,7 @@ class SlurmExecutor(Executor):
         has_succeeded = has_ended and not is_told and all(part is not None and part.succeeded for part in parts)
         if not has_ended or (ending is None and not has_succeeded):
             # Slurm is at it, an instance is about to write why it has failed, or there is nothing to be said yet.
-            found = self._queue.find(sandbox.root.name)
+            found = self._queue.find(sandbox.root)
             is_over = found is not None and all(entry.is_over for entry in found)
             has_ended = is_over and (has_ended or not any(map(gang.is_alive, ["", *names])))
             # A job that Slurm has forgotten may well run; one that is over for Slurm must not.
@@ -225,7 +224,7 @@ class SlurmExecutor(Executor):
             if found is None or found.phase != "ended":
                 journal.write_state(state)
                 found = state
-        self._queue.forget(journal.path.parent.name)
+        self._queue.forget(journal.path.parent)
         self._not_before.pop(journal.path.parent, None)
         return found
 
@@ -247,11 +246,7 @@ class SlurmExecutor(Executor):
         is_due = time.monotonic() >= self._not_before.get(sandbox.root, 0.0)
         if is_due and time.time() - asked_at > self._grace_s + _STOP_SPARE_S:
             self._not_before[sandbox.root] = time.monotonic() + _STOP_SPARE_S
-            self._cancel(sandbox)
-
-    def _cancel(self, sandbox: Sandbox) -> None:
-        """Cancel the Slurm jobs of a job in the background."""
-        self._queue.cancel(_numbers(sandbox, self._queue.find(sandbox.root.name) or ()))
+            self._queue.cancel(sandbox.root)
 
     # ---- files, and their removal ----
 
@@ -272,13 +267,13 @@ class SlurmExecutor(Executor):
         if state is not None and state.phase != "ended":
             gang.take(Claim(ending=Ending(REASON_SANDBOX_FAILED, "The job was removed.")))
             gang.kill()
-            self._cancel_now(sandbox)
+            _cancel_now(sandbox)
             deadline = time.monotonic() + _REMOVE_TIMEOUT_S
             while _is_at_work(gang, [one.name for one in state.instances]):
                 if time.monotonic() > deadline:
                     raise PaiError(f"processes of the job in {root} do not end; see {journal.path / LOG}")
                 time.sleep(_LOOK_S)
-        self._queue.forget(root.name)
+        self._queue.forget(sandbox.root)
         sandbox.remove()
 
     def sweep(self) -> Sequence[str]:
@@ -287,34 +282,18 @@ class SlurmExecutor(Executor):
         if self._jobs_dir.is_dir():  # otherwise the file system is away, and not the folders
             for entry in entries():
                 if not entry.is_over and entry.root.parent == self._jobs_dir and not entry.root.exists():
-                    _kill(entry.number)
+                    cancel(entry, kills=True)
                     gone.add(entry.job_id)
         return sorted(gone)
 
-    def _cancel_now(self, sandbox: Sandbox) -> None:
-        found: Sequence[QueuedJob] = ()
-        with suppress(PaiError):
-            found = [entry for entry in entries(job_id=sandbox.root.name) if not entry.is_over]
-        for number in _numbers(sandbox, found):
-            try:
-                _kill(number)
-            except PaiError as error:
-                logger.warning("Slurm job %s could not be cancelled: %s", number, error)
 
-
-def _kill(number: str) -> None:
-    """Cancel a Slurm job without a grace period."""
-    with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed
-        run(["scancel", "--signal=KILL", "--full", number])
-    run(["scancel", number])
-
-
-def _numbers(sandbox: Sandbox, found: Sequence[QueuedJob]) -> set[str]:
-    """The numbers of the Slurm jobs of a job."""
-    numbers = {entry.number for entry in found if not entry.is_over}
-    with suppress(FileNotFoundError):
-        numbers.add((sandbox.shared_dir / _SUBMITTED).read_text())
-    return numbers
+def _cancel_now(sandbox: Sandbox) -> None:
+    try:
+        for entry in entries(root=sandbox.root):
+            if not entry.is_over:
+                cancel(entry, kills=True)
+    except PaiError as error:
+        logger.warning("the Slurm job of %s could not be cancelled: %s", sandbox.root.name, error)
 
 
 def _is_at_work(gang: GangFolder, names: Sequence[str]) -> bool:

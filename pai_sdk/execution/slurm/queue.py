@@ -6,15 +6,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.errors import PaiError
-from pai_sdk.execution.slurm.commands import SlurmAway, run
+from pai_sdk.execution.slurm.commands import SlurmAway, SlurmRefused, run
 
-__all__ = ["QueuedJob", "SlurmQueue", "entries", "name_of"]
+__all__ = ["QueuedJob", "SlurmQueue", "cancel", "entries", "name_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,18 +74,18 @@ def name_of(job_id: str) -> str:
     return f"{_PREFIX}{job_id}"
 
 
-def entries(*, job_id: str | None = None) -> list[QueuedJob]:
+def entries(*, root: Path | None = None) -> list[QueuedJob]:
     """Ask Slurm for the jobs of this user that are ours; Slurm forgets a job some minutes after its end.
 
     Args:
-        job_id: only for one of them.
+        root: only for the job in this folder.
 
     Raises:
         SlurmAway: it does not respond, or what it says cannot be understood.
         SlurmRefused: it does not say.
     """
     fields = ",".join(f"{name}:|" for name in _FIELDS)
-    wanted = [] if job_id is None else [f"--name={name_of(job_id)}"]
+    wanted = [] if root is None else [f"--name={name_of(root.name)}"]
     printed = run(
         ["squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", *wanted, f"--Format={fields}"]
     )
@@ -99,9 +99,11 @@ def entries(*, job_id: str | None = None) -> list[QueuedJob]:
             raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
         number, state, preempted, reason, name, folder = parts
         if name.startswith(_PREFIX):
-            root = Path(folder.rstrip().removesuffix("|"))
+            its_root = Path(folder.rstrip().removesuffix("|"))
+            if root is not None and its_root != root:
+                continue
             has_time = preempted.strip() not in ("", "N/A", "None", "Unknown")
-            found.append(QueuedJob(number, state, has_time, reason, name.removeprefix(_PREFIX), root))
+            found.append(QueuedJob(number, state, has_time, reason, name.removeprefix(_PREFIX), its_root))
     return found
 
 
@@ -119,38 +121,38 @@ class SlurmQueue:
         self._asking: Future[None] | None = None
         self._asked_at = 0.0
         self._answers = 0
-        self._known: dict[str, list[QueuedJob]] = {}
-        self._seen_at: dict[str, int] = {}  # by job: how many responses there were when it was last known or new
+        # By folder: a service that was made of a backup has jobs with the same ids.
+        self._known: dict[Path, list[QueuedJob]] = {}
+        self._seen_at: dict[Path, int] = {}  # how many responses there were when it was last known or new
         self._problem = ""
 
     def close(self) -> None:
         """Ask no more."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def find(self, job_id: str) -> list[QueuedJob] | None:
-        """The Slurm jobs of a job, those that are not over first; None while that is not known.
+    def find(self, root: Path) -> list[QueuedJob] | None:
+        """The Slurm jobs of the job in a folder, those that are not over first; None while that is not known.
 
         An empty list means that two responses in a row did not have the job, both since this process asks for it.
         """
         with self._lock:
             self._ask_if_due()
-            found = self._known.get(job_id)
+            found = self._known.get(root)
             if found:
-                self._seen_at[job_id] = self._answers
+                self._seen_at[root] = self._answers
                 return sorted(found, key=lambda entry: (entry.is_over, -int(entry.number)))
             # The first response may be older than the job, and the one after it may have been on its way.
-            return [] if self._answers - self._seen_at.setdefault(job_id, self._answers) > 2 else None
+            return [] if self._answers - self._seen_at.setdefault(root, self._answers) > 2 else None
 
-    def forget(self, job_id: str) -> None:
+    def forget(self, root: Path) -> None:
         """Nobody asks for this job any more, or it has a new Slurm job."""
         with self._lock:
-            self._seen_at.pop(job_id, None)
-            self._known.pop(job_id, None)
+            self._seen_at.pop(root, None)
+            self._known.pop(root, None)
 
-    def cancel(self, numbers: Iterable[str]) -> None:
-        """Cancel Slurm jobs in the background."""
-        for number in numbers:
-            self._worker.submit(self._quietly_cancel, number)
+    def cancel(self, root: Path) -> None:
+        """Cancel the Slurm jobs of the job in a folder, in the background."""
+        self._worker.submit(_quietly_cancel, root)
 
     def _ask_if_due(self) -> None:
         is_asking = self._asking is not None and not self._asking.done()
@@ -169,17 +171,37 @@ class SlurmQueue:
         if self._problem:
             self._problem = ""
             logger.info("Slurm responds again")
-        known: dict[str, list[QueuedJob]] = {}
+        known: dict[Path, list[QueuedJob]] = {}
         for entry in found:
-            known.setdefault(entry.job_id, []).append(entry)
+            known.setdefault(entry.root, []).append(entry)
         with self._lock:
             self._known = known
             self._answers += 1
             self._asked_at = time.monotonic()
 
-    @staticmethod
-    def _quietly_cancel(number: str) -> None:
-        try:
-            run(["scancel", number])
-        except PaiError as error:
-            logger.warning("Slurm job %s could not be cancelled: %s", number, error)
+
+def cancel(entry: QueuedJob, *, kills: bool = False) -> None:
+    """Cancel a Slurm job.
+
+    Args:
+        entry: as Slurm has just told of it: a controller that lost its state gives numbers to other jobs.
+        kills: without a grace period.
+
+    Raises:
+        SlurmAway: it is not known whether it was cancelled.
+        SlurmRefused: it was not.
+    """
+    one = [f"--name={name_of(entry.job_id)}", entry.number]
+    if kills:
+        with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed
+            run(["scancel", "--signal=KILL", "--full", *one])
+    run(["scancel", *one])
+
+
+def _quietly_cancel(root: Path) -> None:
+    try:
+        for entry in entries(root=root):
+            if not entry.is_over:
+                cancel(entry)
+    except PaiError as error:
+        logger.warning("the Slurm job of %s could not be cancelled: %s", root.name, error)
