@@ -81,7 +81,8 @@ def serve(
             callback=_known_executor,
             autocompletion=executor_names,
             help="What runs the jobs: process: processes here; docker: containers, from each job's image; ray: "
-            "processes on the nodes of a Ray cluster; or an executor of an installed package.",
+            "processes on the nodes of a Ray cluster; slurm: likewise of a Slurm cluster; or an executor of an "
+            "installed package.",
             rich_help_panel=_WHERE,
         ),
     ] = "process",

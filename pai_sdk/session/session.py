@@ -149,8 +149,8 @@ class Session(NamedSettings):
 
         Args:
             data_dir: the folder with its jobs and objects; `~/.pai/service` otherwise.
-            executor: what runs the jobs: `process` (the default), `docker`, `ray`, or one of an installed package.
-                A data folder keeps its executor; each has a default folder of its own.
+            executor: what runs the jobs: `process` (the default), `docker`, `ray`, `slurm`, or one of an
+                installed package. A data folder keeps its executor; each has a default folder of its own.
             executor_options: what only this executor understands, such as the `address` of a cluster.
 
         Raises:

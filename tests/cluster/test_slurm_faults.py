@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.slurm.gang_folder import GangFolder
+from pai_sdk.execution.slurm import executor as executor_module
 from pai_sdk.execution.slurm.executor import SlurmExecutor
 from pai_sdk.execution.slurm.options import SlurmOptions
 from tests.cluster.slurm_cluster import SlurmCluster
@@ -105,6 +107,33 @@ def test_a_job_ends_and_is_stopped_without_the_controller(place: Place) -> None:
     place.executor.stop(stopped, **STOP)
     assert place.wait(ends).succeeded
     assert place.wait(stopped).reason_code == "StoppedByUser"
+
+
+def test_a_service_killed_before_it_noted_the_number_submits_no_second_job(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(executor_module, "replace_file", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            place.start(UNTIL_GO, count=2)
+    place.executor = place.make(5)
+    (root,) = place.roots
+    for rank in range(2):
+        place.until_log(root, "up", rank=rank)
+    (Sandbox(root).usercode / "go").touch()
+    assert place.wait(root).succeeded
+    assert len(place.listed(root)) == 1
+    assert sorted((Sandbox(root).output_dir("model") / "begun").read_text().split()) == ["0", "1"]
+
+
+def test_a_job_of_another_that_got_the_same_number_is_not_cancelled(place: Place) -> None:
+    others = place.cluster.command("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true").strip()
+    root = place.start(UNTIL_GO)
+    place.until_log(root, "up")
+    (Sandbox(root).shared_dir / "submitted").write_text(others)
+    place.executor.remove(root)
+    until(lambda: not place.listed(root, "running"), "the end of the job")
+    assert place.cluster.command("squeue", "-h", "-j", others, "-o", "%T").strip() == "PENDING"
 
 
 # ---- what Slurm ends ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,11 @@ from pai_sdk.service import backup
 from pai_sdk.service.embedded import find_running
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_all_reduce import AllReduce, Place
+from tests.docs.conftest import run_page
 from tests.e2e.conftest import end_service
 from tests.waiting import until
+
+__all__ = ["run_page"]
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def test_a_stop_frees_the_nodes_within_ten_seconds(session: Session, slurm_clust
     next(iter(job.logs(follow=True)))
     job.stop()
     until(lambda: not slurm_cluster.command("squeue", "-h").strip(), "free nodes", within_s=10)
-    assert until(lambda: job.refresh().status == "Stopped" or None, "the job's end", within_s=10)
+    until(lambda: job.refresh().status == "Terminated", "the end of the job", within_s=10)
 
 
 def test_a_backup_of_a_running_job_leaves_that_job_alone(
@@ -95,9 +98,11 @@ def test_a_backup_of_a_running_job_leaves_that_job_alone(
     job = estimator(session, command).fit(wait=False, show_logs=False)
     next(iter(job.logs(follow=True)))
     backup.back_up(folder, tmp_path / "backup")
+    end_service(folder)
     other = folder.with_name(f"{folder.name}-other")
     backup.restore(tmp_path / "backup", other)
-    with Session.embedded(other, executor="slurm") as restored:
+    assert (other / "executor.json").read_bytes() == (folder / "executor.json").read_bytes()
+    with Session.embedded(other) as restored:
         try:
             again = restored.get_job(job.id)
             with pytest.raises(JobFailed):
@@ -107,5 +112,30 @@ def test_a_backup_of_a_running_job_leaves_that_job_alone(
         finally:
             end_service(other)
     (folder / "jobs" / job.id / "ml" / "output" / "model" / "go").touch()
-    job.wait(60, show_logs=False)
-    assert [line.text for line in job.logs()] == ["up", "end"]
+    with Session.embedded(folder) as first:
+        job = first.get_job(job.id)
+        job.wait(60, show_logs=False)
+        assert [line.text for line in job.logs()] == ["up", "end"]
+
+
+def test_a_job_array_of_the_same_user_is_no_obstacle(session: Session, slurm_cluster: SlurmCluster) -> None:
+    slurm_cluster.command("sbatch", "--array=1-3", "--job-name=a|b", "--hold", "--output=/dev/null", "--wrap=true")
+    job = estimator(session, "echo up; exec sleep 1000").fit(wait=False, show_logs=False)
+    next(iter(job.logs(follow=True)))
+    slurm_cluster.command("scancel", f"--name=pai-{job.id}")
+    with pytest.raises(JobFailed, match="StoppedFromOutside"):
+        job.wait(60, show_logs=False)
+    assert "a|b" in slurm_cluster.command("squeue", "-h", "--format=%j")
+
+
+@pytest.fixture
+def fresh_place(folder: Path, clean_home: Path) -> Iterator[Path]:
+    """An empty folder that all nodes share; the service that an example leaves behind is ended."""
+    folder.mkdir(parents=True)
+    yield folder
+    end_service(folder / "pai-data")
+
+
+def test_the_examples_of_the_page_work(run_page: Callable[[Path], tuple[int, str]]) -> None:
+    status, said = run_page(Path(__file__).parents[2] / "docs" / "slurm.md")
+    assert status == 0, said

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# tests/docker and tests/unit/execution/ray run these.
-NEED_ENGINES = {ROOT / "docs" / "local.md", ROOT / "docs" / "ray.md"}
+# tests/docker, tests/unit/execution/ray and tests/cluster run these.
+NEED_ENGINES = {ROOT / "docs" / name for name in ("local.md", "ray.md", "slurm.md")}
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
 OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST})
 # Nearly every page starts a service and runs jobs, so `make test` runs only what a reader meets first.

@@ -92,6 +92,8 @@ def entries(*, root: Path | None = None) -> list[QueuedJob]:
     found = []
     for line in printed.splitlines():
         parts = line.split("|", len(_FIELDS) - 1)
+        if f"|{_PREFIX}" not in line:  # a job of the same user that is not ours: an array, or with any name
+            continue
         is_understood = (
             len(parts) == len(_FIELDS) and parts[0].isdecimal() and parts[1] in _PENDING | _ALIVE | _OVER
         )
