@@ -191,13 +191,13 @@ def cancel(entry: QueuedJob, *, kills: bool = False) -> None:
 
     Raises:
         SlurmAway: it is not known whether it was cancelled.
-        SlurmRefused: it was not.
     """
     one = [f"--name={name_of(entry.job_id)}", entry.number]
-    if kills:
-        with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed
+    with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed; or it has just ended
+        if kills:
             run(["scancel", "--signal=KILL", "--full", *one])
-    run(["scancel", *one])
+    with suppress(SlurmRefused):
+        run(["scancel", *one])
 
 
 def _quietly_cancel(root: Path) -> None:
