@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.http.api_app import Dispatcher, create_api
 from pai_sdk.service.http.auditing import audit_into
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
@@ -149,7 +150,8 @@ class Service:
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             tables = TableStore(folder.tables_dir)
-            table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
+            users, *rights = _identity(database, keys, settings.workspace_id)
+            table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
@@ -168,7 +170,8 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                *_identity(database, keys, settings.workspace_id),
+                users,
+                *rights,
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -232,6 +235,23 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASG
             "disk": (is_writable, "The data folder cannot be written, or its disk is full."),
             "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
         }
+    )
+
+
+def _table_keys(
+    keys: Keys,
+    users: Users,
+    jobs: Jobs,
+    tables: TableStore,
+    request_of: Callable[[str], TrainingJobRequest | None],
+) -> TableKeys:
+    """The keys that open tables: those of users, and of jobs that run."""
+    return TableKeys(
+        keys,
+        users,
+        request_of=request_of,
+        owner_of_job=lambda job_id: jobs.get(job_id).owner,
+        owner_of_table=tables.owner,
     )
 
 

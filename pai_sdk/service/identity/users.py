@@ -104,6 +104,14 @@ class Users:
                 self._known, self._read_at = self._read(), time.monotonic()
             return self._known.get(key_id)
 
+    def submitter(self, name: str) -> Principal:
+        """The user whose job runs, with the right to submit; administrators and the service itself as such."""
+        if name == OPERATOR:
+            return Principal.operator("")
+        with self._database.read() as session:
+            row = session.get(UserRow, name)
+        return Principal(name, "", "admin" if row is not None and row.right == "admin" else "submit")
+
     # ---- users --------------------------------------------------------------------------------------------
 
     def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
