@@ -37,6 +37,7 @@ from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.users import Users
+from pai_sdk.service.identity.workspaces import WorkspaceTable
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import capacity_now
@@ -150,13 +151,12 @@ class Service:
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             tables = TableStore(folder.tables_dir)
-            users, *rights = _identity(database, keys, settings.workspace_id)
+            users, bucket_rights, audit, spaces = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s)
-            runs = stack.enter_context(closing(of_jobs))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
             context = ServiceContext(
                 settings,
                 info,
@@ -164,14 +164,16 @@ class Service:
                 logs,
                 changes,
                 scheduler,
-                *_registries(database, settings.bucket),
+                *_registries(database),
                 store.bucket_exists,
                 store.create_bucket,
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
                 users,
-                *rights,
+                bucket_rights,
+                audit,
+                spaces,
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -255,13 +257,16 @@ def _table_keys(
     )
 
 
-def _identity(database: Database, keys: Keys, workspace_id: str) -> tuple[Users, BucketRights, AuditLog]:
-    users = Users(database, keys, workspace_id=workspace_id)
-    return users, BucketRights(database, users), AuditLog(database)
+def _identity(
+    database: Database, keys: Keys, workspace_id: str
+) -> tuple[Users, BucketRights, AuditLog, WorkspaceTable]:
+    users = Users(database, keys)
+    workspaces = WorkspaceTable(database, workspace_id, users.changing)
+    return users, BucketRights(database, users), AuditLog(database), workspaces
 
 
-def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
-    return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
+def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
+    return AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:

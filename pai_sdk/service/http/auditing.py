@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
@@ -10,6 +13,8 @@ from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import Principal
 
 __all__ = ["audit_into"]
+
+logger = logging.getLogger(__name__)
 
 _READING = ("GET", "HEAD", "OPTIONS")
 _READING_POSTS = ("/changes", "/compare", "/hparams/diff", "/downloads")
@@ -27,6 +32,11 @@ def audit_into(log: AuditLog) -> Audit:
         is_reading = method in _READING or path.endswith(_READING_POSTS)
         if status == 403 or not is_reading:
             client = (scope.get("client") or ("",))[0]
-            await run_in_threadpool(log.note, principal, method, path, status, client)
+            try:
+                await run_in_threadpool(log.note, principal, method, path, status, client)
+            except SQLAlchemyError as error:  # a full disk, say: what was done stays done, and is confirmed
+                user = principal.user or "the service's own key"
+                cause = str(error.__cause__ or error).splitlines()[0]
+                logger.error("not in the audit log: %s %s by %s, %d: %s", method, path, user, status, cause)
 
     return note
