@@ -307,14 +307,19 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
-    audit = audit_into(context.audit)
-    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes, audit=audit)
+    guarded = partial(
+        Gate,
+        api,
+        longest_body_bytes=settings.longest_body_bytes,
+        audit=audit_into(context.audit),
+        is_current=context.users.is_current,
+    )
+    gate = guarded(authenticator.admit)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     browsers = None
     if page is not None:
         add_page(api, page)
-        admit, most_bytes = page.guard(context.users.principal).admit, settings.longest_body_bytes
-        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS, audit=audit)
+        browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
     objects = create_app(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
     )

@@ -100,6 +100,13 @@ class Users:
                 self._known, self._read_at = self._read(), time.monotonic()
             return self._known.get(key_id)
 
+    def is_current(self, principal: Principal) -> bool:
+        """True if a key still opens what it did when it was checked."""
+        if not principal.key_id or principal.user == OPERATOR:
+            return True
+        now = self.principal(principal.key_id)
+        return now is not None and now.key_of_view == principal.key_of_view
+
     def submitter(self, name: str) -> Principal:
         """The user whose job runs, with the right to submit; administrators and the service itself as such."""
         if name == OPERATOR:
