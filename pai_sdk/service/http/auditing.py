@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from pai_sdk.service.http.gate import Audit
 from pai_sdk.service.identity.audit import AuditLog
-from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.principal import NOBODY, Principal
 
 __all__ = ["audit_into"]
 
@@ -30,7 +30,7 @@ def audit_into(log: AuditLog) -> Audit:
         principal: Principal = scope["state"]["principal"]
         method, path = scope["method"], scope["path"]
         is_reading = method in _READING or path.endswith(_READING_POSTS)
-        if status == 403 or not is_reading:
+        if principal != NOBODY and (status == 403 or not is_reading):
             client = (scope.get("client") or ("",))[0]
             try:
                 await run_in_threadpool(log.note, principal, method, path, status, client)

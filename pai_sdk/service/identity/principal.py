@@ -8,13 +8,16 @@ from typing import Literal, TypeAlias
 
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["OPERATOR", "RIGHTS", "Principal", "Right"]
+__all__ = ["LOCAL_USER", "NOBODY", "OPERATOR", "RIGHTS", "Principal", "Right"]
 
 Right: TypeAlias = Literal["read", "submit", "admin"]
 """`read`: look at jobs and files. `submit`: also start, stop and delete jobs. `admin`: also users and keys."""
 
 RIGHTS: tuple[Right, ...] = ("read", "submit", "admin")
 """All rights, from the least to the greatest; each contains those before it."""
+
+LOCAL_USER = "local"
+"""What responses name as the owner of what belongs to the service's own key."""
 
 OPERATOR = ""
 """The user of the service's own key, who owns what was made before there were users."""
@@ -92,6 +95,10 @@ class Principal:
         if self.right == "admin":
             return None
         return [one for one in self.workspaces if self.may_in(one, "read")]
+
+
+NOBODY = Principal("-", "", "read")
+"""Who is not signed in. That is no name of a user: it has no jobs, and is in no workspace."""
 
 
 def _what(right: Right) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from pai_sdk.service.identity.principal import OPERATOR, RIGHTS, Principal, Right
+from pai_sdk.service.identity.principal import LOCAL_USER, OPERATOR, RIGHTS, Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import Keys
 from pai_sdk.service.state.models import AccessKeyRow, MemberRow, RemovedUserRow, UserRow
@@ -28,7 +28,7 @@ from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["NewKey", "UserInfo", "Users"]
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # it ends the name of a bucket, too
 _ALPHABET = string.ascii_letters + string.digits
 _KEPT_S = 2.0
 
@@ -121,15 +121,15 @@ class Users:
         """Add a user.
 
         Args:
-            name: 1 to 32 lower-case letters, digits and hyphens, beginning with a letter.
+            name: 1 to 32 lower-case letters, digits and hyphens, a letter first and no hyphen last; not `local`.
             right: the most that their keys allow.
             workspace_id: a workspace that they become a member of, who may submit there if their key may.
 
         Raises:
             WireError: the name or the right is not allowed, or the name is taken.
         """
-        if not _NAME.fullmatch(name):
-            message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', beginning with a letter."
+        if not _NAME.fullmatch(name) or name == LOCAL_USER:
+            message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', a letter first and no '-' last."
             raise invalid_parameter(message)
         _check_right(right)
         with self.changing() as session:

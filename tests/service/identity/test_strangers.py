@@ -17,10 +17,16 @@ import requests
 
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.config.credentials import static_credentials
+from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.rate import KeyRates
+from pai_sdk.service.web.browser_guard import BrowserGuard
+from pai_sdk.service.web.browser_keys import BrowserKeys
+from pai_sdk.service.web.host_names import HostNames
+from pai_sdk.service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
-from tests.service.web.browsing import ask_as_browser, sign_in
+from tests.service.web.browsing import ask_as_browser, headers_of_page, sign_in
 from tests.waiting import PATIENCE_S
 
 
@@ -130,7 +136,24 @@ def test_a_bucket_that_someone_prepared_is_not_given_to_a_new_user(operator: Cli
 
 @pytest.mark.parametrize(
     "name",
-    ["", "Alice", "ALICE", "-a", "1a", "a_b", "a.b", "a/b", "../a", "a b", "a\n", "аlice", "a" * 33, "operator\0"],
+    [
+        "",
+        "Alice",
+        "ALICE",
+        "-a",
+        "1a",
+        "a_b",
+        "a.b",
+        "a/b",
+        "../a",
+        "a b",
+        "a\n",
+        "аlice",
+        "a" * 33,
+        "operator\0",
+        "a-",
+        "local",
+    ],
 )
 def test_strange_names_of_users_are_refused(operator: Client, name: str) -> None:
     assert operator.call("POST", "/users", body={"Name": name}).status_code == 400
@@ -240,3 +263,47 @@ def test_a_change_of_rights_is_seen_by_requests_at_the_same_time(operator: Clien
     for thread in threads:
         thread.join(PATIENCE_S)
     assert faults == []
+
+
+def test_who_is_not_signed_in_writes_nothing_into_the_audit_log(operator: Client) -> None:
+    user(operator, "alice")
+    before = operator.get("/audit")["Entries"]
+    port = urlsplit(operator.info.endpoint).port or 0
+    for _ in range(5):
+        guessed = ask_as_browser(port, "POST", "/ui/session", {"code": "guessed"}, **headers_of_page(port))
+        assert guessed.status == 403
+        unsigned = requests.post(f"{operator.info.endpoint}/api/v1/trainingjobs", json={}, timeout=PATIENCE_S)
+        assert unsigned.status_code == 401
+    assert operator.get("/audit")["Entries"] == before
+
+
+def test_a_job_says_whose_it_is(operator: Client) -> None:
+    alice = user(operator, "alice")
+    jobs = {alice.create(job_body()): "alice", operator.create(job_body()): "local"}
+    listed = operator.get("/trainingjobs")["TrainingJobs"]
+    assert {one["TrainingJobId"]: one["UserId"] for one in listed} == jobs
+
+
+def test_one_page_does_not_use_up_the_requests_of_others() -> None:
+    rates = KeyRates(1.0)
+    guard = BrowserGuard(
+        keys := BrowserKeys(),
+        port=80,
+        names=HostNames([]),
+        rates=rates,
+        principal_of=lambda key_id: Principal(key_id.lower(), key_id, "read"),
+    )
+
+    def ask(key_id: str) -> str:
+        cookie, key = keys.exchange(keys.new_code(key_id)) or ("", "")
+        headers = {"host": "127.0.0.1:80", "sec-fetch-site": "same-origin", "x-pai-ui": key}
+        headers["cookie"] = f"pai-ui-80={cookie}"
+        scope = {"method": "GET", "path": "/api/v1/runs"}
+        try:
+            guard.admit({**scope, "headers": [(name.encode(), text.encode()) for name, text in headers.items()]})
+        except WireError as error:
+            return error.code
+        return ""
+
+    assert "Throttling.User" in [ask("ALICE") for _ in range(20)]
+    assert ask("BOB") == ""
