@@ -11,6 +11,7 @@ from odps.tunnel import TableTunnel
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service
+from tests.service.test_job_tables import session_on
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +134,9 @@ def test_a_job_uses_the_tables_of_its_owner_only(operator: Client, alice: Client
         assert "Table not found" in message or "is taken" in message, message
         alice.until(alice.create(job_body(**fields)), "Running")
     assert rows(alice) == [7]
+
+
+def test_a_session_of_a_user_has_the_tables_of_the_user(alice: Client, bob: Client) -> None:
+    session_on(alice).tables.client().create_table("by_session", "n bigint", if_not_exists=True)
+    assert session_on(alice).tables.client().exist_table("by_session")
+    assert not session_on(bob).tables.client().exist_table("by_session")

@@ -25,7 +25,8 @@ def operator(start: Callable[..., Any]) -> Iterator[Client]:
 
 def workspace(operator: Client, name: str, **roles: str) -> str:
     """A new workspace with these members, who are in no other one."""
-    answer = operator.call("POST", "/workspaces", body={"WorkspaceName": name})
+    body = {"WorkspaceName": name, "Description": "a team", "EnvTypes": ["prod"]}
+    answer = operator.call("POST", "/workspaces", body=body)
     assert answer.status_code == 200, answer.text
     workspace_id = str(answer.json()["WorkspaceId"])
     members = [{"UserId": name, "Roles": [f"PAI.{role}"]} for name, role in roles.items()]

@@ -30,11 +30,17 @@ class _NewWorkspace(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(alias="WorkspaceName")
+    display_name: str | None = Field(default=None, alias="DisplayName")
+    description: str | None = Field(default=None, alias="Description")
+    env_types: list[str] = Field(default_factory=list, alias="EnvTypes")
 
 
 @router.post("/workspaces")
 async def create_workspace(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
-    """CreateWorkspace, without members, by administrators of the service. It has no field but its name."""
+    """CreateWorkspace, without members, by administrators of the service. It keeps its name only.
+
+    Clients of PAI have to send the other fields, so these are accepted.
+    """
     principal.require("admin")
     wanted = read_model(_NewWorkspace, read_body(await request.body()))
     created = await run_in_threadpool(context.workspaces.add, wanted.name)
