@@ -67,18 +67,22 @@ class ServiceUsers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def add(self, name: str, *, right: str = "submit") -> ServiceUser:
-        """Add a user, with a bucket of their own; they have no key yet.
+    def add(self, name: str, *, right: str = "submit", workspace_id: str | None = None) -> ServiceUser:
+        """Add a user, with a bucket of their own, who is a member of one workspace; they have no key yet.
 
         Args:
             name: 1 to 32 of a-z, 0-9 and `-`, beginning with a letter.
             right: `read`, `submit` or `admin`: the most that their keys allow.
+            workspace_id: of the workspace; the default one when not given.
 
         Raises:
             InvalidInputError: the service has no users.
             ApiError: the name is not allowed or taken, or the key is no administrator's.
         """
-        response = self._call("CreateUser", "POST", _USERS, body={"Name": name, "Right": right})
+        body = {"Name": name, "Right": right}
+        if workspace_id is not None:
+            body["WorkspaceId"] = workspace_id
+        response = self._call("CreateUser", "POST", _USERS, body=body)
         return read_model(ServiceUser, response.json, response, "CreateUser")
 
     def list(self) -> list[ServiceUser]:

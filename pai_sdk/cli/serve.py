@@ -16,7 +16,7 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import host_names, seconds_of
-from pai_sdk.cli.service import user_commands
+from pai_sdk.cli.service import user_commands, workspace_commands
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text
@@ -243,6 +243,7 @@ app = typer.Typer(
 )
 
 app.add_typer(user_commands.app, name="user")
+app.add_typer(workspace_commands.app, name="workspace")
 app.command()(user_commands.audit)
 
 _DATA = "~/.pai/service"

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor, ExecutorSetup
 from pai_sdk.execution.registry import open_executor
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.http.api_app import Dispatcher, create_api
 from pai_sdk.service.http.auditing import audit_into
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
@@ -36,6 +37,7 @@ from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.users import Users
+from pai_sdk.service.identity.workspaces import WorkspaceTable
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import capacity_now
@@ -149,12 +151,12 @@ class Service:
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             tables = TableStore(folder.tables_dir)
-            table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
+            users, bucket_rights, audit, spaces = _identity(database, keys, settings.workspace_id)
+            table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            of_jobs = JobRuns(jobs, logs, folder, store, settings.longest_stream_s)
-            runs = stack.enter_context(closing(of_jobs))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
             context = ServiceContext(
                 settings,
                 info,
@@ -162,13 +164,16 @@ class Service:
                 logs,
                 changes,
                 scheduler,
-                *_registries(database, settings.bucket),
+                *_registries(database),
                 store.bucket_exists,
                 store.create_bucket,
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                *_identity(database, keys, settings.workspace_id),
+                users,
+                bucket_rights,
+                audit,
+                spaces,
                 page := _page_of(settings, info),
             )
             health = _health(database, folder, scheduler)
@@ -235,13 +240,33 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASG
     )
 
 
-def _identity(database: Database, keys: Keys, workspace_id: str) -> tuple[Users, BucketRights, AuditLog]:
-    users = Users(database, keys, workspace_id=workspace_id)
-    return users, BucketRights(database, users), AuditLog(database)
+def _table_keys(
+    keys: Keys,
+    users: Users,
+    jobs: Jobs,
+    tables: TableStore,
+    request_of: Callable[[str], TrainingJobRequest | None],
+) -> TableKeys:
+    """The keys that open tables: those of users, and of jobs that run."""
+    return TableKeys(
+        keys,
+        users,
+        request_of=request_of,
+        owner_of_job=lambda job_id: jobs.get(job_id).owner,
+        owner_of_table=tables.owner,
+    )
 
 
-def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
-    return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
+def _identity(
+    database: Database, keys: Keys, workspace_id: str
+) -> tuple[Users, BucketRights, AuditLog, WorkspaceTable]:
+    users = Users(database, keys)
+    workspaces = WorkspaceTable(database, workspace_id, users.changing)
+    return users, BucketRights(database, users), AuditLog(database), workspaces
+
+
+def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
+    return AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
@@ -282,14 +307,19 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
-    audit = audit_into(context.audit)
-    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes, audit=audit)
+    guarded = partial(
+        Gate,
+        api,
+        longest_body_bytes=settings.longest_body_bytes,
+        audit=audit_into(context.audit),
+        is_current=context.users.is_current,
+    )
+    gate = guarded(authenticator.admit)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     browsers = None
     if page is not None:
         add_page(api, page)
-        admit, most_bytes = page.guard(context.users.principal).admit, settings.longest_body_bytes
-        browsers = Gate(api, admit, longest_body_bytes=most_bytes, headers=SAFETY_HEADERS, audit=audit)
+        browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
     objects = create_app(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -34,7 +35,15 @@ _Right = Annotated[
 
 
 @app.command()
-def add(name: _Name, right: _Right = "submit", data: _Data = _DATA, as_json: Json = False) -> None:
+def add(
+    name: _Name,
+    right: _Right = "submit",
+    workspace: Annotated[
+        str | None, typer.Option(help="The id of their workspace, instead of the default one.")
+    ] = None,
+    data: _Data = _DATA,
+    as_json: Json = False,
+) -> None:
     """Add a user, and print the settings with which they use the service.
 
     The secret of their key is shown here only.
@@ -42,8 +51,9 @@ def add(name: _Name, right: _Right = "submit", data: _Data = _DATA, as_json: Jso
     Example: pai-sdk service user add alice
     """
     with _users_on(data) as (users, service):
-        user = users.add(name, right=right)
-        _show_key(users, name, service, user.bucket or "", as_json=as_json)
+        user = users.add(name, right=right, workspace_id=workspace)
+        where = replace(service, workspace_id=workspace or service.workspace_id)
+        _show_key(users, name, where, user.bucket or "", as_json=as_json)
 
 
 @app.command()

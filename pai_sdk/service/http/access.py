@@ -1,17 +1,19 @@
 """Decides for each request of the API whether its user may do that: by right, and by whose the job is.
 
 This is asked for every route, and refuses what it does not know: a route that changes something needs the right
-`submit`, one for users needs `admin`, and a job that is not the user's is not there for them.
+`submit`, one for users needs `admin`. A job that is not the user's is not there for them, and neither are the
+models, experiments and algorithms of workspaces that they are no member of.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.service.http.context import ContextOf, PrincipalOf
+from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.identity.principal import Principal, Right
-from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["AccessChecked", "needed_right"]
 
@@ -24,6 +26,10 @@ _READING_POSTS = (
     "/api/v1/runs/{run_id:path}/downloads",
 )
 _JOB_NAMES = ("job_id", "run_id")
+
+
+class _Registry(Protocol):
+    def require_visible(self, found_id: str, principal: Principal, right: Right, /) -> None: ...
 
 
 def needed_right(method: str, path: str) -> Right:
@@ -39,17 +45,6 @@ def needed_right(method: str, path: str) -> Right:
     return "read" if is_reading else "submit"
 
 
-def require(principal: Principal, right: Right) -> None:
-    """Check a right.
-
-    Raises:
-        WireError: the key does not have it.
-    """
-    if not principal.may(right):
-        message = f"The access key may {_what(principal.right)}; this needs the right {right!r}."
-        raise WireError(403, "Forbidden.NoPermission", message)
-
-
 async def _checked(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
     """Refuse a request that its user may not make.
 
@@ -58,16 +53,24 @@ async def _checked(request: Request, context: ContextOf, principal: PrincipalOf)
     """
     path = request.scope["route"].path
     right = needed_right(request.method, path)
-    require(principal, right)
+    principal.require(right)
     changes = right != "read" and not path.endswith("/rerun")  # that makes another job
     for name in _JOB_NAMES:
         if (job_id := request.path_params.get(name)) is not None:
             await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=changes)
+    for name, registry in _registries(context).items():
+        if (found_id := request.path_params.get(name)) is not None:
+            await run_in_threadpool(registry.require_visible, found_id, principal, right)
+
+
+def _registries(context: ServiceContext) -> dict[str, _Registry]:
+    """What belongs to workspaces, by the parameter of paths that names it."""
+    return {
+        "model_id": context.models,
+        "algorithm_id": context.algorithms,
+        "experiment_id": context.experiments,
+    }
 
 
 AccessChecked = Depends(_checked)
-"""A dependency of routes: the user may do this, and may see the job that the path names."""
-
-
-def _what(right: Right) -> str:
-    return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]
+"""A dependency of routes: the user may do this, and may see what the path names."""

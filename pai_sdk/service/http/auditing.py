@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from pai_sdk.service.http.gate import Audit
 from pai_sdk.service.identity.audit import AuditLog
-from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.principal import NOBODY, Principal
 
 __all__ = ["audit_into"]
+
+logger = logging.getLogger(__name__)
 
 _READING = ("GET", "HEAD", "OPTIONS")
 _READING_POSTS = ("/changes", "/compare", "/hparams/diff", "/downloads")
@@ -25,8 +30,13 @@ def audit_into(log: AuditLog) -> Audit:
         principal: Principal = scope["state"]["principal"]
         method, path = scope["method"], scope["path"]
         is_reading = method in _READING or path.endswith(_READING_POSTS)
-        if status == 403 or not is_reading:
+        if principal != NOBODY and (status == 403 or not is_reading):
             client = (scope.get("client") or ("",))[0]
-            await run_in_threadpool(log.note, principal, method, path, status, client)
+            try:
+                await run_in_threadpool(log.note, principal, method, path, status, client)
+            except SQLAlchemyError as error:  # a full disk, say: what was done stays done, and is confirmed
+                user = principal.user or "the service's own key"
+                cause = str(error.__cause__ or error).splitlines()[0]
+                logger.error("not in the audit log: %s %s by %s, %d: %s", method, path, user, status, cause)
 
     return note

@@ -12,8 +12,9 @@ from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.http.page_requests import PageAddresses
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
-from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.identity.users import Users
+from pai_sdk.service.identity.workspaces import WorkspaceTable
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
@@ -60,12 +61,18 @@ class ServiceContext:
     users: Users
     bucket_rights: BucketRights
     audit: AuditLog
+    workspaces: WorkspaceTable
     page: PageAddresses | None = None
 
     @property
     def beyond_pai(self) -> tuple[str, ...]:
         """The actions that PAI's API does not have, as offers; none in the mode of a cloud that is not ours."""
         return ("changes",) if self.settings.foreign is None else ()
+
+    def bucket_of(self, principal: Principal) -> str:
+        """The bucket of a user; the service's own for its key."""
+        own = self.settings.bucket
+        return own if principal.user == OPERATOR else f"{own}-{principal.user}"
 
     def link_to_job(self, request: Request) -> Callable[[str], str | None]:
         """A function that gives the address of a job on the page, under the name that a client uses."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
@@ -17,8 +18,14 @@ __all__ = ["Audit", "Gate", "headers_of", "throttle"]
 
 logger = logging.getLogger(__name__)
 
+_CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."
+
 Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
 """Notes a request, given its scope and the status of its response."""
+
+
+class _RevokedMeanwhile(Exception):
+    """Ends a response whose reader may not have it any more."""
 
 
 class Gate:
@@ -34,6 +41,8 @@ class Gate:
         longest_body_bytes: a longer body is refused.
         headers: of every response.
         audit: called with each request that was admitted, once its response has a status.
+        is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
+            was admitted. Then the response is refused, or cut off.
     """
 
     def __init__(
@@ -44,12 +53,14 @@ class Gate:
         longest_body_bytes: int,
         headers: Sequence[tuple[bytes, bytes]] = (),
         audit: Audit | None = None,
+        is_current: Callable[[Principal], bool] = lambda principal: True,
     ) -> None:
         self._app = app
         self._admit = admit
         self._longest_body_bytes = longest_body_bytes
         self._headers = tuple(headers)
         self._audit = audit
+        self._is_current = is_current
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -58,7 +69,16 @@ class Gate:
         request_id = str(uuid.uuid4()).upper()
         scope.setdefault("state", {})["request_id"] = request_id
 
+        is_held = scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/changes")
+        has_begun = is_revoked = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun, is_revoked
+            is_piece = message.get("more_body", False) or not has_begun
+            if is_held and is_piece and not self._is_current(scope["state"]["principal"]):
+                is_revoked = True
+                raise _RevokedMeanwhile
+            has_begun = True
             if message["type"] == "http.response.start":
                 if self._audit is not None and "principal" in scope["state"]:
                     await self._audit(scope, message["status"])
@@ -66,18 +86,30 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), *own]
             await send(message)
 
+        async def refuse(error: WireError) -> None:
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
+
         try:
             check_body = self._admit(scope)
             body = await self._body(scope, receive)
             check_body(body)
         except WireError as error:
             logger.debug("%s refused: %s", scope["path"], error.code)
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
+            is_held = False
+            await refuse(error)
             return
         try:
             await self._app(scope, _replay(body, receive), send_with_headers)
         except Exception as error:  # the client has its response; the connection can live on
+            if is_revoked:
+                logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
+                is_held = False
+                if has_begun:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                else:
+                    await refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
+                return
             what = f"request {request_id} {scope['method']} {scope['path']}"
             if is_disk_full(error):
                 logger.error("%s was refused: the disk is full", what)

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["OPERATOR", "RIGHTS", "Principal", "Right"]
+from pai_sdk.service.wire_errors import WireError
+
+__all__ = ["LOCAL_USER", "NOBODY", "OPERATOR", "RIGHTS", "Principal", "Right"]
 
 Right: TypeAlias = Literal["read", "submit", "admin"]
 """`read`: look at jobs and files. `submit`: also start, stop and delete jobs. `admin`: also users and keys."""
 
 RIGHTS: tuple[Right, ...] = ("read", "submit", "admin")
 """All rights, from the least to the greatest; each contains those before it."""
+
+LOCAL_USER = "local"
+"""What responses name as the owner of what belongs to the service's own key."""
 
 OPERATOR = ""
 """The user of the service's own key, who owns what was made before there were users."""
@@ -54,10 +59,47 @@ class Principal:
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def may_in(self, workspace_id: str, right: Right) -> bool:
-        """True if the key allows this in a workspace; administrators of the service are members of all."""
-        if not self.may(right):
-            return False
+        """True if the user may do this in a workspace; administrators of the service are members of all.
+
+        An administrator of a workspace needs a key that may submit.
+        """
         if self.right == "admin":
             return True
         given = self.workspaces.get(workspace_id)
-        return given is not None and RIGHTS.index(given) >= RIGHTS.index(right)
+        allowed = self.may("submit" if right == "admin" else right)
+        return allowed and given is not None and RIGHTS.index(given) >= RIGHTS.index(right)
+
+    def require(self, right: Right) -> None:
+        """Check a right of the key.
+
+        Raises:
+            WireError: the key does not have it.
+        """
+        if not self.may(right):
+            message = f"The access key may {_what(self.right)}; this needs the right {right!r}."
+            raise WireError(403, "Forbidden.NoPermission", message)
+
+    def require_in(self, workspace_id: str, right: Right) -> None:
+        """Check a right in a workspace.
+
+        Raises:
+            WireError: the user does not have it there.
+        """
+        if not self.may_in(workspace_id, right):
+            message = f"This needs the right {right!r} in workspace {workspace_id}; its administrators give it."
+            raise WireError(403, "Forbidden.NoPermission", message)
+
+    @property
+    def readable_workspaces(self) -> list[str] | None:
+        """The workspaces whose content the user may read; None for all of them."""
+        if self.right == "admin":
+            return None
+        return [one for one in self.workspaces if self.may_in(one, "read")]
+
+
+NOBODY = Principal("-", "", "read")
+"""Who is not signed in. That is no name of a user: it has no jobs, and is in no workspace."""
+
+
+def _what(right: Right) -> str:
+    return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]

@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from pai_sdk.service.identity.principal import OPERATOR, RIGHTS, Principal, Right
+from pai_sdk.service.identity.principal import LOCAL_USER, OPERATOR, RIGHTS, Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.state.models import AccessKeyRow, MemberRow, UserRow, WorkspaceRow
+from pai_sdk.service.state.models import AccessKeyRow, MemberRow, RemovedUserRow, UserRow
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["NewKey", "UserInfo", "Users"]
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # it ends the name of a bucket, too
 _ALPHABET = string.ascii_letters + string.digits
 _KEPT_S = 2.0
 
@@ -68,7 +68,6 @@ class Users:
     Args:
         database: where they are kept.
         own: the service's own key, which needs no user.
-        workspace_id: a workspace that is there from the start.
 
     Example:
         >>> users.add("alice", "submit")  # doctest: +SKIP
@@ -77,15 +76,12 @@ class Users:
         'alice'
     """
 
-    def __init__(self, database: Database, own: Keys, *, workspace_id: str) -> None:
+    def __init__(self, database: Database, own: Keys) -> None:
         self._database = database
         self._own = own
         self._lock = threading.Lock()  # guards what is below
         self._known: dict[str, Principal] = {}
         self._read_at = -_KEPT_S
-        with database.write() as session:
-            if session.get(WorkspaceRow, workspace_id) is None:
-                session.add(WorkspaceRow(id=workspace_id, name="local", created_at=time.time()))
 
     # ---- of a request -------------------------------------------------------------------------------------
 
@@ -104,39 +100,58 @@ class Users:
                 self._known, self._read_at = self._read(), time.monotonic()
             return self._known.get(key_id)
 
+    def is_current(self, principal: Principal) -> bool:
+        """True if a key still opens what it did when it was checked."""
+        if not principal.key_id or principal.user == OPERATOR:
+            return True
+        now = self.principal(principal.key_id)
+        return now is not None and now.key_of_view == principal.key_of_view
+
+    def submitter(self, name: str) -> Principal:
+        """The user whose job runs, with the right to submit; administrators and the service itself as such."""
+        if name == OPERATOR:
+            return Principal.operator("")
+        with self._database.read() as session:
+            row = session.get(UserRow, name)
+        return Principal(name, "", "admin" if row is not None and row.right == "admin" else "submit")
+
     # ---- users --------------------------------------------------------------------------------------------
 
     def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
         """Add a user.
 
         Args:
-            name: 1 to 32 lower-case letters, digits and hyphens, beginning with a letter.
+            name: 1 to 32 lower-case letters, digits and hyphens, a letter first and no hyphen last; not `local`.
             right: the most that their keys allow.
-            workspace_id: a workspace that they become a member of, with the same right.
+            workspace_id: a workspace that they become a member of, who may submit there if their key may.
 
         Raises:
-            WireError: the name or the right is not allowed, the name is taken, or there is no such workspace.
+            WireError: the name or the right is not allowed, or the name is taken.
         """
-        if not _NAME.fullmatch(name):
-            message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', beginning with a letter."
+        if not _NAME.fullmatch(name) or name == LOCAL_USER:
+            message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', a letter first and no '-' last."
             raise invalid_parameter(message)
         _check_right(right)
-        with self._changing() as session:
+        with self.changing() as session:
             if session.get(UserRow, name) is not None:
                 raise WireError(409, "USER_EXISTS", f"There is a user {name!r} already.")
+            if session.get(RemovedUserRow, name) is not None:
+                message = f"The jobs and files of a removed user have the name {name!r}; choose another one."
+                raise WireError(409, "USER_REMOVED", message)
             session.add(UserRow(name=name, right=right, created_at=time.time()))
             session.flush()
             if workspace_id is not None:
-                _set_member(session, workspace_id, name, right)
+                session.add(MemberRow(workspace_id=workspace_id, user=name, right="submit"))
 
     def remove(self, name: str) -> None:
-        """Remove a user with all keys. Their jobs stay; the service's own key manages them.
+        """Remove a user with all keys. Their jobs stay, for administrators, and nobody gets the name again.
 
         Raises:
             WireError: there is no such user.
         """
-        with self._changing() as session:
+        with self.changing() as session:
             session.delete(_existing(session, name))
+            session.merge(RemovedUserRow(name=name))
 
     def set_right(self, name: str, right: Right) -> None:
         """Change the most that a user's keys allow.
@@ -145,7 +160,7 @@ class Users:
             WireError: there is no such user, or no such right.
         """
         _check_right(right)
-        with self._changing() as session:
+        with self.changing() as session:
             _existing(session, name).right = right
 
     def list(self) -> list[UserInfo]:
@@ -171,7 +186,7 @@ class Users:
             WireError: there is no such user.
         """
         key_id = "LTAI" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
-        with self._changing() as session:
+        with self.changing() as session:
             _existing(session, name)
             session.add(AccessKeyRow(id=key_id, user=name, created_at=time.time()))
         return NewKey(key_id, self._derived(key_id))
@@ -182,36 +197,19 @@ class Users:
         Raises:
             WireError: the user has no such key.
         """
-        with self._changing() as session:
+        with self.changing() as session:
             found = session.get(AccessKeyRow, key_id)
             if found is None or found.user != name:
                 raise WireError(404, "KEY_NOT_FOUND", f"The user {name!r} has no key {key_id[:60]!r}.")
             session.delete(found)
 
-    # ---- workspaces ---------------------------------------------------------------------------------------
-
-    def add_workspace(self, workspace_id: str, name: str) -> None:
-        """Add a workspace, or give one that is there another name."""
-        with self._changing() as session:
-            session.merge(WorkspaceRow(id=workspace_id, name=name, created_at=time.time()))
-
-    def set_member(self, workspace_id: str, name: str, right: Right) -> None:
-        """Make a user a member of a workspace, or change their right in it.
-
-        Raises:
-            WireError: there is no such workspace or user, or no such right.
-        """
-        _check_right(right)
-        with self._changing() as session:
-            _existing(session, name)
-            _set_member(session, workspace_id, name, right)
-
-    def remove_member(self, workspace_id: str, name: str) -> None:
-        """End a membership; nothing happens where there is none."""
-        with self._changing() as session:
-            session.execute(
-                delete(MemberRow).where(MemberRow.workspace_id == workspace_id, MemberRow.user == name)
-            )
+    @contextmanager
+    def changing(self) -> Iterator[Session]:
+        """A transaction that changes who may do what; it takes effect at its end."""
+        with self._database.write() as session:
+            yield session
+        with self._lock:
+            self._read_at = -_KEPT_S
 
     # ---- inside -------------------------------------------------------------------------------------------
 
@@ -231,13 +229,6 @@ class Users:
                 if key.user in rights and key.user != OPERATOR
             }
 
-    @contextmanager
-    def _changing(self) -> Iterator[Session]:
-        with self._database.write() as session:
-            yield session
-        with self._lock:
-            self._read_at = -_KEPT_S
-
 
 def _right(text: str) -> Right:
     """A right of the database; one that this release does not know allows the least."""
@@ -254,12 +245,6 @@ def _existing(session: Session, name: str) -> UserRow:
     if found is None:
         raise WireError(404, "USER_NOT_FOUND", f"There is no user {name[:60]!r}.")
     return found
-
-
-def _set_member(session: Session, workspace_id: str, name: str, right: Right) -> None:
-    if session.get(WorkspaceRow, workspace_id) is None:
-        raise WireError(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r}.")
-    session.merge(MemberRow(workspace_id=workspace_id, user=name, right=right))
 
 
 def _info(session: Session, row: UserRow) -> UserInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,13 @@ _LONGEST_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes
 
 
 def read_request(
-    body: dict[str, Any], *, workspace_id: str, slots: int, algorithms: AlgorithmRegistry
+    body: dict[str, Any], *, workspace_of: Callable[[str | None], str], slots: int, algorithms: AlgorithmRegistry
 ) -> Resolved:
     """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
 
     Args:
         body: as it came; what is not set may be written in any form.
-        workspace_id: the only workspace there is.
+        workspace_of: gives the workspace that is asked for, or the default one; it refuses others.
         slots: how many instances can run here at once.
         algorithms: the registered ones.
 
@@ -43,13 +43,7 @@ def read_request(
         WireError: this service cannot run it; the message names every problem.
     """
     request = read_model(TrainingJobRequest, body)
-    if request.workspace_id not in (None, workspace_id):
-        raise WireError(
-            404,
-            "WORKSPACE_NOT_FOUND",
-            f"There is no workspace {request.workspace_id!r} here, only {workspace_id!r}.",
-        )
-    resolved = resolve(request, algorithms, workspace_id=workspace_id)
+    resolved = resolve(request, algorithms, workspace_id=workspace_of(request.workspace_id))
     request = resolved.request
     if request.algorithm_spec is None:
         raise invalid_parameter(

@@ -6,7 +6,7 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import ExperimentLabel, ExperimentRow, Job
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
@@ -43,6 +44,7 @@ class ExperimentQuery:
         name: a part of the name, or all of it with `is_exact`.
         is_exact: whether the name must be the same.
         workspace_id: the workspace.
+        workspaces: only what is in one of these; None for all.
         labels: keys and values that an experiment must have.
         order_by: columns of `ORDERS`, each with whether the largest comes first.
         offset: how many to skip.
@@ -52,6 +54,7 @@ class ExperimentQuery:
     name: str | None = None
     is_exact: bool = False
     workspace_id: str | None = None
+    workspaces: Collection[str] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     order_by: tuple[tuple[str, bool], ...] = (("GmtCreateTime", True),)
     offset: int = 0
@@ -63,23 +66,24 @@ class ExperimentTable:
 
     Args:
         database: where they are kept.
-        bucket: where the artifacts of an experiment go that names no place for them.
     """
 
-    def __init__(self, database: Database, *, bucket: str) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._bucket = bucket
 
     def create(
         self,
         name: str,
         *,
         workspace_id: str,
+        bucket: str,
         accessibility: str,
         artifact_uri: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
         """Create an experiment.
+
+        Without an `artifact_uri`, the artifacts go into `bucket`.
 
         Returns:
             Its id.
@@ -91,7 +95,7 @@ class ExperimentTable:
         _check_labels(labels or {})
         now = time.time()
         experiment_id = "exp-" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(16))
-        folder = _artifact_folder(artifact_uri or f"oss://{self._bucket}/pai/experiments/{experiment_id}/")
+        folder = _artifact_folder(artifact_uri or f"oss://{bucket}/pai/experiments/{experiment_id}/")
         with self._database.write() as session:
             _refuse_taken(session, name, workspace_id)
             session.add(
@@ -117,9 +121,21 @@ class ExperimentTable:
         with self._database.read() as session:
             return _existing(session, experiment_id)
 
+    def require_visible(self, experiment_id: str, principal: Principal, right: Right) -> None:
+        """Check that a user has a right in the workspace of an experiment.
+
+        Raises:
+            WireError: 404 if they are no member of it, as if there were no experiment; 403 for a lack of rights.
+        """
+        with self._database.read() as session:
+            workspace_id = _existing(session, experiment_id, principal).workspace_id
+        principal.require_in(workspace_id, right)
+
     def find(self, query: ExperimentQuery) -> tuple[list[ExperimentRow], int]:
         """One page of the experiments that fit, and how many there are in all."""
         conditions: list[ColumnElement[bool]] = []
+        if query.workspaces is not None:
+            conditions.append(ExperimentRow.workspace_id.in_(query.workspaces))
         if query.workspace_id:
             conditions.append(ExperimentRow.workspace_id == query.workspace_id)
         if query.name and query.is_exact:
@@ -239,9 +255,10 @@ def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
         raise WireError(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
 
 
-def _existing(session: Session, experiment_id: str) -> ExperimentRow:
+def _existing(session: Session, experiment_id: str, principal: Principal | None = None) -> ExperimentRow:
+    """Returns the experiment; one that the user cannot see is not there."""
     experiment = session.scalar(select(ExperimentRow).where(ExperimentRow.id == experiment_id))
-    if experiment is None:
+    if experiment is None or (principal and not principal.may_in(experiment.workspace_id, "read")):
         raise WireError(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
     return experiment
 

@@ -30,10 +30,12 @@ class Resolved:
 
     Attributes:
         request: with the spec it runs, as that is now; what is registered later under its name changes nothing.
+        workspace_id: where it belongs.
         algorithm_id: of the registered algorithm that it names; None when it brings its own.
     """
 
     request: TrainingJobRequest
+    workspace_id: str
     algorithm_id: str | None = None
 
 
@@ -64,7 +66,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
         definitions = definition.hyperparameter_definitions
         values = with_defaults(definitions, request.hyperparameters)
         request = request.model_copy(update={"hyperparameters": values})
-    return Resolved(request, algorithm_id)
+    return Resolved(request, workspace_id, algorithm_id)
 
 
 def spec_problems(request: TrainingJobRequest) -> Iterator[str]:

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.identity.principal import LOCAL_USER
 from pai_sdk.service.jobs.progress_figures import REMAINING_TIME
 from pai_sdk.service.state.models import Job, LatestMetric, Progress
 
 __all__ = ["LinkOf", "error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
 
-_OWNER = "local"  # there are no accounts here; the field is text on the wire
 _MODEL_CHANNEL = "model"
 
 LinkOf: TypeAlias = Callable[[str], "str | None"]
@@ -34,7 +34,7 @@ def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> di
         "TrainingJobId": job.id,
         "TrainingJobUrl": link_of(job.id),
         "WorkspaceId": job.workspace_id,
-        "UserId": _OWNER,
+        "UserId": job.owner or LOCAL_USER,
         "Status": job.status,
         "ReasonCode": job.reason_code,
         "ReasonMessage": job.reason_message,

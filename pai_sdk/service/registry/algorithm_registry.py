@@ -6,11 +6,13 @@ import re
 import secrets
 import string
 import time
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session, defer
 
 from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
@@ -71,6 +73,16 @@ class AlgorithmRegistry:
         with self._database.read() as session:
             return _existing(session, algorithm_id)
 
+    def require_visible(self, algorithm_id: str, principal: Principal, right: Right) -> None:
+        """Check that a user has a right in the workspace of an algorithm.
+
+        Raises:
+            WireError: 404 if they are no member of it, as if there were no algorithm; 403 for a lack of rights.
+        """
+        with self._database.read() as session:
+            workspace_id = _existing(session, algorithm_id, principal).workspace_id
+        principal.require_in(workspace_id, right)
+
     def find(
         self,
         *,
@@ -78,14 +90,17 @@ class AlgorithmRegistry:
         name: str | None,
         provider: str | None,
         workspace_id: str | None,
+        workspaces: Collection[str] | None = None,
         page_number: int,
         page_size: int,
     ) -> tuple[list[Algorithm], int]:
         """One page of the algorithms that fit, the newest first, and how many there are in all.
 
-        A name fits when it contains what is asked for, as with jobs.
+        A name fits when it contains what is asked for, as with jobs. With `workspaces`, all are in one of these.
         """
         conditions: list[ColumnElement[bool]] = []
+        if workspaces is not None:
+            conditions.append(Algorithm.workspace_id.in_(workspaces))
         for column, wanted in (
             (Algorithm.id, algorithm_id),
             (Algorithm.provider, provider),
@@ -213,9 +228,10 @@ def _check_name(name: str, where: str) -> None:
         )
 
 
-def _existing(session: Session, algorithm_id: str) -> Algorithm:
+def _existing(session: Session, algorithm_id: str, principal: Principal | None = None) -> Algorithm:
+    """Returns the algorithm; one that the user cannot see is not there."""
     algorithm = session.scalar(select(Algorithm).where(Algorithm.id == algorithm_id))
-    if algorithm is None:
+    if algorithm is None or (principal and not principal.may_in(algorithm.workspace_id, "read")):
         raise WireError(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {algorithm_id[:100]!r} here.")
     return algorithm
 

@@ -6,13 +6,14 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import ModelRow, ModelVersionRow
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
@@ -41,6 +42,7 @@ class ModelQuery:
     Attributes:
         name: a part of the name; in double quotes, all of it.
         workspace_id: the workspace.
+        workspaces: only what is in one of these; None for all.
         fields: names of `MODEL_FIELDS`, and the values that a model must have there.
         labels: keys and values that a model must have.
         offset: how many to skip.
@@ -50,6 +52,7 @@ class ModelQuery:
 
     name: str | None = None
     workspace_id: str | None = None
+    workspaces: Collection[str] | None = None
     fields: Mapping[str, str | None] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     offset: int = 0
@@ -111,12 +114,24 @@ class ModelRegistry:
             model = _existing(session, model_id)
             return model, _newest_versions(session, [model]).get(model.number)
 
+    def require_visible(self, model_id: str, principal: Principal, right: Right) -> None:
+        """Check that a user has a right in the workspace of a model.
+
+        Raises:
+            WireError: 404 if they are no member of it, as if there were no model; 403 for a lack of rights.
+        """
+        with self._database.read() as session:
+            workspace_id = _existing(session, model_id, principal).workspace_id
+        principal.require_in(workspace_id, right)
+
     def find(self, query: ModelQuery) -> tuple[list[tuple[ModelRow, ModelVersionRow | None]], int]:
         """One page of the models that fit, each with its newest version, and how many there are in all."""
         _check_labels(query.labels)
         conditions: list[ColumnElement[bool]] = [
             MODEL_FIELDS[name] == value for name, value in query.fields.items() if value
         ]
+        if query.workspaces is not None:
+            conditions.append(ModelRow.workspace_id.in_(query.workspaces))
         if query.workspace_id:
             conditions.append(ModelRow.workspace_id == query.workspace_id)
         name = query.name or ""
@@ -288,9 +303,10 @@ def _check_labels(labels: Mapping[str, str]) -> None:
             )
 
 
-def _existing(session: Session, model_id: str) -> ModelRow:
+def _existing(session: Session, model_id: str, principal: Principal | None = None) -> ModelRow:
+    """Returns the model; one that the user cannot see is not there."""
     model = session.scalar(select(ModelRow).where(ModelRow.id == model_id))
-    if model is None:
+    if model is None or (principal and not principal.may_in(model.workspace_id, "read")):
         raise WireError(404, "MODEL_NOT_FOUND", f"There is no model {model_id[:100]!r} here.")
     return model
 

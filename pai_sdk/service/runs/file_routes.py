@@ -77,6 +77,7 @@ def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
     if known is None:
         raise WireError(403, "TicketNotValid", "The address was used or has expired; download the file again.")
     principal, run_id, path = known
+    request.scope["state"]["principal"] = principal  # so the gate ends this when the key is revoked
     runs: RunSource = request.app.state.context.runs.seen_by(principal)
     store, within_store = _store_of(runs.files(run_id), path)
     try:

@@ -26,6 +26,7 @@ __all__ = [
     "ModelRow",
     "ModelVersionRow",
     "Progress",
+    "RemovedUserRow",
     "Transition",
     "UserRow",
     "WorkspaceRow",
@@ -46,6 +47,14 @@ class UserRow(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     right: Mapped[str]
     created_at: Mapped[float]
+
+
+class RemovedUserRow(Base):
+    """The name of a removed user. It is not given again: it still owns jobs, buckets and tables."""
+
+    __tablename__ = "removed_users"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
 
 
 class AccessKeyRow(Base):

@@ -8,14 +8,23 @@ import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from typing import Protocol
 from urllib.parse import unquote
 
 from pai_sdk.service.tables.table_errors import TableError
 
-__all__ = ["OdpsVerifier", "canonical_text", "odps_signature"]
+__all__ = ["OdpsVerifier", "SecretOf", "canonical_text", "odps_signature"]
 
 _LONGEST_SKEW_S = 15 * 60
 _V4 = "aliyun_v4"
+
+
+class SecretOf(Protocol):
+    """Gives the secret of each access key id, as a dictionary does."""
+
+    def get(self, key_id: str, /) -> str | None:
+        """The secret of a key; None for one that is not known."""
+        ...
 
 
 def canonical_text(method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
@@ -61,7 +70,7 @@ class OdpsVerifier:
         now: the clock, in seconds since 1970.
     """
 
-    def __init__(self, keys: Mapping[str, str], *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: SecretOf, *, now: Callable[[], float] = time.time) -> None:
         self._keys = keys
         self._now = now
 

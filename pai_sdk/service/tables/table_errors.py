@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["TableError"]
+__all__ = ["TableError", "no_such_table"]
 
 
 class TableError(Exception):
@@ -19,3 +19,8 @@ class TableError(Exception):
         self.status_code = status_code
         self.code = code
         self.message = message
+
+
+def no_such_table(project: str, name: str) -> TableError:
+    """The error for a table that is not there, or that its reader may not know of."""
+    return TableError(404, "NoSuchTable", f"Table not found - {project}.{name}")

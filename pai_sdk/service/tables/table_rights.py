@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pai_sdk.service.identity.principal import OPERATOR
 from pai_sdk.service.tables.statements import read_partition
 from pai_sdk.service.tables.table_errors import TableError
+from pai_sdk.service.tables.user_tables import UserTables
 
 __all__ = ["ALL_TABLES", "NamedTable", "TableRights", "is_table", "named_table"]
 
@@ -59,6 +61,7 @@ class TableRights:
     Args:
         readable: what the key may read; None for all tables.
         writable: what it may read, create, write and drop; None for all tables.
+        user: the tables of the key's user, for whom others are not there; None where there are no users.
 
     Example:
         >>> rights = TableRights([NamedTable("shop", "clicks")], [])
@@ -69,13 +72,26 @@ class TableRights:
         pai_sdk.service.tables.table_errors.TableError: The key gives no access to table shop.clicks ...
     """
 
-    def __init__(self, readable: Sequence[NamedTable] | None, writable: Sequence[NamedTable] | None) -> None:
+    def __init__(
+        self,
+        readable: Sequence[NamedTable] | None,
+        writable: Sequence[NamedTable] | None,
+        *,
+        user: UserTables | None = None,
+    ) -> None:
         self._readable = None if readable is None or writable is None else (*readable, *writable)
         self._writable = writable
+        self._user = user
+
+    @property
+    def owner(self) -> str:
+        """The user whose tables those are that the key creates."""
+        return OPERATOR if self._user is None else self._user.name
 
     def may_read(self, project: str, name: str) -> bool:
         """True if the key opens the table, or a part of it."""
-        return bool(self._found(project, name, writes=False))
+        is_theirs = self._user is None or self._user.may_read(project, name)
+        return is_theirs and bool(self._found(project, name, writes=False))
 
     def check(
         self, project: str, name: str, partition: Mapping[str, str] | None = None, *, writes: bool = False
@@ -85,23 +101,42 @@ class TableRights:
         Args:
             project: of MaxCompute.
             name: the table.
-            partition: the one that is read or written; None for facts of the table, and for its creation.
+            partition: the one that is read or written; None for facts of the table.
             writes: whether something is changed.
 
         Raises:
             TableError: the key does not open this table, or not this partition.
         """
-        found = self._found(project, name, writes=writes)
-        if not any(partition is None or table.has(partition) for table in found):
-            self._refuse(project, name, partition, writes=writes)
+        self._check_named(project, name, partition, writes=writes)
+        if self._user is not None:
+            self._user.check(project, name, writes=writes)
 
-    def check_drop(self, project: str, name: str) -> None:
+    def check_create(self, project: str, name: str) -> None:
+        """Let the creation of a table through, or refuse it.
+
+        Raises:
+            TableError: as for `check`, or someone else has a table of that name.
+        """
+        self._check_named(project, name, None, writes=True)
+        if self._user is not None:
+            self._user.check_create(project, name)
+
+    def check_drop(self, project: str, name: str) -> bool:
         """Let the removal of a table through, or refuse it: the key must open all of it.
+
+        Returns:
+            False if the table is someone else's: to this key, there is none.
 
         Raises:
             TableError: as for `check`.
         """
-        self.check(project, name, {}, writes=True)
+        self._check_named(project, name, {}, writes=True)
+        return self._user is None or self._user.check_drop(project, name)
+
+    def _check_named(self, project: str, name: str, partition: Mapping[str, str] | None, *, writes: bool) -> None:
+        found = self._found(project, name, writes=writes)
+        if not any(partition is None or table.has(partition) for table in found):
+            self._refuse(project, name, partition, writes=writes)
 
     def _found(self, project: str, name: str, *, writes: bool) -> Sequence[NamedTable]:
         tables = self._writable if writes else self._readable

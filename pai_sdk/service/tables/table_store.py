@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pai_sdk.base.files import replace_file, sync_folder
-from pai_sdk.service.tables.table_errors import TableError
+from pai_sdk.service.tables.table_errors import TableError, no_such_table
 from pai_sdk.trace.types import trace_schema
 
 if TYPE_CHECKING:
@@ -151,8 +151,14 @@ class TableStore:
 
     # ---- tables and partitions
 
-    def create(self, project: str, statement: Statement) -> bool:
-        """Make a table; whether it is new."""
+    def create(self, project: str, statement: Statement, *, owner: str = "") -> bool:
+        """Make a table; whether it is new.
+
+        Args:
+            project: of MaxCompute.
+            statement: its name and its columns.
+            owner: the user whose table it is; empty for the service's own key.
+        """
         folder = self._folder(project, statement.table)
         with self._lock:
             if (folder / "table.json").exists():
@@ -160,6 +166,7 @@ class TableStore:
             (folder / "data").mkdir(parents=True, exist_ok=True)
             facts = {
                 "id": uuid.uuid4().hex,
+                "owner": owner,
                 "columns": dict(statement.columns),
                 "partitions": dict(statement.partition_columns),
                 "lifecycle": statement.lifecycle,
@@ -178,9 +185,21 @@ class TableStore:
         try:
             facts = json.loads((folder / "table.json").read_text())
         except FileNotFoundError:
-            raise TableError(404, "NoSuchTable", f"Table not found - {project}.{name}") from None
+            raise no_such_table(project, name) from None
         given = facts["columns"], facts["partitions"], facts["id"], facts["lifecycle"]
         return Table(project, name.lower(), folder, *given)
+
+    def owner(self, project: str, name: str) -> str | None:
+        """The user whose table it is, empty for the service's own key; None if there is no such table.
+
+        Raises:
+            TableError: the text is no name of a table.
+        """
+        try:
+            facts = json.loads((self._folder(project, name) / "table.json").read_text())
+        except FileNotFoundError:
+            return None
+        return str(facts.get("owner", ""))
 
     def tables(self, project: str) -> list[str]:
         """The names of all tables of a project."""

@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 from pai_sdk.service.objects.xml import document, printable
 from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.tables.memory_budget import MemoryBudget
-from pai_sdk.service.tables.odps_signature import OdpsVerifier
+from pai_sdk.service.tables.odps_signature import OdpsVerifier, SecretOf
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
 from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
@@ -68,7 +68,7 @@ class TablesApp:
     def __init__(
         self,
         store: TableStore,
-        keys: Mapping[str, str],
+        keys: SecretOf,
         *,
         rights_of: Callable[[str], TableRights] = lambda key_id: ALL_TABLES,
         rates: KeyRates | None = None,
@@ -110,10 +110,10 @@ class TablesApp:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
-        key_id = self._verifier.check(request.method, path, query, headers)
+        key_id = await _in_thread(self._verifier.check, request.method, path, query, headers)
         if self._rates.take(key_id):
             raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
-        call = _Call(request, path, dict(query), self._rights_of(key_id))
+        call = _Call(request, path, dict(query), await _in_thread(self._rights_of, key_id))
         handler = self._handler(call)
         return await handler(call)
 
@@ -191,12 +191,12 @@ class TablesApp:
     def _run(self, call: _Call, statement: Statement) -> None:
         project = statement.project or call.project
         if statement.kind == "create":
-            call.rights.check(project, statement.table, writes=True)
-            done = self._store.create(project, statement)
+            call.rights.check_create(project, statement.table)
+            done = self._store.create(project, statement, owner=call.rights.owner)
             problem = f"Table already exists - {project}.{statement.table}"
         elif statement.kind == "drop":
-            call.rights.check_drop(project, statement.table)
-            done = self._store.drop(project, statement.table)
+            is_theirs = call.rights.check_drop(project, statement.table)
+            done = is_theirs and self._store.drop(project, statement.table)
             problem = f"Table not found - {project}.{statement.table}"
         else:
             call.rights.check(project, statement.table, statement.partition, writes=True)
@@ -222,13 +222,13 @@ class TablesApp:
         return _xml(document("Instance", [("Status", "Terminated")]))
 
     async def _tables(self, call: _Call) -> Response:
-        names = await _in_thread(self._store.tables, call.project)
         prefix = call.query.get("name", "").lower()
-        found = [
-            ("Table", [("Name", name), ("Owner", "")])
-            for name in names
-            if name.startswith(prefix) and call.rights.may_read(call.project, name)
-        ]
+
+        def readable() -> list[str]:
+            names = [name for name in self._store.tables(call.project) if name.startswith(prefix)]
+            return [name for name in names if call.rights.may_read(call.project, name)]
+
+        found = [("Table", [("Name", name), ("Owner", "")]) for name in await _in_thread(readable)]
         return _xml(document("Tables", [("Marker", ""), ("MaxItems", 1000), *found]))
 
     async def _table(self, call: _Call) -> Response:

@@ -15,8 +15,8 @@ from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.page_requests import PAGE_HEADER
-from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.identity.principal import NOBODY, Principal
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
 from pai_sdk.service.wire_errors import WireError
@@ -37,8 +37,6 @@ SAFETY_HEADERS = (
 )
 """The headers that keep a browser from using the responses for anything else."""
 
-_NOBODY = Principal("-", "", "read")  # that is no name of a user: it has no jobs, and is in no workspace
-
 
 def cookie_name(port: int) -> str:
     """The name of the cookie. Browsers send the cookies of all ports of a host, so it has the port."""
@@ -57,7 +55,7 @@ class BrowserGuard:
         closed_paths: not for pages at all.
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
-        rate: how many requests are let through.
+        rates: how many requests of the pages of each access key are let through.
         principal_of: the user of an access key; None for one that was revoked.
     """
 
@@ -72,7 +70,7 @@ class BrowserGuard:
         closed_paths: Collection[str] = (),
         login_path: str = "",
         command: str = "pai-sdk ui",
-        rate: RateLimit | None = None,
+        rates: KeyRates | None = None,
         principal_of: Callable[[str], Principal | None] | None = None,
     ) -> None:
         self._keys = keys
@@ -83,7 +81,7 @@ class BrowserGuard:
         self._closed_paths = frozenset(closed_paths)
         self._login_path = login_path
         self._command = command
-        self._rate = rate
+        self._rates = rates or KeyRates(None)
         self._principal_of = principal_of or (lambda access_key_id: None)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
@@ -112,7 +110,7 @@ class BrowserGuard:
         is_login = path == self._login_path and method == "POST"
         is_open = path in self._open_paths or path.startswith(self._open_folders)
         if method in _SAFE_METHODS and is_open:
-            return _NOBODY
+            return NOBODY
         principal: Principal | None = Principal.operator("")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
@@ -125,14 +123,15 @@ class BrowserGuard:
             if access_key_id:
                 principal = self._principal_of(access_key_id)
             if is_login:
-                principal = _NOBODY
+                principal = NOBODY
             elif access_key_id is None or principal is None:
                 message = f"This browser is not signed in. Open the link that `{self._command}` prints."
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
             if path in self._closed_paths:
                 raise WireError(403, "NotForPages", "This action needs the access key of the service.")
-        throttle(self._rate.take() if self._rate is not None else 0.0)
-        return principal or _NOBODY
+        principal = principal or NOBODY
+        throttle(self._rates.take(principal.user))
+        return principal
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:

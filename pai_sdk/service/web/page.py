@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pai_sdk.service.http.page_requests import PAGE_PATH
 from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.web.browser_guard import BrowserGuard
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
@@ -108,7 +108,7 @@ class Page:
             closed_paths=[LINKS_PATH],
             login_path=LOGIN_PATH,
             command=self.settings.command,
-            rate=RateLimit(_REQUESTS_PER_S),
+            rates=KeyRates(_REQUESTS_PER_S),
             principal_of=principal_of,
         )
 

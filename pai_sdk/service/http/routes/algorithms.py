@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
 from pai_sdk.service.jobs.creation import read_spec
@@ -45,13 +45,13 @@ class _ChangedAlgorithm(BaseModel):
 
 
 @router.post("")
-async def create_algorithm(request: Request, context: ContextOf) -> Response:
+async def create_algorithm(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateAlgorithm."""
     wanted = read_model(_NewAlgorithm, await _fields(request))
     algorithm_id = await run_in_threadpool(
         context.algorithms.create,
         wanted.name,
-        workspace_id=check_workspace(context, wanted.workspace_id),
+        workspace_id=await run_in_threadpool(check_workspace, context, principal, wanted.workspace_id),
         display_name=wanted.display_name,
         description=wanted.description,
     )
@@ -63,6 +63,7 @@ async def create_algorithm(request: Request, context: ContextOf) -> Response:
 def list_algorithms(
     request: Request,
     context: ContextOf,
+    principal: PrincipalOf,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
     algorithm_id: Annotated[str | None, Query(alias="AlgorithmId")] = None,
@@ -76,6 +77,7 @@ def list_algorithms(
         name=name,
         provider=provider,
         workspace_id=workspace_id,
+        workspaces=principal.readable_workspaces,
         page_number=page_number,
         page_size=page_size,
     )

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import request_id, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, check_workspace, read_pairs
 from pai_sdk.service.jobs.experiment_table import ORDERS, ExperimentQuery
@@ -53,13 +53,14 @@ class _ExperimentLabels(BaseModel):
 
 
 @router.post("")
-async def create_experiment(request: Request, context: ContextOf) -> Response:
+async def create_experiment(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateExperiment."""
     wanted = _read(_NewExperiment, await request.body())
     experiment_id = await run_in_threadpool(
         context.experiments.create,
         wanted.name,
-        workspace_id=check_workspace(context, wanted.workspace_id),
+        workspace_id=await run_in_threadpool(check_workspace, context, principal, wanted.workspace_id),
+        bucket=context.bucket_of(principal),
         accessibility=wanted.accessibility,
         artifact_uri=wanted.artifact_uri,
         labels=_by_key(wanted.labels),
@@ -72,6 +73,7 @@ async def create_experiment(request: Request, context: ContextOf) -> Response:
 def list_experiments(
     request: Request,
     context: ContextOf,
+    principal: PrincipalOf,
     page_number: PageNumber = 1,
     page_size: Annotated[_PageSize | None, Query(alias="PageSize")] = None,
     page_token: Annotated[int, Query(alias="PageToken", ge=0, le=1_000_000_000)] = 0,
@@ -94,6 +96,7 @@ def list_experiments(
         name=name,
         is_exact=_is_exact(options),
         workspace_id=workspace_id,
+        workspaces=principal.readable_workspaces,
         labels=read_pairs(labels),
         order_by=_order(order_by) or _order(f"{sort_by} {order}"),
         offset=offset,

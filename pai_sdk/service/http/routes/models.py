@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, check_workspace, read_pairs
 from pai_sdk.service.jobs.reading import read_body, read_model
@@ -90,13 +90,13 @@ class _Labels(_Body):
 
 
 @router.post("")
-async def create_model(request: Request, context: ContextOf) -> Response:
+async def create_model(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateModel."""
     wanted = _read(_NewModel, await request.body())
     model_id = await run_in_threadpool(
         context.models.create,
         wanted.model_name,
-        workspace_id=check_workspace(context, wanted.workspace_id),
+        workspace_id=await run_in_threadpool(check_workspace, context, principal, wanted.workspace_id),
         fields=wanted.fields(without=("model_name", "workspace_id")),
         labels=_by_key(wanted.labels),
     )
@@ -108,6 +108,7 @@ async def create_model(request: Request, context: ContextOf) -> Response:
 def list_models(
     request: Request,
     context: ContextOf,
+    principal: PrincipalOf,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
     name: Annotated[str | None, Query(alias="ModelName")] = None,
@@ -127,6 +128,7 @@ def list_models(
     query = ModelQuery(
         name=name,
         workspace_id=workspace_id,
+        workspaces=principal.readable_workspaces,
         fields=dict(zip(MODEL_FIELDS, (task, domain, origin, model_type), strict=True)),
         labels=read_pairs(label),
         offset=(page_number - 1) * page_size,

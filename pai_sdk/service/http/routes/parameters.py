@@ -9,7 +9,8 @@ from fastapi import Depends, Query
 
 from pai_sdk.logs.reader import LogWindow
 from pai_sdk.service.http.context import ServiceContext
-from pai_sdk.service.wire_errors import WireError, invalid_parameter
+from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Order", "PageNumber", "PageSize", "TimeWindow", "check_workspace", "read_pairs"]
 
@@ -72,15 +73,13 @@ def read_pairs(text: str | None) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def check_workspace(context: ServiceContext, workspace_id: str | None) -> str:
-    """Returns the one workspace of the service; a request that names another one is refused.
+def check_workspace(
+    context: ServiceContext, principal: Principal, workspace_id: str | None, right: Right = "submit"
+) -> str:
+    """Returns the workspace that a request names, or the default one, if the user has the right in it.
 
     Raises:
-        WireError: there is no such workspace.
+        WireError: there is no such workspace for the user, or they lack the right in it.
     """
-    only = context.settings.workspace_id
-    if workspace_id not in (None, only):
-        raise WireError(
-            404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r} here, only {only!r}."
-        )
-    return only
+    wanted = context.workspaces.default_id if workspace_id is None else workspace_id
+    return context.workspaces.require(wanted, principal, right).id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
-from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow
+from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow, check_workspace
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
@@ -179,13 +180,15 @@ def create_job(context: ServiceContext, body: dict[str, Any], principal: Princip
     Raises:
         WireError: the request is refused.
     """
-    workspace_id = context.settings.workspace_id
     job = read_request(
-        body, workspace_id=workspace_id, slots=context.settings.slots, algorithms=context.algorithms
+        body,
+        workspace_of=partial(check_workspace, context, principal),
+        slots=context.settings.slots,
+        algorithms=context.algorithms,
     )
     refuse_what_never_fits(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
-        context.experiments.get(job.request.experiment_config.experiment_id)
+        context.experiments.require_visible(job.request.experiment_config.experiment_id, principal, "submit")
     refuse_unknown_buckets(
         job.request,
         lambda bucket, right: (
@@ -195,7 +198,7 @@ def create_job(context: ServiceContext, body: dict[str, Any], principal: Princip
     notice = unused_notice(job.request, context.executor)
     job_id = context.jobs.create(
         job.request,
-        workspace_id=workspace_id,
+        workspace_id=job.workspace_id,
         owner=principal.user,
         algorithm_id=job.algorithm_id,
         notices=(notice, image_notice(job.request, context.executor)),

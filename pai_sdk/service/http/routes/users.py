@@ -10,12 +10,13 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.context import ContextOf, ServiceContext
+from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
-from pai_sdk.service.http.routes.parameters import PageSize
+from pai_sdk.service.http.routes.parameters import PageSize, check_workspace
 from pai_sdk.service.identity.principal import Right
 from pai_sdk.service.identity.users import UserInfo
 from pai_sdk.service.jobs.reading import read_body, read_model
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["audit_router", "router"]
 
@@ -28,6 +29,7 @@ class _NewUser(BaseModel):
 
     name: str = Field(alias="Name")
     right: Right = Field(default="submit", alias="Right")
+    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
 
 
 class _ChangedUser(BaseModel):
@@ -37,15 +39,19 @@ class _ChangedUser(BaseModel):
 
 
 @router.post("")
-async def create_user(request: Request, context: ContextOf) -> Response:
-    """CreateUser: a user with a bucket of their own, and a member of the workspace. They have no key yet."""
+async def create_user(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+    """CreateUser: a user with a bucket of their own, and a member of a workspace. They have no key yet."""
     wanted = read_model(_NewUser, read_body(await request.body()))
-    bucket = f"{context.settings.bucket}-{wanted.name}"
 
     def create() -> UserInfo:
-        context.users.add(wanted.name, wanted.right, workspace_id=context.settings.workspace_id)
-        context.create_bucket(bucket)
+        workspace_id = check_workspace(context, principal, wanted.workspace_id)
+        bucket = f"{context.settings.bucket}-{wanted.name}"
+        if context.bucket_exists(bucket):
+            message = f"There is a bucket {bucket!r} already, which may be someone else's; choose another name."
+            raise WireError(409, "BUCKET_EXISTS", message)
+        context.users.add(wanted.name, wanted.right, workspace_id=workspace_id)
         context.bucket_rights.give(bucket, owner=wanted.name)
+        context.create_bucket(bucket)
         return context.users.get(wanted.name)
 
     return success(request, _shown(context, await run_in_threadpool(create)))

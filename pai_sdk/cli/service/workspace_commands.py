@@ -1,0 +1,102 @@
+"""Workspaces of a service on this machine: `pai-sdk service workspace …`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pai_sdk.base.paths import expanded
+from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.where.place import service_on, session_on
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="The workspaces of the service, which separate teams.")
+
+_Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
+_DATA = Path("~/.pai/service")
+_Workspace = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The id of the workspace.")]
+_User = Annotated[str, typer.Argument(metavar="USER", help="The user.")]
+
+
+@app.command()
+def add(name: Annotated[str, typer.Argument(metavar="NAME")], data: _Data = _DATA) -> None:
+    """Add a workspace without members, and print its id.
+
+    Example: pai-sdk service workspace add vision
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        typer.echo(session.workspaces.create(name).workspace_id)
+
+
+@app.command(name="list")
+def list_workspaces(data: _Data = _DATA, as_json: Json = False) -> None:
+    """List the workspaces.
+
+    Example: pai-sdk service workspace list
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        found = list(session.workspaces.list())
+    if as_json:
+        print_json([one.model_dump() for one in found])
+        return
+    rows = [(one.workspace_id or "", one.workspace_name or "", "yes" if one.is_default else "") for one in found]
+    print_table((Column("WORKSPACE"), Column("NAME"), Column("DEFAULT")), rows)
+
+
+@app.command()
+def members(workspace: _Workspace, data: _Data = _DATA, as_json: Json = False) -> None:
+    """List the members of a workspace, with their roles.
+
+    Example: pai-sdk service workspace members 2
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        found = list(session.workspaces.members(workspace))
+    if as_json:
+        print_json([one.model_dump() for one in found])
+        return
+    print_table((Column("USER"), Column("ROLES")), [(one.member_id or "", " ".join(one.roles)) for one in found])
+
+
+@app.command()
+def member(
+    workspace: _Workspace,
+    user: _User,
+    role: Annotated[
+        Literal["WorkspaceAdmin", "AlgoDeveloper", "WorkspaceGuest"],
+        typer.Option(help="As on PAI: guests look, developers submit jobs, administrators manage all jobs."),
+    ] = "AlgoDeveloper",
+    data: _Data = _DATA,
+) -> None:
+    """Make a user a member of a workspace, or change their role in it.
+
+    Example: pai-sdk service workspace member 2 alice --role WorkspaceAdmin
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        session.workspaces.add_member(workspace, user, role=f"PAI.{role}")
+    typer.echo(f"{user}: PAI.{role} in workspace {workspace}")
+
+
+@app.command()
+def leave(workspace: _Workspace, user: _User, data: _Data = _DATA) -> None:
+    """End the membership of a user. Their jobs stay in the workspace.
+
+    Example: pai-sdk service workspace leave 1 alice
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        session.workspaces.remove_member(workspace, user)
+    typer.echo(f"{user} is not in workspace {workspace}")
+
+
+@app.command()
+def remove(workspace: _Workspace, data: _Data = _DATA) -> None:
+    """Remove a workspace in which there is nothing any more.
+
+    Example: pai-sdk service workspace remove 2
+    """
+    with session_on(service_on(expanded(data).absolute())) as session:
+        session.workspaces.delete(workspace)
+    typer.echo(f"removed workspace {workspace}")

@@ -1,0 +1,207 @@
+"""The workspaces of a service: each has its members, jobs, models, experiments and algorithms."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sqlalchemy import delete, exists, select
+from sqlalchemy.orm import Session
+
+from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import (
+    Algorithm,
+    ExperimentRow,
+    Job,
+    MemberRow,
+    ModelRow,
+    UserRow,
+    WorkspaceRow,
+)
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
+
+__all__ = ["ROLES", "Member", "WorkspaceInfo", "WorkspaceTable", "right_of_roles"]
+
+ROLES: dict[str, Right] = {
+    "PAI.WorkspaceOwner": "admin",
+    "PAI.WorkspaceAdmin": "admin",
+    "PAI.AlgoDeveloper": "submit",
+    "PAI.WorkspaceGuest": "read",
+}
+"""The roles of PAI that are known here, and the right in the workspace that each gives."""
+
+_ROLE_OF: dict[str, str] = {"admin": "PAI.WorkspaceAdmin", "submit": "PAI.AlgoDeveloper"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_CONTENTS = (Job, ModelRow, ExperimentRow, Algorithm)
+
+
+@dataclass(frozen=True)
+class WorkspaceInfo:
+    """A workspace; `created_at` is in seconds since 1970, UTC."""
+
+    id: str
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a workspace, and the right in it."""
+
+    user: str
+    right: Right
+
+    @property
+    def role(self) -> str:
+        """The role of PAI with this right."""
+        return _ROLE_OF.get(self.right, "PAI.WorkspaceGuest")
+
+
+def right_of_roles(roles: Sequence[str]) -> Right:
+    """The right that these roles give together.
+
+    Raises:
+        WireError: there are none, or one is not known here.
+
+    Example:
+        >>> right_of_roles(["PAI.WorkspaceGuest", "PAI.AlgoDeveloper"])
+        'submit'
+    """
+    unknown = [role for role in roles if role not in ROLES]
+    if unknown or not roles:
+        text = f"{unknown[0][:60]!r} is not" if unknown else "give"
+        raise invalid_parameter(f"Roles: {text} one of {', '.join(ROLES)}.")
+    found = {ROLES[role] for role in roles}
+    return "admin" if "admin" in found else "submit" if "submit" in found else "read"
+
+
+class WorkspaceTable:
+    """All workspaces. Safe to use from several threads.
+
+    Args:
+        database: where they are kept.
+        default_id: the one that is there from the start, and stays.
+        changing: a transaction that changes who may do what.
+    """
+
+    def __init__(
+        self, database: Database, default_id: str, changing: Callable[[], AbstractContextManager[Session]]
+    ) -> None:
+        self._database = database
+        self._changing = changing
+        self.default_id = default_id
+        with database.write() as session:
+            if session.get(WorkspaceRow, default_id) is None:
+                session.add(WorkspaceRow(id=default_id, name="local", created_at=time.time()))
+
+    def visible(self, principal: Principal) -> list[WorkspaceInfo]:
+        """The workspaces that a user is a member of, the oldest first; all of them for administrators."""
+        with self._database.read() as session:
+            rows = session.scalars(select(WorkspaceRow).order_by(WorkspaceRow.created_at, WorkspaceRow.id))
+            return [_info(row) for row in rows if principal.may_in(row.id, "read")]
+
+    def require(self, workspace_id: str, principal: Principal, right: Right) -> WorkspaceInfo:
+        """One workspace, in which the user has a right.
+
+        Raises:
+            WireError: 404 if there is no such workspace, or none that the user is a member of; 403 for a lack
+                of rights in it.
+        """
+        found = {one.id: one for one in self.visible(principal)}
+        if workspace_id not in found:
+            known = ", ".join(map(repr, found)) or "none"
+            raise WireError(
+                404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r} here, only {known}."
+            )
+        principal.require_in(workspace_id, right)
+        return found[workspace_id]
+
+    def add(self, name: str) -> WorkspaceInfo:
+        """Add a workspace without members.
+
+        Raises:
+            WireError: the name is not allowed, or taken.
+        """
+        if not _NAME.fullmatch(name):
+            message = f"WorkspaceName: {name[:60]!r} is not 1 to 63 letters, digits, '-' and '_' after a letter."
+            raise invalid_parameter(message)
+        with self._changing() as session:
+            rows = list(session.scalars(select(WorkspaceRow)))
+            if any(row.name == name for row in rows):
+                raise WireError(409, "WORKSPACE_EXISTS", f"There is a workspace of the name {name!r} already.")
+            numbers = [int(row.id) for row in rows if row.id.isdecimal()]
+            row = WorkspaceRow(id=str(max(numbers, default=0) + 1), name=name, created_at=time.time())
+            session.add(row)
+            return _info(row)
+
+    def remove(self, workspace_id: str) -> None:
+        """Remove an empty workspace.
+
+        Raises:
+            WireError: there are jobs or other things in it, or it is the default one.
+        """
+        with self._changing() as session:
+            used = [
+                model.__tablename__
+                for model in _CONTENTS
+                if session.scalar(select(exists().where(model.workspace_id == workspace_id)))
+            ]
+            if used or workspace_id == self.default_id:
+                why = f"has {', '.join(used)}; delete these first" if used else "is the default one"
+                raise WireError(409, "WORKSPACE_IN_USE", f"The workspace {workspace_id!r} {why}.")
+            session.execute(delete(MemberRow).where(MemberRow.workspace_id == workspace_id))
+            session.execute(delete(WorkspaceRow).where(WorkspaceRow.id == workspace_id))
+
+    # ---- members ------------------------------------------------------------------------------------------
+
+    def members(self, workspace_id: str) -> list[Member]:
+        """The members of a workspace, by name."""
+        with self._database.read() as session:
+            rows = session.scalars(
+                select(MemberRow).where(MemberRow.workspace_id == workspace_id).order_by(MemberRow.user)
+            )
+            return [Member(row.user, _right(row.right)) for row in rows]
+
+    def member(self, workspace_id: str, user: str) -> Member:
+        """One member.
+
+        Raises:
+            WireError: the user is none.
+        """
+        found = next((one for one in self.members(workspace_id) if one.user == user), None)
+        if found is None:
+            raise WireError(
+                404, "MEMBER_NOT_FOUND", f"The workspace {workspace_id!r} has no member {user[:60]!r}."
+            )
+        return found
+
+    def set_members(self, workspace_id: str, rights: dict[str, Right]) -> None:
+        """Make users members of a workspace, or change their rights in it; all of them, or none.
+
+        Raises:
+            WireError: one of the users is not there.
+        """
+        with self._changing() as session:
+            for name, right in rights.items():
+                if session.get(UserRow, name) is None:
+                    raise WireError(404, "USER_NOT_FOUND", f"There is no user {name[:60]!r}.")
+                session.merge(MemberRow(workspace_id=workspace_id, user=name, right=right))
+
+    def remove_members(self, workspace_id: str, names: Sequence[str]) -> None:
+        """End memberships; nothing happens where there is none."""
+        with self._changing() as session:
+            session.execute(
+                delete(MemberRow).where(MemberRow.workspace_id == workspace_id, MemberRow.user.in_(names))
+            )
+
+
+def _info(row: WorkspaceRow) -> WorkspaceInfo:
+    return WorkspaceInfo(row.id, row.name, row.created_at)
+
+
+def _right(text: str) -> Right:
+    return next((right for right in ROLES.values() if right == text), "read")

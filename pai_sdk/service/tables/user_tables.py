@@ -1,0 +1,75 @@
+"""The tables of a user: those that they have created. Administrators use all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.tables.table_errors import TableError, no_such_table
+
+__all__ = ["UserTables"]
+
+
+class UserTables:
+    """What a user may do with tables. A table of someone else is not there for them; only its name is taken.
+
+    Args:
+        principal: the user.
+        owner_of: gives the owner of a table, by project and name; None if there is no such table.
+
+    Example:
+        >>> alice = UserTables(Principal("alice", "LTAI", "submit"), lambda project, name: "bob")
+        >>> alice.may_read("shop", "clicks")
+        False
+    """
+
+    def __init__(self, principal: Principal, owner_of: Callable[[str, str], str | None]) -> None:
+        self._principal = principal
+        self._owner_of = owner_of
+
+    @property
+    def name(self) -> str:
+        """The user's name."""
+        return self._principal.user
+
+    def may_read(self, project: str, name: str) -> bool:
+        """True if there is the table, and the user may read it."""
+        owner = self._owner_of(project, name)
+        return owner is not None and (self._principal.may("admin") or owner == self.name)
+
+    def check(self, project: str, name: str, *, writes: bool) -> None:
+        """Check that the user may read a table, or also change it.
+
+        Raises:
+            TableError: 403 for a lack of rights; 404 for the table of someone else, as if there were none.
+        """
+        self._require("submit" if writes else "read", project, name)
+        if not self.may_read(project, name):
+            raise no_such_table(project, name)
+
+    def check_create(self, project: str, name: str) -> None:
+        """Check that the user may create a table; one of theirs may be there.
+
+        Raises:
+            TableError: they may only read, or the name is taken.
+        """
+        self._require("submit", project, name)
+        if self._owner_of(project, name) is not None and not self.may_read(project, name):
+            raise _refusal(f"The name of table {project}.{name} is taken; choose another.")
+
+    def check_drop(self, project: str, name: str) -> bool:
+        """True if there is the table, and it is the user's.
+
+        Raises:
+            TableError: they may only read.
+        """
+        self._require("submit", project, name)
+        return self.may_read(project, name)
+
+    def _require(self, right: Right, project: str, name: str) -> None:
+        if not self._principal.may(right):
+            raise _refusal(f"The access key may only read; table {project}.{name} was not changed.")
+
+
+def _refusal(message: str) -> TableError:
+    return TableError(403, "ODPS-0420095", message)
