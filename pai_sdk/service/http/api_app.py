@@ -25,6 +25,7 @@ from pai_sdk.service.http.routes import (
     job_metrics,
     models,
     page_links,
+    quotas,
     run_jobs,
     training_jobs,
     users,
@@ -65,6 +66,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         models,
         workspaces,
         users,
+        quotas,
         page_links,
         run_jobs,
     )

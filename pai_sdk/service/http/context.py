@@ -13,6 +13,7 @@ from pai_sdk.service.http.page_requests import PageAddresses
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.principal import Principal
+from pai_sdk.service.identity.quotas import Quotas
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
@@ -66,6 +67,11 @@ class ServiceContext:
     def beyond_pai(self) -> tuple[str, ...]:
         """The actions that PAI's API does not have, as offers; none in the mode of a cloud that is not ours."""
         return ("changes",) if self.settings.foreign is None else ()
+
+    @property
+    def quotas(self) -> Quotas:
+        """The quotas of the users."""
+        return Quotas(self.jobs.database)
 
     def link_to_job(self, request: Request) -> Callable[[str], str | None]:
         """A function that gives the address of a job on the page, under the name that a client uses."""

@@ -23,7 +23,7 @@ from pai_sdk.service.jobs.host_resources import Capacity, need_or_instances
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.publishing import LiveOutputs, Publisher
-from pai_sdk.service.jobs.queueing.fair_share import Claim, begun_at
+from pai_sdk.service.jobs.queueing.fair_share import HeldResources, begun_at
 from pai_sdk.service.jobs.queueing.queue import FairQueue
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.state.disk import DiskWatch
@@ -55,7 +55,7 @@ class _ActiveJob:
 
     id: str
     request: TrainingJobRequest
-    claim: Claim
+    claim: HeldResources
     files: JobFiles
     publisher: Publisher
     live_outputs: LiveOutputs
@@ -223,7 +223,7 @@ class Scheduler:
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
 
-    def _claims(self) -> list[Claim]:
+    def _claims(self) -> list[HeldResources]:
         return [active.claim for active in self._active.values()]
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
@@ -239,7 +239,7 @@ class Scheduler:
         self._active[job.id] = _ActiveJob(
             job.id,
             request,
-            Claim(job.owner, need_or_instances(request), since),
+            HeldResources(job.owner, need_or_instances(request), since),
             files,
             publisher,
             live_outputs,

@@ -19,13 +19,13 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, Need
 from pai_sdk.service.state.models import Job, UseRow
 
-__all__ = ["HALF_LIFE_S", "Claim", "Use", "all_uses", "begun_at", "charge", "share_of"]
+__all__ = ["HALF_LIFE_S", "HeldResources", "Use", "all_uses", "begun_at", "charge", "share_of"]
 
 HALF_LIFE_S = 24 * 3600.0  # a day: yesterday's use counts half, that of a week ago less than a hundredth
 
 
 @dataclass(frozen=True)
-class Claim:
+class HeldResources:
     """The resources that one job holds from its start to its end.
 
     Attributes:
@@ -80,7 +80,7 @@ class Use:
         )
 
 
-def share_of(use: Use, claims: Iterable[Claim], capacity: Capacity, now: float) -> float:
+def share_of(use: Use, claims: Iterable[HeldResources], capacity: Capacity, now: float) -> float:
     """The share of a user by the rule above.
 
     Args:

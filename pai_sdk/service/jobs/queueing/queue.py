@@ -11,7 +11,7 @@ from pai_sdk.service.identity.principal import OPERATOR
 from pai_sdk.service.identity.quotas import NO_QUOTA, Quota, all_quotas
 from pai_sdk.service.jobs.host_resources import Capacity, Need, need_or_instances
 from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.queueing.fair_share import Claim, Use, all_uses, share_of
+from pai_sdk.service.jobs.queueing.fair_share import HeldResources, Use, all_uses, share_of
 from pai_sdk.service.jobs.queueing.quota_checks import missing_in_quota
 from pai_sdk.service.state.models import Job
 
@@ -52,7 +52,7 @@ class Decision:
 
 def decide(
     heads: Iterable[Head],
-    claims: Sequence[Claim],
+    claims: Sequence[HeldResources],
     uses: Mapping[str, Use],
     quotas: Mapping[str, Quota],
     capacity: Callable[[], Capacity],
@@ -116,7 +116,7 @@ class FairQueue:
         """True if no job waits, be it for its turn, a quota or the time of its next attempt."""
         return not self._jobs.owners_in_queue()
 
-    def next_to_begin(self, capacity: Callable[[], Capacity], claims: Sequence[Claim]) -> Job | None:
+    def next_to_begin(self, capacity: Callable[[], Capacity], claims: Sequence[HeldResources]) -> Job | None:
         """The job that begins now; None if there is none, or it has to wait. Heads get an event that says why.
 
         Args:

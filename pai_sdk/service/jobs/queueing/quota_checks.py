@@ -86,4 +86,4 @@ def _count_queued(session: Session, owner: str) -> int:
 
 
 def _refused(message: str) -> WireError:
-    return WireError(400, "QuotaExceeded", message)
+    return WireError(400, "UserQuotaExceeded", message)
