@@ -55,7 +55,7 @@ class _ActiveJob:
 
     id: str
     request: TrainingJobRequest
-    claim: HeldResources
+    held: HeldResources
     files: JobFiles
     publisher: Publisher
     live_outputs: LiveOutputs
@@ -218,13 +218,13 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Start jobs from the queue until the next one has to wait."""
-        while (job := self._queue.next_to_begin(self._capacity, self._claims())) is not None:
+        while (job := self._queue.next_to_begin(self._capacity, self._held())) is not None:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
 
-    def _claims(self) -> list[HeldResources]:
-        return [active.claim for active in self._active.values()]
+    def _held(self) -> list[HeldResources]:
+        return [active.held for active in self._active.values()]
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
         request = TrainingJobRequest.model_validate(job.request)

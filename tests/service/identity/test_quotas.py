@@ -15,7 +15,6 @@ from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.cli.root import app
 from pai_sdk.cli.where.place import session_on
 from pai_sdk.errors import UserQuotaError
-from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -94,7 +93,7 @@ def test_a_user_at_their_quota_waits_alone_and_the_job_says_for_what(
     set_quota(operator, "alice", RunningJobs=1)
     first, second = alice.create(job_body()), alice.create(job_body())
     alice.until(first, "Running")
-    text = "The job waits for the quota of user 'alice': 1 running jobs (0 of 1 are free)."
+    text = "The job waits for the quota of user 'alice': 1 running job (0 of 1 are free)."
     until(lambda: text in events(alice, second))
     of_bob = bob.create(job_body())
     bob.until(of_bob, "Running")
@@ -202,11 +201,11 @@ def test_a_deleted_job_stays_charged(operator: Client, executor: ScriptedExecuto
 def test_the_error_of_the_client_names_quota_and_request(operator: Client) -> None:
     alice = user(operator, "alice")
     with session_on(operator.info) as session:
-        assert session.users.set_quota("alice", gpus=1).quota.gpus == 1
+        assert session.users.set_quota("alice", cpus=1.5).quota.cpus == 1.5
     with session_on(alice.info) as session:
-        assert session.users.own_quota().quota.gpus == 1
-        with pytest.raises(UserQuotaError, match=r"quota of user 'alice' allows: 2 GPUs \(1 of 1 are free\)"):
-            TrainingJobs(session.users._transport).create(TrainingJobRequest.model_validate(asking(1, 2)))
+        assert session.users.own_quota().quota.cpus == 1.5
+        with pytest.raises(UserQuotaError, match=r"quota of user 'alice' allows: 2 CPUs \(1.5 of 1.5 are free\)"):
+            TrainingJobs(session.users._transport).create_once(asking(2))
 
 
 def test_the_command_changes_what_is_given_and_shows_quota_and_use(operator: Client) -> None:

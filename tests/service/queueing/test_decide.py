@@ -27,11 +27,11 @@ def begun(owner: str, need: Need | None = None, *, since: float = NOW) -> HeldRe
 
 def decided(
     *heads: Head,
-    claims: tuple[HeldResources, ...] = (),
+    held: tuple[HeldResources, ...] = (),
     uses: dict[str, Use] | None = None,
     quotas: dict[str, Quota] | None = None,
 ) -> Decision:
-    return decide(heads, claims, uses or {}, quotas or {}, lambda: CAPACITY, NOW)
+    return decide(heads, held, uses or {}, quotas or {}, lambda: CAPACITY, NOW)
 
 
 def next_owner(decision: Decision) -> str:
@@ -44,7 +44,7 @@ def test_of_equal_shares_the_oldest_job_is_next() -> None:
 
 
 def test_the_user_who_holds_less_is_next() -> None:
-    assert next_owner(decided(head("alice", 1), head("bob", 2), claims=(begun("alice"),))) == "bob"
+    assert next_owner(decided(head("alice", 1), head("bob", 2), held=(begun("alice"),))) == "bob"
 
 
 def test_the_user_who_has_used_less_is_next() -> None:
@@ -59,13 +59,13 @@ def test_use_of_long_ago_counts_less() -> None:
 
 def test_the_scarcest_resource_counts() -> None:
     """One of 4 GPUs is more than 3 of 16 CPUs."""
-    claims = (begun("alice", Need(1, gpus=1)), begun("bob", Need(1, cpus=3)))
-    assert next_owner(decided(head("alice", 1), head("bob", 2), claims=claims)) == "bob"
+    held = (begun("alice", Need(1, gpus=1)), begun("bob", Need(1, cpus=3)))
+    assert next_owner(decided(head("alice", 1), head("bob", 2), held=held)) == "bob"
 
 
 def test_a_large_job_whose_turn_it_is_keeps_all_others_waiting() -> None:
     large = head("alice", 2, Need(8))
-    decision = decided(large, head("bob", 1), claims=(begun("bob"),))
+    decision = decided(large, head("bob", 1), held=(begun("bob"),))
     assert decision.next == large
     assert decision.lacking == ["8 instances (7 of 8 are free)"]
 
@@ -73,10 +73,10 @@ def test_a_large_job_whose_turn_it_is_keeps_all_others_waiting() -> None:
 def test_a_user_at_their_quota_keeps_nobody_waiting() -> None:
     quotas = {"alice": Quota(running=1)}
     uses = {"bob": Use(5, 5, 0, NOW)}
-    decision = decided(head("alice", 1), head("bob", 2), claims=(begun("alice"),), uses=uses, quotas=quotas)
+    decision = decided(head("alice", 1), head("bob", 2), held=(begun("alice"),), uses=uses, quotas=quotas)
     assert next_owner(decision) == "bob"
     assert not decision.lacking
-    assert decision.at_quota == [(head("alice", 1), ["1 running jobs (0 of 1 are free)"])]
+    assert decision.at_quota == [(head("alice", 1), ["1 running job (0 of 1 are free)"])]
 
 
 def test_if_all_are_at_their_quotas_nothing_begins_and_the_capacity_is_not_asked_for() -> None:
@@ -84,16 +84,16 @@ def test_if_all_are_at_their_quotas_nothing_begins_and_the_capacity_is_not_asked
         raise AssertionError
 
     quotas = {"alice": Quota(gpus=1)}
-    claims = [begun("alice", Need(1, gpus=1))]
-    decision = decide([head("alice", 1, Need(1, gpus=1))], claims, {}, quotas, unused, NOW)
+    held = [begun("alice", Need(1, gpus=1))]
+    decision = decide([head("alice", 1, Need(1, gpus=1))], held, {}, quotas, unused, NOW)
     assert decision.next is None
     assert len(decision.at_quota) == 1
 
 
 def test_a_job_without_gpus_does_not_wait_for_the_quota_of_gpus() -> None:
     quotas = {"alice": Quota(gpus=1)}
-    claims = (begun("alice", Need(1, gpus=2)),)  # it began before the quota was lowered
-    assert next_owner(decided(head("alice"), claims=claims, quotas=quotas)) == "alice"
+    held = (begun("alice", Need(1, gpus=2)),)  # it began before the quota was lowered
+    assert next_owner(decided(head("alice"), held=held, quotas=quotas)) == "alice"
 
 
 def test_a_cluster_is_the_total_where_the_service_has_no_limit() -> None:
@@ -124,27 +124,27 @@ _quotas = st.builds(
 
 @given(
     heads=st.dictionaries(_owners, _needs, min_size=1),
-    claims=st.lists(st.builds(HeldResources, _owners, _needs, st.floats(0, NOW)), max_size=4),
+    held=st.lists(st.builds(HeldResources, _owners, _needs, st.floats(0, NOW)), max_size=4),
     quotas=st.dictionaries(_owners, _quotas),
 )
 def test_each_head_is_next_or_behind_or_at_its_quota(
-    heads: dict[str, Need], claims: list[HeldResources], quotas: dict[str, Quota]
+    heads: dict[str, Need], held: list[HeldResources], quotas: dict[str, Quota]
 ) -> None:
     line = [Head(owner, number, owner, need) for number, (owner, need) in enumerate(heads.items())]
-    decision = decide(line, claims, {}, quotas, lambda: CAPACITY, NOW)
+    decision = decide(line, held, {}, quotas, lambda: CAPACITY, NOW)
     at_quota = {each.owner for each, _ in decision.at_quota}
     for each in line:
-        own = [claim.need for claim in claims if claim.owner == each.owner]
+        own = [one.need for one in held if one.owner == each.owner]
         is_full = any(missing_in_quota(quotas.get(each.owner, Quota()), each.need, own))
         assert is_full == (each.owner in at_quota)
     assert (decision.next is None) == (len(at_quota) == len(line))
     if decision.next is not None:
         assert decision.next.owner not in at_quota
-        own_share = _share(decision.next.owner, claims)
-        assert own_share == min(_share(each.owner, claims) for each in line if each.owner not in at_quota)
-        fits = not list(CAPACITY.lacks(decision.next.need, [claim.need for claim in claims]))
+        own_share = _share(decision.next.owner, held)
+        assert own_share == min(_share(each.owner, held) for each in line if each.owner not in at_quota)
+        fits = not list(CAPACITY.lacks(decision.next.need, [one.need for one in held]))
         assert fits == (not decision.lacking)
 
 
-def _share(owner: str, claims: list[HeldResources]) -> float:
-    return share_of(Use(), [claim for claim in claims if claim.owner == owner], CAPACITY, NOW)
+def _share(owner: str, held: list[HeldResources]) -> float:
+    return share_of(Use(), [one for one in held if one.owner == owner], CAPACITY, NOW)

@@ -48,7 +48,7 @@ class Week:
     seed: int
     now: float = 0.0
     lines: dict[str, deque[Waiting]] = field(default_factory=lambda: defaultdict(deque))
-    claims: dict[str, HeldResources] = field(default_factory=dict)
+    held: dict[str, HeldResources] = field(default_factory=dict)
     uses: dict[str, Use] = field(default_factory=dict)
     used_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # the dominant resource
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -75,10 +75,8 @@ class Week:
         return Need(instances, cpus=instances * self.random.choice([1, 2, 4]), gpus=instances), duration
 
     def run(self) -> None:
-        arrivals = sorted(
-            (self.random.uniform(0, WEEK), owner) for owner in OCCASIONAL for _ in range(JOBS_OF_OCCASIONAL)
-        )
-        upcoming = deque(arrivals)
+        submitters = OCCASIONAL * JOBS_OF_OCCASIONAL
+        upcoming = deque(sorted((self.random.uniform(0, WEEK), owner) for owner in submitters))
         while self.now < WEEK:
             for owner in (*BUSY, *LIMITED):
                 while len(self.lines[owner]) < 3:
@@ -95,8 +93,8 @@ class Week:
     def _admit(self) -> None:
         while True:
             heads = [line[0].head for line in self.lines.values() if line]
-            claims = list(self.claims.values())
-            decision = decide(heads, claims, self.uses, LIMITED, lambda: CAPACITY, self.now)
+            held = list(self.held.values())
+            decision = decide(heads, held, self.uses, LIMITED, lambda: CAPACITY, self.now)
             at_quota = {head.owner for head, _ in decision.at_quota}
             for owner, line in self.lines.items():
                 if line and owner in at_quota:
@@ -109,30 +107,30 @@ class Week:
 
     def _begin(self, job: Waiting) -> None:
         owner, need = job.head.owner, job.head.need
-        self.claims[job.head.job_id] = HeldResources(owner, need, self.now)
+        self.held[job.head.job_id] = HeldResources(owner, need, self.now)
         heapq.heappush(self.ends, (self.now + job.duration, job.head.job_id))
         self.waits[owner].append(self.now - job.submitted)
         assert job.first_since is not None
         self.waits_as_head.append(self.now - job.first_since)
 
     def _end(self, job_id: str) -> None:
-        claim = self.claims.pop(job_id)
-        need = claim.need
-        before = self.uses.get(claim.owner, Use())
-        self.uses[claim.owner] = before.with_use(need, begun=claim.since, ended=self.now)
+        one = self.held.pop(job_id)
+        need = one.need
+        before = self.uses.get(one.owner, Use())
+        self.uses[one.owner] = before.with_use(need, begun=one.since, ended=self.now)
         assert CAPACITY.cpus is not None
         assert CAPACITY.gpus is not None
         part = max(need.instances / CAPACITY.slots, need.cpus / CAPACITY.cpus, need.gpus / CAPACITY.gpus)
-        self.used_h[claim.owner] += part * (self.now - claim.since) / HOUR
+        self.used_h[one.owner] += part * (self.now - one.since) / HOUR
 
     def _check_limits(self) -> None:
-        assert not list(CAPACITY.lacks(Need(0), [claim.need for claim in self.claims.values()]))
-        needs = [claim.need for claim in self.claims.values()]
+        assert not list(CAPACITY.lacks(Need(0), [one.need for one in self.held.values()]))
+        needs = [one.need for one in self.held.values()]
         assert sum(need.instances for need in needs) <= CAPACITY.slots
         assert sum(need.cpus for need in needs) <= (CAPACITY.cpus or 0)
         assert sum(need.gpus for need in needs) <= (CAPACITY.gpus or 0)
         for owner, quota in LIMITED.items():
-            own = [claim.need for claim in self.claims.values() if claim.owner == owner]
+            own = [one.need for one in self.held.values() if one.owner == owner]
             assert quota != NO_QUOTA
             assert sum(need.cpus for need in own) <= (quota.cpus or 0)
             assert sum(need.gpus for need in own) <= (quota.gpus or 0)

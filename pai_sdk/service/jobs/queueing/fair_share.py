@@ -80,22 +80,22 @@ class Use:
         )
 
 
-def share_of(use: Use, claims: Iterable[HeldResources], capacity: Capacity, now: float) -> float:
+def share_of(use: Use, held: Iterable[HeldResources], capacity: Capacity, now: float) -> float:
     """The share of a user by the rule above.
 
     Args:
         use: that of jobs that have ended.
-        claims: those of the user's jobs that have not.
+        held: those of the user's jobs that have not.
         capacity: what the service has.
         now: the time, in seconds since 1970.
     """
     instances, cpus, gpus = 0.0, 0.0, 0.0
     total = use.decayed(now)
-    for claim in claims:
-        total = total.with_use(claim.need, begun=claim.since, ended=now)
-        instances += claim.need.instances
-        cpus += claim.need.cpus
-        gpus += claim.need.gpus
+    for one in held:
+        total = total.with_use(one.need, begun=one.since, ended=now)
+        instances += one.need.instances
+        cpus += one.need.cpus
+        gpus += one.need.gpus
     cluster = capacity.cluster
     parts = (
         (total.instances + instances, (capacity.slots,)),

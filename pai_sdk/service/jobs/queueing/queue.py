@@ -52,7 +52,7 @@ class Decision:
 
 def decide(
     heads: Iterable[Head],
-    claims: Sequence[HeldResources],
+    held: Sequence[HeldResources],
     uses: Mapping[str, Use],
     quotas: Mapping[str, Quota],
     capacity: Callable[[], Capacity],
@@ -67,7 +67,7 @@ def decide(
 
     Args:
         heads: the first job of each user's line.
-        claims: of the jobs that run.
+        held: of the jobs that run.
         uses: by user, of jobs that have ended.
         quotas: by user, those that were set.
         capacity: what the service has now; asked only if a head is allowed to begin.
@@ -75,7 +75,7 @@ def decide(
     """
     allowed, at_quota = [], []
     for head in heads:
-        own = [claim.need for claim in claims if claim.owner == head.owner]
+        own = [one.need for one in held if one.owner == head.owner]
         missing = list(missing_in_quota(quotas.get(head.owner, NO_QUOTA), head.need, own))
         if missing:
             at_quota.append((head, missing))
@@ -86,11 +86,11 @@ def decide(
     total = capacity()
 
     def turn(head: Head) -> tuple[float, int]:
-        own_claims = [claim for claim in claims if claim.owner == head.owner]
-        return share_of(uses.get(head.owner, Use()), own_claims, total, now), head.number
+        own_held = [one for one in held if one.owner == head.owner]
+        return share_of(uses.get(head.owner, Use()), own_held, total, now), head.number
 
     first = min(allowed, key=turn) if len(allowed) > 1 else allowed[0]
-    return Decision(first, list(total.lacks(first.need, [claim.need for claim in claims])), at_quota)
+    return Decision(first, list(total.lacks(first.need, [one.need for one in held])), at_quota)
 
 
 class FairQueue:
@@ -116,12 +116,12 @@ class FairQueue:
         """True if no job waits, be it for its turn, a quota or the time of its next attempt."""
         return not self._jobs.owners_in_queue()
 
-    def next_to_begin(self, capacity: Callable[[], Capacity], claims: Sequence[HeldResources]) -> Job | None:
+    def next_to_begin(self, capacity: Callable[[], Capacity], held: Sequence[HeldResources]) -> Job | None:
         """The job that begins now; None if there is none, or it has to wait. Heads get an event that says why.
 
         Args:
             capacity: what the service has now.
-            claims: of the jobs that run.
+            held: of the jobs that run.
         """
         now = self._clock()
         queued = self._heads(now)
@@ -130,7 +130,7 @@ class FairQueue:
         heads = [Head(job.id, job.number, job.owner, _need(job)) for job in queued]
         with self._jobs.database.read() as session:
             uses, quotas = all_uses(session), all_quotas(session)
-        decision = decide(heads, claims, uses, quotas, capacity, now)
+        decision = decide(heads, held, uses, quotas, capacity, now)
         self._note_reasons(heads, decision)
         if decision.next is None or decision.lacking:
             return None

@@ -45,7 +45,7 @@ def missing_in_quota(quota: Quota, need: Need, taken: Iterable[Need] = ()) -> It
     for what, limit, asked, used in (
         ("CPUs", quota.cpus, need.cpus, sum(other.cpus for other in begun)),
         ("GPUs", quota.gpus, need.gpus, sum(other.gpus for other in begun)),
-        ("running jobs", quota.running, 1, len(begun)),
+        ("running job", quota.running, 1, len(begun)),
     ):
         # A job that asks for nothing of a resource never waits for it.
         if limit is not None and asked and asked > max(0, limit - used):
