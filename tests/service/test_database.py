@@ -70,7 +70,8 @@ def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any],
         with start(executor, slots=1) as client:
             assert client.get("/trainingjobs")["TotalCount"] == 3
     with sqlite3.connect(tmp_path / "data" / "service.db") as connection:
-        assert {"jobs_by_owner", "jobs_by_turn"} <= {row[1] for row in connection.execute("PRAGMA index_list(jobs)")}
+        indexes = {row[1] for row in connection.execute("PRAGMA index_list(jobs)")}
+        assert {"jobs_by_owner", "jobs_by_turn"} <= indexes
     connection.close()
     with start(executor, slots=1) as client:
         for job_id in (running, high, low):  # what was only in the request counts now
