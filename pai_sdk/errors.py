@@ -19,6 +19,7 @@ been carried out).
     ├── BadAnswerError             a response that is not the service's (HTML, empty, cut off); the status is kept
     ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
     │   ├── InvalidRequestError    400: the request itself
+    │   │   └── UserQuotaError     the quota of the user does not allow the job
     │   ├── AuthenticationError    the key or the signature was not accepted
     │   │   └── RepeatedRequestError   the request was delivered twice; the first delivery was accepted
     │   ├── PermissionDeniedError  the key is known but may not do this
@@ -107,6 +108,7 @@ __all__ = [
     "TransferError",
     "UnreachableStorageError",
     "UntrustedEndpointError",
+    "UserQuotaError",
     "WaitTimeoutError",
     "WrongCallError",
 ]
@@ -359,6 +361,10 @@ class ApiError(PaiError):
 
 class InvalidRequestError(ApiError):
     """The service finds the request itself wrong (400)."""
+
+
+class UserQuotaError(InvalidRequestError):
+    """The quota of the user does not allow the job; the message names the quota and what the job asks for."""
 
 
 class AuthenticationError(ApiError):

@@ -25,6 +25,7 @@ from pai_sdk.errors import (
     RepeatedRequestError,
     ServiceFaultError,
     ThrottledError,
+    UserQuotaError,
 )
 from pai_sdk.schemas.wire import Received, problems_of
 
@@ -292,6 +293,7 @@ _BY_CODE: dict[str, type[ApiError]] = {
     "Throttling": ThrottledError,
     "ServiceUnavailable": ServiceFaultError,
     "InternalError": ServiceFaultError,
+    "UserQuotaExceeded": UserQuotaError,
 }
 
 

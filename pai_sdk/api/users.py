@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from pai_sdk.api.quotas import QuotaState
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
@@ -17,6 +18,7 @@ __all__ = ["AccessKey", "AuditRecord", "ServiceUser", "ServiceUsers"]
 _USERS = "/api/v1/users"
 _USER = _USERS + "/{name}"
 _KEYS = _USER + "/keys"
+_QUOTA = _USER + "/quota"
 _NO_SUCH_ACTION = "InvalidAction.NotFound"
 _PAGE = 100
 
@@ -97,6 +99,42 @@ class ServiceUsers:
     def remove(self, name: str) -> None:
         """Remove a user with all keys. Their jobs and their bucket stay."""
         self._call("DeleteUser", "DELETE", _USER, {"name": name})
+
+    def quota(self, name: str) -> QuotaState:
+        """The quota of a user, and how much of it their jobs use."""
+        response = self._call("GetUserQuota", "GET", _QUOTA, {"name": name})
+        return read_model(QuotaState, response.json, response, "GetUserQuota")
+
+    def own_quota(self) -> QuotaState:
+        """The same, of the user whose key this is; it needs no administrator."""
+        response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
+        return read_model(QuotaState, response.json, response, "GetOwnQuota")
+
+    def set_quota(
+        self,
+        name: str,
+        *,
+        cpus: float | None = None,
+        gpus: int | None = None,
+        running: int | None = None,
+        queued: int | None = None,
+    ) -> QuotaState:
+        """Replace the quota of a user. Jobs that have begun go on, whatever they use.
+
+        Args:
+            name: the user.
+            cpus: the most CPUs of all their jobs that run; None is no limit, here and below.
+            gpus: the most GPUs, likewise.
+            running: the most jobs that run.
+            queued: the most jobs that wait in the queue.
+
+        Raises:
+            InvalidRequestError: a limit is less than 0.
+            ApiError: there is no such user, or the key is no administrator's.
+        """
+        body = {"CPUs": cpus, "GPUs": gpus, "RunningJobs": running, "QueuedJobs": queued}
+        response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
+        return read_model(QuotaState, response.json, response, "SetUserQuota")
 
     def new_key(self, name: str) -> AccessKey:
         """Make a key. Its secret is in the result, and nowhere else."""

@@ -47,7 +47,8 @@ def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
 def as_the_first_build_left_it(path: Path) -> None:
     """Bring a database back to version 1 of its tables."""
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP INDEX jobs_by_owner")
+        for index in ("jobs_by_owner", "jobs_by_turn"):
+            connection.execute(f"DROP INDEX {index}")
         for column in ("priority", "owner", "accessibility", "attempt", "not_before"):
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         connection.execute("ALTER TABLE metrics DROP COLUMN step")
@@ -68,6 +69,10 @@ def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any],
     for _ in range(2):  # again, it is up to date
         with start(executor, slots=1) as client:
             assert client.get("/trainingjobs")["TotalCount"] == 3
+    with sqlite3.connect(tmp_path / "data" / "service.db") as connection:
+        indexes = {row[1] for row in connection.execute("PRAGMA index_list(jobs)")}
+        assert {"jobs_by_owner", "jobs_by_turn"} <= indexes
+    connection.close()
     with start(executor, slots=1) as client:
         for job_id in (running, high, low):  # what was only in the request counts now
             client.until(job_id, "Running")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,11 +27,16 @@ app = typer.Typer(no_args_is_help=True, help="The users of the service, each wit
 
 _Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
 _DATA = Path("~/.pai/service")
+_NO_LIMIT = "none"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.")]
 _Right = Annotated[
     Literal["read", "submit", "admin"],
     typer.Option(help="read: look at jobs and files; submit: also run jobs; admin: everything, users too."),
 ]
+
+
+def _limit_option(of: str) -> Any:
+    return typer.Option(metavar="NUMBER", help=f"The most {of}; {_NO_LIMIT!r}: no limit.")
 
 
 @app.command()
@@ -101,6 +106,38 @@ def right(
 
 
 @app.command()
+def quota(
+    name: _Name,
+    cpus: Annotated[str | None, _limit_option("CPUs of all their jobs that run")] = None,
+    gpus: Annotated[str | None, _limit_option("GPUs of all their jobs that run")] = None,
+    running: Annotated[str | None, _limit_option("jobs that run")] = None,
+    queued: Annotated[str | None, _limit_option("jobs that wait in the queue")] = None,
+    data: _Data = _DATA,
+    as_json: Json = False,
+) -> None:
+    """Show the quota of a user and how much of it is used; with options, change it first.
+
+    Jobs that run already go on, whatever they use.
+
+    Example: pai-sdk service user quota alice --cpus 8 --gpus 1 --running 4
+    """
+    given = {"cpus": cpus, "gpus": gpus, "running": running, "queued": queued}
+    changed = {what: _limit(what, text) for what, text in given.items() if text is not None}
+    with _users_on(data) as (users, _):
+        state = users.quota(name)
+        if changed:
+            state = users.set_quota(name, **{what: getattr(state.quota, what) for what in given} | changed)
+    if as_json:
+        print_json(state.to_dict())
+        return
+    rows = [
+        (title, _shown_limit(getattr(state.quota, what)), f"{getattr(state.used, what) or 0:g}")
+        for what, title in (("cpus", "CPUs"), ("gpus", "GPUs"), ("running", "running"), ("queued", "queued"))
+    ]
+    print_table((Column("OF"), Column("QUOTA"), Column("USED")), rows)
+
+
+@app.command()
 def revoke(name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: _Data = _DATA) -> None:
     """Make a key worthless, at once.
 
@@ -149,6 +186,20 @@ def audit(
         for one in found
     ]
     print_table(columns, rows)
+
+
+def _limit(what: str, text: str) -> Any:
+    """A limit as it was typed; None for no limit."""
+    if text == _NO_LIMIT:
+        return None
+    try:
+        return float(text) if what == "cpus" else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"--{what}: {text[:60]!r} is neither a number nor {_NO_LIMIT!r}") from None
+
+
+def _shown_limit(limit: float | None) -> str:
+    return "no limit" if limit is None else f"{limit:g}"
 
 
 @contextmanager

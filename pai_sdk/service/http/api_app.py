@@ -26,6 +26,7 @@ from pai_sdk.service.http.routes import (
     members,
     models,
     page_links,
+    quotas,
     run_jobs,
     training_jobs,
     users,
@@ -67,6 +68,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         workspaces,
         members,
         users,
+        quotas,
         page_links,
         run_jobs,
     )

@@ -13,6 +13,7 @@ from pai_sdk.service.http.page_requests import PageAddresses
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.principal import OPERATOR, Principal
+from pai_sdk.service.identity.quotas import Quotas
 from pai_sdk.service.identity.users import Users
 from pai_sdk.service.identity.workspaces import WorkspaceTable
 from pai_sdk.service.jobs.changes import Changes
@@ -73,6 +74,11 @@ class ServiceContext:
         """The bucket of a user; the service's own for its key."""
         own = self.settings.bucket
         return own if principal.user == OPERATOR else f"{own}-{principal.user}"
+
+    @property
+    def quotas(self) -> Quotas:
+        """The quotas of the users."""
+        return Quotas(self.jobs.database)
 
     def link_to_job(self, request: Request) -> Callable[[str], str | None]:
         """A function that gives the address of a job on the page, under the name that a client uses."""

@@ -14,7 +14,7 @@ from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["Capacity", "Need", "capacity_now", "need_of", "refuse_what_never_fits"]
+__all__ = ["Capacity", "Need", "capacity_now", "need_of", "need_or_instances", "refuse_what_never_fits"]
 
 _GIB = 1 << 30
 _GPUS = re.compile("[0-9]{1,9}")
@@ -110,6 +110,14 @@ def need_of(request: TrainingJobRequest) -> Need:
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
     return Need(count, count * _cpus(request), count * memory_bytes / _GIB, count * _gpus(request))
+
+
+def need_or_instances(request: TrainingJobRequest) -> Need:
+    """The resources of a job, as far as they can be read: an earlier release accepted other amounts, too."""
+    try:
+        return need_of(request)
+    except InvalidInputError:
+        return Need(request.instance_count)
 
 
 def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy.orm import Session, lazyload
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
@@ -20,6 +20,9 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC, visible_jobs
 from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.jobs.host_resources import need_or_instances
+from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
+from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED, refuse_over_quota
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
     Event,
@@ -32,10 +35,7 @@ from pai_sdk.service.state.models import (
 )
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, job_not_found
 
-__all__ = ["LONGEST_LABEL", "QUEUED", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of", "new_job_id"]
-
-QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
-"""The statuses of a job that has not begun."""
+__all__ = ["LONGEST_LABEL", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of", "new_job_id"]
 
 LONGEST_LABEL = 256
 """The most characters of a label's key, and of its value: both fit into an index of any database."""
@@ -117,17 +117,34 @@ class Jobs:
             rows = session.execute(select(Job.id, Job.version).where(*mine))
             return {row.id: row.version for row in rows}
 
-    def first_in_queue(self) -> Job | None:
-        """Of the jobs that have not begun the oldest of the highest priority; None when there are none."""
-        queued = select(Job).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
+    def owners_in_queue(self) -> list[str]:
+        """The users who have jobs that have not begun, by name; found without reading the queue."""
+        found: list[str] = []
+        of_queue = select(func.min(Job.owner)).where(Job.status == JobStatus.SUBMITTED)
         with self.database.read() as session:
-            return session.scalars(queued.limit(1)).first()
+            owner = session.scalar(of_queue)
+            while owner is not None:
+                found.append(owner)
+                owner = session.scalar(of_queue.where(Job.owner > owner))
+        return found
+
+    def first_in_queue(self, owner: str = OPERATOR, *, now: float | None = None) -> Job | None:
+        """Of a user's jobs that may begin the oldest of the highest priority; None when there are none.
+
+        Args:
+            owner: the user.
+            now: the time; a job whose next attempt is later is left out.
+        """
+        is_due = or_(Job.not_before.is_(None), Job.not_before <= (time.time() if now is None else now))
+        queued = select(Job).where(Job.status == JobStatus.SUBMITTED, Job.owner == owner, is_due)
+        first = queued.order_by(Job.priority.desc(), Job.number).limit(1).options(lazyload("*"))
+        with self.database.read() as session:
+            return session.scalars(first).first()
 
     def begun(self) -> list[Job]:
         """The jobs that have begun and not ended."""
-        statuses = (JobStatus.INITIALIZING, JobStatus.RUNNING)
         with self.database.read() as session:
-            return list(session.scalars(select(Job).where(Job.status.in_(statuses)).order_by(Job.number)))
+            return list(session.scalars(select(Job).where(Job.status.in_(BEGUN)).order_by(Job.number)))
 
     def ids(self) -> set[str]:
         """The ids of all jobs."""
@@ -164,12 +181,16 @@ class Jobs:
 
         Returns:
             Its id.
+
+        Raises:
+            WireError: the quota of the user does not allow the job.
         """
         job_id, now = new_job_id(), time.time()
         with self.database.write() as session:
             known = _submitted_before(session, request, owner) if self.dedupes else None
             if known is not None:
                 return known
+            refuse_over_quota(session, owner, request)
             session.add(
                 Job(
                     id=job_id,
@@ -193,8 +214,9 @@ class Jobs:
                 )
             )
             session.flush()
-            ahead = _count_ahead(session, request.priority or 0)
-            position = f", behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
+            ahead = _count_ahead(session, owner, request.priority or 0)
+            of_owner = f" of user {owner!r}" if owner else ""
+            position = f", behind {ahead} other{'s' if ahead > 1 else ''}{of_owner}" if ahead else ""
             _note(session, job_id, f"The job was created and waits in the queue{position}.", now)
             for notice in filter(None, notices):
                 _note(session, job_id, notice, now)
@@ -390,10 +412,10 @@ def _accessibility(labels: Mapping[str, str]) -> str | None:
     return given
 
 
-def _count_ahead(session: Session, priority: int) -> int:
-    """The number of jobs in the queue that begin before a new one, which is in it already."""
-    ahead = select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), Job.priority >= priority)
-    return (session.scalar(ahead) or 1) - 1
+def _count_ahead(session: Session, owner: str, priority: int) -> int:
+    """The number of jobs in a user's line that begin before a new one, which is in it already."""
+    in_line = Job.owner == owner, Job.status == JobStatus.SUBMITTED, Job.priority >= priority
+    return (session.scalar(select(func.count()).select_from(Job).where(*in_line)) or 1) - 1
 
 
 def _algorithm(algorithm_id: str, request: TrainingJobRequest) -> JobAlgorithm:
@@ -419,6 +441,9 @@ def _enter(
 ) -> None:
     """Let a job be in another status from now on."""
     now = time.time()
+    if job.status in BEGUN and status not in BEGUN:
+        need = need_or_instances(TrainingJobRequest.model_validate(job.request))
+        charge(session, job.owner, need, begun=begun_at(job), ended=now)
     job.transitions[-1].ended_at = now
     job.transitions.append(
         Transition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.errors import InvalidInputError, PaiError
+from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState, Executor, JobFiles, outcome
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.output_uploader import UploadCancelled
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
-from pai_sdk.service.jobs.host_resources import Capacity, Need, need_of
+from pai_sdk.service.jobs.host_resources import Capacity, need_or_instances
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.publishing import LiveOutputs, Publisher
+from pai_sdk.service.jobs.queueing.fair_share import HeldResources, begun_at
+from pai_sdk.service.jobs.queueing.queue import FairQueue
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.state.disk import DiskWatch
 from pai_sdk.service.state.folder import DataFolder
@@ -53,7 +55,7 @@ class _ActiveJob:
 
     id: str
     request: TrainingJobRequest
-    need: Need
+    held: HeldResources
     files: JobFiles
     publisher: Publisher
     live_outputs: LiveOutputs
@@ -72,11 +74,11 @@ class _ActiveJob:
 
 
 class Scheduler:
-    """Runs jobs by priority, and those of one priority in the order they came, as many as the capacity allows.
+    """Runs jobs in the order of the `FairQueue`, as many as the capacity allows.
 
-    No job is overtaken by one of the same or a lower priority: a large job waits until it fits, and all
-    behind it wait with it. So no job starves because it is large; one of low priority can, while jobs of higher
-    priority keep coming. A job that runs is never stopped for another.
+    No job overtakes the one whose turn it is: a large job waits until it fits, and all behind it wait with it. So
+    no job starves because it is large; one of low priority can, while its owner's jobs of higher priority keep
+    coming. A job that runs is never stopped for another.
 
     It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
     restart it goes on from there.
@@ -108,7 +110,7 @@ class Scheduler:
         self._executor = executor
         self._collector = collector
         self._capacity = capacity
-        self._next_in_line = ""
+        self._queue = FairQueue(jobs)
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
         self._has_news = False  # of the queue, or of a stop
@@ -194,7 +196,7 @@ class Scheduler:
         for job in self._jobs.begun():
             if job.id not in self._active:
                 logger.info("job %s is taken up again", job.id)
-                self._activate(job, "running", JobStatus(job.status))
+                self._activate(job, "running", JobStatus(job.status), since=begun_at(job))
 
     def _look_around(self) -> None:
         if self._woken.is_set():
@@ -215,25 +217,16 @@ class Scheduler:
                     active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
 
     def _admit(self) -> None:
-        """Start jobs from the head of the queue until the next one does not fit."""
-        while (job := self._jobs.first_in_queue()) is not None:
-            request = TrainingJobRequest.model_validate(job.request)
-            lacking = list(
-                self._capacity().lacks(_need(request), [active.need for active in self._active.values()])
-            )
-            if lacking:
-                self._note_next_in_line(job.id, lacking)
-                return
+        """Start jobs from the queue until the next one has to wait."""
+        while (job := self._queue.next_to_begin(self._capacity, self._held())) is not None:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
-                self._activate(job, "staging", JobStatus.INITIALIZING)
-        self._queue_is_empty = True
+                self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
+        self._queue_is_empty = self._queue.is_empty
 
-    def _note_next_in_line(self, job_id: str, lacking: Sequence[str]) -> None:
-        if job_id != self._next_in_line:
-            self._next_in_line = job_id
-            self._jobs.note(job_id, f"The job is the next to begin; it waits for {', '.join(lacking)}.")
+    def _held(self) -> list[HeldResources]:
+        return [active.held for active in self._active.values()]
 
-    def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
+    def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
         request = TrainingJobRequest.model_validate(job.request)
         files = self._executor.files(self._folder.job_dir(job.id))
         publisher = Publisher(self._store, files, request, is_cancelled=self._closing.is_set)
@@ -246,7 +239,7 @@ class Scheduler:
         self._active[job.id] = _ActiveJob(
             job.id,
             request,
-            _need(request),
+            HeldResources(job.owner, need_or_instances(request), since),
             files,
             publisher,
             live_outputs,
@@ -401,13 +394,6 @@ class Scheduler:
         self._disk.all_is_well()
         del self._active[active.id]
         self.wake()
-
-
-def _need(request: TrainingJobRequest) -> Need:
-    try:
-        return need_of(request)
-    except InvalidInputError:  # an earlier build let it in; the executor says what is wrong with it
-        return Need(request.instance_count)
 
 
 def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.logs.reader import LogReader
@@ -16,8 +16,9 @@ from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.visibility import visible_jobs
-from pai_sdk.service.jobs.job_table import QUEUED, Jobs
+from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
+from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
@@ -155,12 +156,12 @@ class JobRuns:
         return dict(sorted(found.items()))
 
     def queue_places(self) -> Mapping[str, int]:
-        """The places of the jobs in the queue."""
-        queued = select(Job.id).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
+        """The places of the jobs in the lines of their owners."""
+        place = func.row_number().over(partition_by=Job.owner, order_by=(Job.priority.desc(), Job.number))
+        queued = select(Job.id, place.label("place"), visible_jobs(self._principal).label("is_visible"))
         with self._jobs.database.read() as session:
-            places = {job_id: place for place, job_id in enumerate(session.scalars(queued), start=1)}
-            mine = session.scalars(select(Job.id).where(Job.status.in_(QUEUED), visible_jobs(self._principal)))
-            return {job_id: places[job_id] for job_id in mine if job_id in places}
+            rows = session.execute(queued.where(Job.status.in_(QUEUED)))
+            return {row.id: row.place for row in rows if row.is_visible}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The statuses and events of a job, and its checkpoints.

@@ -58,5 +58,12 @@ def _with_owners(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX IF NOT EXISTS jobs_by_owner ON jobs (owner, status)"))
 
 
-_MIGRATIONS = (_with_priority, _with_steps, _with_metric_times, _with_event_files, _with_owners)
+def _with_turns(connection: Connection) -> None:
+    """To version 7: the first job of a user's line, without reading the line."""
+    connection.execute(
+        text("CREATE INDEX IF NOT EXISTS jobs_by_turn ON jobs (status, owner, priority DESC, number)")
+    )
+
+
+_MIGRATIONS = (_with_priority, _with_steps, _with_metric_times, _with_event_files, _with_owners, _with_turns)
 JOBS = Schema("jobs", Base.metadata, _MIGRATIONS)

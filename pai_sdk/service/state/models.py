@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 __all__ = [
@@ -26,8 +26,10 @@ __all__ = [
     "ModelRow",
     "ModelVersionRow",
     "Progress",
+    "QuotaRow",
     "RemovedUserRow",
     "Transition",
+    "UseRow",
     "UserRow",
     "WorkspaceRow",
 ]
@@ -85,6 +87,30 @@ class MemberRow(Base):
     workspace_id: Mapped[str] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True)
     user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), primary_key=True)
     right: Mapped[str]
+
+
+class QuotaRow(Base):
+    """The most that the jobs of a user have at the same time; without a value there is no limit."""
+
+    __tablename__ = "quotas"
+
+    user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), primary_key=True)
+    cpus: Mapped[float | None]
+    gpus: Mapped[int | None]
+    running: Mapped[int | None]
+    queued: Mapped[int | None]
+
+
+class UseRow(Base):
+    """The average of what a user's jobs held up to the time `at`; `owner` is that of jobs."""
+
+    __tablename__ = "use_by_owner"
+
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    instances: Mapped[float]
+    cpus: Mapped[float]
+    gpus: Mapped[float]
+    at: Mapped[float]
 
 
 class BucketOwnerRow(Base):
@@ -174,6 +200,7 @@ class Job(Base):
         Index("jobs_by_status", "status", "created_at", "number"),
         Index("jobs_by_name", "name", "created_at"),
         Index("jobs_by_owner", "owner", "status"),
+        Index("jobs_by_turn", "status", "owner", text("priority DESC"), "number"),
         {"sqlite_autoincrement": True},
     )
 

@@ -83,7 +83,7 @@ def stable(found: Any) -> Any:
 def state(operator: Client) -> Any:
     return [
         stable(operator.get(path))
-        for path in ("/trainingjobs", "/models", "/experiments", "/algorithms", "/users")
+        for path in ("/trainingjobs", "/models", "/experiments", "/algorithms", "/users", "/users/alice/quota")
     ]
 
 

@@ -20,7 +20,7 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
-from pai_sdk.service.jobs.job_table import QUEUED
+from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.rerun import LABELS_OF_ONE_JOB, RerunChanges, changed_request, form_fields
 from pai_sdk.service.jobs.usage import read_usage
@@ -217,11 +217,12 @@ def _comparable(job: Job) -> dict[str, Any]:
 
 
 def _queue_place(session: Any, job: Job) -> int | None:
-    """Its place in the queue, from 1; None for a job that has begun."""
+    """Its place in the line of its owner, from 1; None for a job that has begun."""
     if job.status not in QUEUED:
         return None
+    in_line = Job.status.in_(QUEUED), Job.owner == job.owner
     is_before = (Job.priority > job.priority) | ((Job.priority == job.priority) & (Job.number < job.number))
-    ahead = session.scalar(select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), is_before))
+    ahead = session.scalar(select(func.count()).select_from(Job).where(*in_line, is_before))
     return int(ahead or 0) + 1
 
 
