@@ -74,6 +74,7 @@ from pai_sdk.errors import TraceError as TraceError
 from pai_sdk.errors import TransferError as TransferError
 from pai_sdk.errors import UnreachableStorageError as UnreachableStorageError
 from pai_sdk.errors import UntrustedEndpointError as UntrustedEndpointError
+from pai_sdk.errors import UserQuotaError as UserQuotaError
 from pai_sdk.errors import WaitTimeoutError as WaitTimeoutError
 from pai_sdk.errors import WrongCallError as WrongCallError
 from pai_sdk.execution.docker.options import LocalOptions as LocalOptions
