@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent import supervising
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
@@ -30,7 +31,7 @@ def late_supervisor(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise CutOff
 
     with monkeypatch.context() as patched:
-        patched.setattr(process.subprocess, "run", launch)
+        patched.setattr(supervising.subprocess, "run", launch)
         with pytest.raises(CutOff):
             jobs.start(make_request("echo old"))
     jobs.roots.clear()  # nothing runs there unless the test says so
