@@ -34,7 +34,7 @@ class TestExample(ExecutorConformance):
             executor.grace_s = grace_s
             return executor
 
-        assert executor_names() == ["process", "docker", "ray", "low-priority"]
+        assert executor_names() == ["process", "docker", "ray", "slurm", "low-priority"]
         harness = Harness(tmp_path, make)
         yield harness
         harness.close()
