@@ -12,7 +12,7 @@ import pytest
 from pai_sdk import Estimator, Session
 from pai_sdk.errors import JobFailed, ServiceStartError
 from pai_sdk.service.embedded import find_running
-from tests.unit.execution.ray.local_cluster import LocalCluster
+from tests.cluster.one_ray_node.local_cluster import LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from pai_sdk.agent.processes import descendants, session_leaders
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.ray.executor import RayExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
+from tests.cluster.one_ray_node.local_cluster import LocalCluster
 from tests.unit.execution.conformance import MEETING, STOP, Harness
-from tests.unit.execution.ray.local_cluster import LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.ray.executor import RayExecutor
 from pai_sdk.execution.ray.options import RayOptions
-from tests.unit.execution.ray.local_cluster import LocalCluster, one_node
+from tests.cluster.one_ray_node.local_cluster import LocalCluster, one_node
 from tests.waiting import until
 
 
