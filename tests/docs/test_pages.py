@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# tests/docker, tests/unit/execution/ray and tests/cluster run these.
+# tests/docker and tests/cluster run these.
 NEED_ENGINES = {ROOT / "docs" / name for name in ("local.md", "ray.md", "slurm.md")}
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
 OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST})
