@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.identity.principal import Principal, Right
 
-__all__ = ["AccessChecked", "needed_right"]
+__all__ = ["AccessChecked", "is_reading", "needed_right"]
 
 _ADMIN = ("/api/v1/users", "/api/v1/audit")
 _READING_POSTS = (
@@ -41,8 +41,17 @@ def needed_right(method: str, path: str) -> Right:
     """
     if path.startswith(_ADMIN):
         return "admin"
-    is_reading = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READING_POSTS)
-    return "read" if is_reading else "submit"
+    return "read" if is_reading(method, path) else "submit"
+
+
+def is_reading(method: str, path: str) -> bool:
+    """Return whether a request changes nothing.
+
+    Args:
+        method: of HTTP.
+        path: of its route, with the names of parameters in it: a user may have the name of an action.
+    """
+    return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READING_POSTS)
 
 
 async def _checked(request: Request, context: ContextOf, principal: PrincipalOf) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from pai_sdk.service.http.access import is_reading
 from pai_sdk.service.http.gate import Audit
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import NOBODY, Principal
@@ -15,9 +16,6 @@ from pai_sdk.service.identity.principal import NOBODY, Principal
 __all__ = ["audit_into"]
 
 logger = logging.getLogger(__name__)
-
-_READING = ("GET", "HEAD", "OPTIONS")
-_READING_POSTS = ("/changes", "/compare", "/hparams/diff", "/downloads")
 
 
 def audit_into(log: AuditLog) -> Audit:
@@ -29,8 +27,9 @@ def audit_into(log: AuditLog) -> Audit:
     async def note(scope: Scope, status: int) -> None:
         principal: Principal = scope["state"]["principal"]
         method, path = scope["method"], scope["path"]
-        is_reading = method in _READING or path.endswith(_READING_POSTS)
-        if principal != NOBODY and (status == 403 or not is_reading):
+        route = scope.get("route")  # none for an unknown path
+        changes = not is_reading(method, "" if route is None else route.path)
+        if principal != NOBODY and (status == 403 or changes):
             client = (scope.get("client") or ("",))[0]
             try:
                 await run_in_threadpool(log.note, principal, method, path, status, client)

@@ -69,7 +69,8 @@ class Gate:
         request_id = str(uuid.uuid4()).upper()
         scope.setdefault("state", {})["request_id"] = request_id
 
-        is_held = scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/changes")
+        is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
+        is_held = is_poll or scope["method"] in ("GET", "HEAD")
         has_begun = is_revoked = False
 
         async def send_with_headers(message: Message) -> None:

@@ -30,7 +30,6 @@ __all__ = ["NewKey", "UserInfo", "Users"]
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # it ends the name of a bucket, too
 _ALPHABET = string.ascii_letters + string.digits
-_KEPT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,8 @@ class UserInfo:
 class Users:
     """Users, keys and members. Safe to use from several threads.
 
-    What another process changes takes effect after two seconds at most, and what this one changes at once.
+    All that requests ask for is in memory: they are admitted on the event loop, which must not wait for a
+    database. A change reads it again before it is confirmed. No other process changes users meanwhile.
 
     Args:
         database: where they are kept.
@@ -79,9 +79,9 @@ class Users:
     def __init__(self, database: Database, own: Keys) -> None:
         self._database = database
         self._own = own
-        self._lock = threading.Lock()  # guards what is below
-        self._known: dict[str, Principal] = {}
-        self._read_at = -_KEPT_S
+        self._lock = threading.Lock()  # held while users are read, so that the last one to read knows all changes
+        # Replaced as a whole. None after a change that could not be read again: nobody keeps a right by that.
+        self._known: dict[str, Principal] | None = self._read()
 
     # ---- of a request -------------------------------------------------------------------------------------
 
@@ -95,10 +95,10 @@ class Users:
         """The user of a key, and what they may do; None likewise."""
         if key_id == self._own.access_key_id:
             return Principal.operator(key_id)
-        with self._lock:
-            if time.monotonic() - self._read_at >= _KEPT_S:
-                self._known, self._read_at = self._read(), time.monotonic()
-            return self._known.get(key_id)
+        known = self._known
+        if known is None:
+            known = self._read_again()
+        return known.get(key_id)
 
     def is_current(self, principal: Principal) -> bool:
         """True if a key still opens what it did when it was checked."""
@@ -206,16 +206,26 @@ class Users:
     @contextmanager
     def changing(self) -> Iterator[Session]:
         """A transaction that changes who may do what; it takes effect at its end."""
-        with self._database.write() as session:
-            yield session
-        with self._lock:
-            self._read_at = -_KEPT_S
+        try:
+            with self._database.write() as session:
+                yield session
+        finally:  # a commit whose response was lost may have been done
+            self._read_again()
 
     # ---- inside -------------------------------------------------------------------------------------------
 
     def _derived(self, key_id: str) -> str:
         text = f"access key {key_id}".encode()
         return hmac.new(self._own.access_key_secret.encode(), text, hashlib.sha256).hexdigest()[:40]
+
+    def _read_again(self) -> dict[str, Principal]:
+        with self._lock:
+            try:
+                self._known = known = self._read()
+            except BaseException:
+                self._known = None
+                raise
+        return known
 
     def _read(self) -> dict[str, Principal]:
         with self._database.read() as session:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from sqlalchemy import func, select
 
@@ -74,8 +75,10 @@ class JobRuns:
         self._folder = folder
         self._store = store
         self._principal = principal
-        self._of_others: dict[Any, JobRuns] = {}  # by what they can see
-        self._lock = threading.Lock()  # guards it
+        self._lock = threading.Lock()  # guards the next two
+        self._of_others: dict[str, JobRuns] = {}  # by user: what they can see now
+        # With those of earlier rights, which go when their managers are idle and no request uses them.
+        self._to_close: WeakSet[JobRuns] = WeakSet()
         self._manager = KeptManager(self._new_manager)
         # The last record of each job, and the version of the job; used by the manager's thread only.
         self._known: dict[str, tuple[int, RunRecord]] = {}
@@ -103,19 +106,20 @@ class JobRuns:
         if principal.key_of_view == self._principal.key_of_view or principal.may("admin"):
             return self
         with self._lock:
-            found = self._of_others.get(principal.key_of_view)
-            if found is None:
+            found = self._of_others.get(principal.user)
+            if found is None or found._principal.key_of_view != principal.key_of_view:
                 found = JobRuns(
                     self._jobs, self._logs, self._folder, self._store, self.longest_stream_s, principal
                 )
-                self._of_others[principal.key_of_view] = found
+                self._of_others[principal.user] = found
+                self._to_close.add(found)
         return found
 
     def close(self) -> None:
         """Stop the managers that were started."""
         self._manager.close()
         with self._lock:
-            others = [*self._of_others.values()]
+            others = [*self._to_close]
         for other in others:
             other.close()
 

@@ -307,3 +307,17 @@ def test_one_page_does_not_use_up_the_requests_of_others() -> None:
 
     assert "Throttling.User" in [ask("ALICE") for _ in range(20)]
     assert ask("BOB") == ""
+
+
+@pytest.mark.parametrize("name", ["compare", "changes", "downloads"])
+def test_a_user_by_the_name_of_an_action_is_in_the_audit_log(operator: Client, name: str) -> None:
+    assert operator.call("POST", "/users", body={"Name": name, "Right": "submit"}).status_code == 200
+    assert operator.call("PUT", f"/users/{name}", body={"Right": "admin"}).status_code == 200
+    assert operator.call("DELETE", f"/users/{name}").status_code == 200
+    noted = [(one["Method"], one["Path"]) for one in operator.get("/audit")["Entries"]]
+    assert noted[:2] == [("DELETE", f"/api/v1/users/{name}"), ("PUT", f"/api/v1/users/{name}")]
+
+
+def test_a_comparison_is_no_change_in_the_audit_log(operator: Client) -> None:
+    assert operator.call("POST", "/compare", body={"runs": []}).status_code != 404
+    assert not [one for one in operator.get("/audit")["Entries"] if one["Path"] == "/api/v1/compare"]
