@@ -1,4 +1,4 @@
-"""What Slurm knows of our jobs: asked once for all of them, in the background, and only while somebody asks."""
+"""What Slurm knows of our jobs: asked once for all, in the background, and only while a job is looked at."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def entries(*, root: Path | None = None) -> list[QueuedJob]:
 
 
 class SlurmQueue:
-    """The last response of Slurm. Nobody waits for it: it is asked in the background.
+    """The last response of Slurm, which is asked in the background: no caller waits for it.
 
     Args:
         every_s: how often Slurm is asked at most.
@@ -147,7 +147,7 @@ class SlurmQueue:
             return [] if self._answers - self._seen_at.setdefault(root, self._answers) > 2 else None
 
     def forget(self, root: Path) -> None:
-        """Nobody asks for this job any more, or it has a new Slurm job."""
+        """This job is not looked at any more, or it has a new Slurm job."""
         with self._lock:
             self._seen_at.pop(root, None)
             self._known.pop(root, None)

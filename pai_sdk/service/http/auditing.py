@@ -11,7 +11,7 @@ from starlette.types import Scope
 from pai_sdk.service.http.access import is_reading
 from pai_sdk.service.http.gate import Audit
 from pai_sdk.service.identity.audit import AuditLog
-from pai_sdk.service.identity.principal import NOBODY, Principal
+from pai_sdk.service.identity.principal import NOT_SIGNED_IN, Principal
 
 __all__ = ["audit_into"]
 
@@ -29,7 +29,7 @@ def audit_into(log: AuditLog) -> Audit:
         method, path = scope["method"], scope["path"]
         route = scope.get("route")  # none for an unknown path
         changes = not is_reading(method, "" if route is None else route.path)
-        if principal != NOBODY and (status == 403 or changes):
+        if principal != NOT_SIGNED_IN and (status == 403 or changes):
             client = (scope.get("client") or ("",))[0]
             try:
                 await run_in_threadpool(log.note, principal, method, path, status, client)

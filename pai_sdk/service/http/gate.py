@@ -31,7 +31,7 @@ class _RevokedMeanwhile(Exception):
 class Gate:
     """Lets the requests through that `admit` accepts, each with its body read and a request id.
 
-    Whoever admits a request puts its `Principal` into `scope["state"]["principal"]`. The id is in
+    `admit` puts the `Principal` of a request into `scope["state"]["principal"]`. The id is in
     `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["LOCAL_USER", "NOBODY", "OPERATOR", "RIGHTS", "Principal", "Right"]
+__all__ = ["LOCAL_USER", "NOT_SIGNED_IN", "OPERATOR", "RIGHTS", "Principal", "Right"]
 
 Right: TypeAlias = Literal["read", "submit", "admin"]
 """`read`: look at jobs and files. `submit`: also start, stop and delete jobs. `admin`: also users and keys."""
@@ -97,7 +97,7 @@ class Principal:
         return [one for one in self.workspaces if self.may_in(one, "read")]
 
 
-NOBODY = Principal("-", "", "read")
+NOT_SIGNED_IN = Principal("-", "", "read")
 """Who is not signed in. That is no name of a user: it has no jobs, and is in no workspace."""
 
 

@@ -32,7 +32,7 @@ class Quota:
 
 
 NO_QUOTA = Quota()
-"""The quota of a user for whom none was set, and of the service's own key."""
+"""The quota of a user without one, and of the service's own key."""
 
 
 class Quotas:

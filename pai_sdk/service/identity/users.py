@@ -80,7 +80,7 @@ class Users:
         self._database = database
         self._own = own
         self._lock = threading.Lock()  # held while users are read, so that the last one to read knows all changes
-        # Replaced as a whole. None after a change that could not be read again: nobody keeps a right by that.
+        # Replaced as a whole. None after a change that could not be read again: no key keeps a right by that.
         self._known: dict[str, Principal] | None = self._read()
 
     # ---- of a request -------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Users:
                 session.add(MemberRow(workspace_id=workspace_id, user=name, right="submit"))
 
     def remove(self, name: str) -> None:
-        """Remove a user with all keys. Their jobs stay, for administrators, and nobody gets the name again.
+        """Remove a user with all keys. Their jobs stay, for administrators, and the name is not given again.
 
         Raises:
             WireError: there is no such user.

@@ -185,7 +185,7 @@ class _ObjectApp:
     async def _check_rights(self, request: OssRequest) -> None:
         """Refuse a request for a bucket that the key does not open; creates and lists of buckets check that."""
         is_create = request.method == "PUT" and not request.key
-        if self._rights is None or not request.bucket or is_create:
+        if self._rights is None or not request.bucket or is_create or self._rights.opens_all(request.key_id):
             return
         sources = [copy_source(request)[0]] if request.header("x-oss-copy-source") else []
         await self._threads.run(self._rights.check, request.key_id, request.method, [request.bucket, *sources])

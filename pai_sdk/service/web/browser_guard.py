@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.page_requests import PAGE_HEADER
-from pai_sdk.service.identity.principal import NOBODY, Principal
+from pai_sdk.service.identity.principal import NOT_SIGNED_IN, Principal
 from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
@@ -110,7 +110,7 @@ class BrowserGuard:
         is_login = path == self._login_path and method == "POST"
         is_open = path in self._open_paths or path.startswith(self._open_folders)
         if method in _SAFE_METHODS and is_open:
-            return NOBODY
+            return NOT_SIGNED_IN
         principal: Principal | None = Principal.operator("")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
@@ -123,13 +123,13 @@ class BrowserGuard:
             if access_key_id:
                 principal = self._principal_of(access_key_id)
             if is_login:
-                principal = NOBODY
+                principal = NOT_SIGNED_IN
             elif access_key_id is None or principal is None:
                 message = f"This browser is not signed in. Open the link that `{self._command}` prints."
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
             if path in self._closed_paths:
                 raise WireError(403, "NotForPages", "This action needs the access key of the service.")
-        principal = principal or NOBODY
+        principal = principal or NOT_SIGNED_IN
         throttle(self._rates.take(principal.user))
         return principal
 

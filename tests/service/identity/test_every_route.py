@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,19 +12,12 @@ import requests
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.service.http.access import needed_right
-from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service
+from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 
 MARK = "zebra-of-alice"
 TOO_LONG = {"/api/v1/events"}  # a stream without an end
-
-
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("service") / "data", ScriptedExecutor()) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import oss2
@@ -11,19 +10,12 @@ import requests
 
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
-from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, running_service
+from tests.service.services import Client
 from tests.waiting import PATIENCE_S
 
 VALUES = {"partNumber": "1", "list-type": "2", "position": "0"}
 DELETES = b"<Delete><Object><Key>secret</Key></Object></Delete>"
-
-
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("service") / "data", ScriptedExecutor()) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from odps import ODPS, errors
 from odps.tunnel import TableTunnel
 
-from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service
+from tests.service.services import Client, job_body
 from tests.service.test_job_tables import session_on
-
-
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("service") / "data", ScriptedExecutor()) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def decide(
 ) -> Decision:
     """Decide which head begins next.
 
-    1. A user whose head does not fit into their quota is left out; they hold up nobody else.
+    1. A user whose head does not fit into their quota is left out; no other user waits for them.
     2. Of the others it is the turn of the user with the least share; of those with the same share, of the user
        whose head was created first.
     3. If that head does not fit into the free capacity, all wait for it: no job overtakes it.
