@@ -31,7 +31,13 @@ HEAVY = (
 NOT_EVEN = ("pydantic", "requests", "rich", "tenacity", "tqdm", "typer")
 
 # Part of what a declared library promises: requests' exceptions and adapters, FastAPI's requests and responses.
-COMES_WITH = {"urllib3": "requests", "starlette": "fastapi", "anyio": "fastapi", "pydantic_core": "pydantic"}
+COMES_WITH = {
+    "urllib3": "requests",
+    "starlette": "fastapi",
+    "anyio": "fastapi",
+    "pydantic_core": "pydantic",
+    "ray": "ray",  # which the tests on other Pythons do without
+}
 
 # Prints what importing did to the process, as JSON.
 OBSERVER = """
