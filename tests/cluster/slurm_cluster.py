@@ -69,6 +69,7 @@ class SlurmCluster:
         self.cpus = cpus
         self.nodes = Nodes(count + 1, shared=[folder])
         self._stack = ExitStack()
+        self._has_forgotten = False  # the controller may have, since the last repair
 
     def __enter__(self) -> SlurmCluster:
         install("slurm-wlm", "munge", programs=["slurmctld", "slurmd", "sbatch", "munged"])
@@ -112,6 +113,7 @@ class SlurmCluster:
     def kill_controller(self) -> None:
         """Kill the controller, as when it crashes. Jobs that run go on."""
         assert self.controller.kill_processes("slurmctld") >= 1
+        self._has_forgotten = True
 
     def start_worker(self, node: Node) -> None:
         """Have a node offer its CPUs."""
@@ -131,11 +133,15 @@ class SlurmCluster:
         for worker in self.workers:
             if worker.is_off:
                 self.power_on(worker)
-            elif not [*worker.processes("slurmd")]:
+            elif self._has_forgotten or not [*worker.processes("slurmd")]:
+                # The controller gives numbers of forgotten jobs out again. While a worker knows one of these, it
+                # takes the next job with its number for that one, and ends it.
+                worker.kill_processes()
                 self.start_worker(worker)
             # Slurm takes no jobs on a node that it found running one which the controller had forgotten.
             self.command("scontrol", "update", f"nodename={worker.name}", "state=resume", check=False)
         self.wait_for(len(self.workers))
+        self._has_forgotten = False
 
     def wait_for(self, count: int) -> None:
         """Wait until this number of workers is idle."""

@@ -15,7 +15,7 @@ __all__ = ["fresh_place", "run_page"]
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[4] / "docs" / "ray.md"
+PAGE = Path(__file__).parents[3] / "docs" / "ray.md"
 
 
 def test_the_examples_of_the_page_work(
