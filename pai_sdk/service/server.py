@@ -302,6 +302,7 @@ def _open_dispatcher(
 ) -> Dispatcher:
     """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
     settings = context.settings
+    context.make_missing_buckets()
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
     rates = KeyRates(settings.requests_per_s)

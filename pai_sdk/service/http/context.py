@@ -72,8 +72,23 @@ class ServiceContext:
 
     def bucket_of(self, principal: Principal) -> str:
         """The bucket of a user; the service's own for its key."""
-        own = self.settings.bucket
-        return own if principal.user == OPERATOR else f"{own}-{principal.user}"
+        return self.settings.bucket if principal.user == OPERATOR else self.bucket_of_user(principal.user)
+
+    def bucket_of_user(self, name: str) -> str:
+        """The name of a user's bucket."""
+        return f"{self.settings.bucket}-{name}"
+
+    def make_bucket(self, user: str) -> None:
+        """Make the bucket of a user, and theirs."""
+        bucket = self.bucket_of_user(user)
+        self.bucket_rights.give(bucket, owner=user)
+        self.create_bucket(bucket)
+
+    def make_missing_buckets(self) -> None:
+        """Make the buckets of users whose creation was cut off."""
+        for user in self.users.list():
+            if not self.bucket_exists(self.bucket_of_user(user.name)):
+                self.make_bucket(user.name)
 
     @property
     def quotas(self) -> Quotas:

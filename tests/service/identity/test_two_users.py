@@ -20,12 +20,17 @@ def user(operator: Client, name: str, right: str = "submit") -> Client:
     """A new user, with a key and a client that signs with it."""
     answer = operator.call("POST", "/users", body={"Name": name, "Right": right})
     assert answer.status_code == 200, answer.text
+    return with_new_key(operator, name)
+
+
+def with_new_key(operator: Client, name: str) -> Client:
+    """A client that signs with a new key of a user."""
     key = operator.call("POST", f"/users/{name}/keys").json()
     info = replace(
         operator.info,
         access_key_id=key["AccessKeyId"],
         access_key_secret=key["AccessKeySecret"],
-        bucket=answer.json()["Bucket"],
+        bucket=operator.get(f"/users/{name}")["Bucket"],
     )
     return Client(info)
 

@@ -1,4 +1,4 @@
-"""Users in memory: requests ask no database, and a change that cannot be read again opens nothing."""
+"""Users where something fails: the database, or the service in the middle of a change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.service.identity.users import Users
+from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import Keys
+from tests.service.identity.test_two_users import with_new_key
+from tests.service.services import running_service
 
 
 class DatabaseIsAway(Exception):
@@ -60,3 +63,24 @@ def test_a_revoked_key_opens_nothing_though_the_users_cannot_be_read_again(
         with pytest.raises(DatabaseIsAway):
             users.principal(key_id)
     assert users.principal(key_id) is None
+
+
+def test_a_user_whose_creation_was_cut_off_has_a_bucket_after_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = ObjectStore.create_bucket
+
+    def cut_off(store: ObjectStore, bucket: str) -> bool:
+        if bucket.endswith("-alice"):
+            raise DatabaseIsAway
+        return create(store, bucket)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStore, "create_bucket", cut_off)
+        with running_service(tmp_path / "data") as operator:
+            assert operator.call("POST", "/users", body={"Name": "alice", "Right": "submit"}).status_code == 500
+            assert operator.call("POST", "/users", body={"Name": "alice", "Right": "submit"}).status_code == 409
+    with running_service(tmp_path / "data") as operator:
+        alice = with_new_key(operator, "alice")
+        alice.bucket().put_object("mine", b"1")
+        assert alice.bucket().get_object("mine").read() == b"1"
