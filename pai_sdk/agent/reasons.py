@@ -27,6 +27,7 @@ __all__ = [
     "disk_full_said_message",
     "exit_reason",
     "image_unused_message",
+    "machine_lost_message",
     "max_running_time_message",
     "memory_limit_message",
     "missing_module",
@@ -190,6 +191,18 @@ def supervisor_lost_message() -> str:
     return (
         "The process that supervised this job was killed or the machine went down, so the job did not "
         "finish. Submit it again; checkpoints it had written are still there."
+    )
+
+
+def machine_lost_message(machine: str) -> str:
+    """The sentence for a job whose processes are on a machine that does not serve any more.
+
+    Args:
+        machine: its host name.
+    """
+    return (
+        f"The processes of this job were on {machine}, and the service has moved to another machine, which cannot "
+        "reach them. Submit it again; checkpoints it had saved are still there."
     )
 
 

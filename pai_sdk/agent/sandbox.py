@@ -7,6 +7,7 @@ root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
 root/logs/<instance>.log           what an instance printed; .times: see logs/times.py; .cuts: see logs/cuts.py
 root/resumed                       what the outputs held before the job began; see execution/initial_outputs.py
+root/attempt                       how often the job was begun, where that is more than once
 root/state/                        the executor's own
 root/shared/                       what the containers of a job share with their executor
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pai_sdk.base.files import replace_file
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "HasChannels", "Sandbox", "output_channels"]
@@ -177,6 +179,33 @@ class Sandbox:
     @staticmethod
     def _has_files(folder: Path) -> bool:
         return folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
+
+    @property
+    def attempt(self) -> int:
+        """The attempt at the job that this folder is for; 1 for the first one."""
+        try:
+            return int(self._attempt_file.read_text())
+        except FileNotFoundError:
+            return 1
+
+    def forget_attempt(self, following: int) -> None:
+        """Make the job one that was not started; its other files stay as the last attempt left them.
+
+        Args:
+            following: the number of the attempt that comes now. It is written last: where this is cut off, it is
+                to be done again.
+        """
+        for folder in (self.state_dir, self.shared_dir):
+            if folder.exists():
+                trash = folder.with_name(f"{TRASH_PREFIX}{folder.name}")
+                shutil.rmtree(trash, ignore_errors=True)
+                folder.rename(trash)
+                shutil.rmtree(trash, ignore_errors=True)
+        replace_file(self._attempt_file, str(following))
+
+    @property
+    def _attempt_file(self) -> Path:
+        return self.root / "attempt"
 
     def remove(self) -> None:
         """Remove the folder. It is renamed first, so that no reader finds a part of it, or makes one anew."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pai_sdk.base.endpoint import Endpoint
+from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.paths import EMBEDDED_SERVICE_DIR
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
@@ -93,10 +93,17 @@ class Connection:
                     endpoint,
                     self.credentials,
                     region=self.settings.region_id,
+                    path_style=self._is_one_server,
                     retry=self.retry,
                     trusted_endpoints=self.settings.trusted_endpoints,
                 )
             return self._oss
+
+    @property
+    def _is_one_server(self) -> bool:
+        """Whether API and objects have one address: the names of buckets have none there."""
+        endpoint = self.settings.endpoint
+        return endpoint is not None and host_of(endpoint) == host_of(self.settings.oss_url)
 
     def files_of_local_jobs(self, embedded_dir: Path | None = None) -> OssClient:
         """The client of the object storage that local jobs read and write.

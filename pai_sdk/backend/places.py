@@ -24,12 +24,14 @@ class Capabilities:
         hosts: `here`: jobs run on this machine. `elsewhere`: a service has the hosts. It needs settings and keys,
             knows algorithms, datasets and experiments by their ids, and an instance type may have a price and
             no capacity.
+        retries: a job can be started again after an interruption (`max_retries`).
         on_interrupt: what a Ctrl-C means for a job that is waited for in the foreground.
     """
 
     uses_images: bool = True
     shares_files: bool = False
     hosts: Hosts = "elsewhere"
+    retries: bool = False
     on_interrupt: Literal["detach", "stop"] = "detach"
 
 
@@ -66,7 +68,7 @@ SERVICE = JobPlace("service", "pai_sdk.backend.service:ServiceBackend")
 LOCAL = JobPlace(
     "local",
     "pai_sdk.backend.local:LocalBackend",
-    Capabilities(shares_files=True, hosts="here", on_interrupt="stop"),
+    Capabilities(shares_files=True, hosts="here", retries=True, on_interrupt="stop"),
     instance_types=("local", "local_gpu"),
     job_prefix="local-",
     list_option="--local",

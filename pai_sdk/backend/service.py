@@ -30,6 +30,7 @@ from pai_sdk.backend.places import Capabilities
 from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.config.rules import api_region_of
 from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
 from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
@@ -116,7 +117,8 @@ class ServiceBackend:
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities of the service."""
-        return Capabilities(uses_images=self._connection.uses_images)
+        is_cloud = api_region_of(self.endpoint) is not None
+        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud)
 
     @property
     def endpoint(self) -> str:

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import RemoteDisconnected
 
 import requests
 from urllib3.exceptions import (
@@ -93,8 +94,10 @@ def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
         return MissingResponse(f"{endpoint} did not respond in time", sent=True)
     if isinstance(error, _BROKEN) or not isinstance(error, requests.RequestException | LocationValueError):
         # requests reports a timeout in the middle of a body as a broken connection.
+        may_speak_tls = endpoint.startswith("http://") and any(isinstance(c, RemoteDisconnected) for c in causes)
+        hint = "; if it speaks TLS, write the endpoint with https://" if may_speak_tls else ""
         return MissingResponse(
-            f"the connection to {endpoint} broke off before the response was complete", sent=True
+            f"the connection to {endpoint} broke off before the response was complete{hint}", sent=True
         )
     # All other errors are about the request itself. Their text may quote a header, and so a token.
     name = type(error).__name__

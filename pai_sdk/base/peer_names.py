@@ -104,6 +104,7 @@ _INPUTS = "inputs of fit() or run(): {'train': 'oss://bucket/data/'}; values suc
 _KEPT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
 _NOT_SERVED = "leave it out: pai_sdk does not serve models"
 _OWN_KEYS = "leave it out: the encryption of files is a setting of the bucket"
+_RETRIES = "max_retries=3; retry_on=[…] names the endings; fallback=[…] is for a lack of capacity"
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
 _SPOT = "spot_spec=SpotSpec(spot_strategy='SpotAsPriceGo')"
@@ -209,11 +210,8 @@ KEYWORDS: Mapping[str, Keyword] = {
     "stopping_condition": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "limits": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "timeout": Keyword("max_run_time", "max_run_time=3600 limits the job, job.wait(timeout=…) the waiting"),
-    "max_retry_attempts": Keyword(
-        "fallback",
-        "fallback=[…] tries other resources if there is no capacity; resume= continues from a checkpoint",
-    ),
-    "restart_job_on_worker_restart": Keyword("resume", _RESUME),
+    "max_retry_attempts": Keyword("max_retries", _RETRIES),
+    "restart_job_on_worker_restart": Keyword("max_retries", _RETRIES),
     "resume_from": Keyword("resume", _RESUME),
     "resume_from_checkpoint": Keyword("resume", _RESUME),
     # Data.

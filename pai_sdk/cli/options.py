@@ -1,15 +1,26 @@
-"""Values of options: `KEY=VALUE`, durations such as `7d`, `12h`, `30m`, `90s`, moments, and names of hosts."""
+"""Values of options: `KEY=VALUE`, durations such as `7d` or `90s`, moments, names of hosts, files with a token."""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
 import typer
 
-__all__ = ["host_names", "moment_of", "pairs", "seconds_of"]
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.storage.uri import uri_scheme
+
+__all__ = ["OBJECTS_KEY_VARIABLE", "host_names", "moment_of", "objects_uri", "pairs", "seconds_of", "token_in"]
+
+OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
+
+_TOKEN_BYTES = 32
+_LEAST_TOKEN = 16
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -96,3 +107,39 @@ def moment_of(text: str, option: str) -> datetime:
         examples = "examples: 10m, 2h, 2026-11-22T05:00:00"
         raise typer.BadParameter(f"{text!r} is no duration and no time; {examples}", param_hint=option) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def token_in(file: Path) -> str:
+    """The token in a file; a new one is written there if there is no file, for this user only.
+
+    Raises:
+        ServiceStartError: the file cannot be used, or its token is too short.
+    """
+    try:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            token = file.read_text(encoding="utf-8").strip()
+        else:
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                opened.write(f"{token}\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
+    if len(token) < _LEAST_TOKEN:
+        raise ServiceStartError(
+            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
+        )
+    return token
+
+
+def objects_uri(uri: str | None) -> str | None:
+    """The URI of `--objects`, as it was given."""
+    if uri is None:
+        return None
+    bucket, _, rest = uri.partition("://")[2].partition("/")
+    if uri_scheme(uri) not in ("s3", "oss") or not bucket or "@" in bucket:
+        raise typer.BadParameter("give s3://bucket/prefix or oss://bucket/prefix, without a key.")
+    if any(character in rest for character in "?#*["):
+        raise typer.BadParameter("the prefix may not contain any of ?#*[.")
+    return uri

@@ -1,7 +1,8 @@
-"""The service on this machine: `pai-sdk serve` and `pai-sdk service status|stop|clean|backup|restore`."""
+"""The service on this machine: `pai-sdk serve` and `pai-sdk service …`."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import time
@@ -15,19 +16,22 @@ import typer
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.options import host_names, seconds_of
-from pai_sdk.cli.service import user_commands, workspace_commands
+from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, host_names, objects_uri, seconds_of, token_in
+from pai_sdk.cli.service import team_command, user_commands, workspace_commands
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text
-from pai_sdk.errors import ServiceStartError
+from pai_sdk.errors import PaiError, ServiceStartError
 from pai_sdk.execution.registry import EXECUTORS, executor_names
 from pai_sdk.storage.tree import size_text
 
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
+    from pai_sdk.storage.base import Store
 
 __all__ = ["app", "serve"]
+
+logger = logging.getLogger(__name__)
 
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
@@ -62,6 +66,26 @@ def serve(
     data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.", rich_help_panel=_WHERE)] = Path(
         "~/.pai/service"
     ),
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            help="Speak TLS with the certificate in this file (PEM, with the CAs between it and the root). A "
+            "renewed certificate is used without a restart.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(help="The file of its private key (PEM, without a passphrase).", rich_help_panel=_WHERE),
+    ] = None,
+    metrics_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with a token with which Prometheus reads /metrics (Authorization: Bearer); created if "
+            "missing.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     database: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +98,38 @@ def serve(
     database_file: Annotated[
         Path | None, typer.Option(help="A file that contains this URL.", rich_help_panel=_WHERE)
     ] = None,
+    objects: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            callback=objects_uri,
+            help="Keep the large contents of objects in s3://bucket/prefix or oss://bucket/prefix, not in the "
+            "data folder.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    objects_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="The endpoint of --objects.", rich_help_panel=_WHERE)
+    ] = None,
+    objects_region: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The region of --objects.", rich_help_panel=_WHERE)
+    ] = None,
+    objects_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"A file with the key of --objects as ID:SECRET; or give it in {OBJECTS_KEY_VARIABLE}. Without "
+            "it, the key that the tools of AWS or Alibaba Cloud would use.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Wait while another service has the PostgreSQL database, and take over when it ends.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
     executor: Annotated[
         str,
         typer.Option(
@@ -102,6 +158,13 @@ def serve(
             rich_help_panel=_WHERE,
         ),
     ] = None,
+    log_format: Annotated[
+        Literal["text", "json"],
+        typer.Option(help="Log lines of text, or JSON objects, one a line, to stderr.", rich_help_panel=_WHERE),
+    ] = "text",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request.", rich_help_panel=_WHERE)
+    ] = False,
     slots: Annotated[
         int, typer.Option(min=1, help="The most instances that run at once.", rich_help_panel=_HOW_MUCH)
     ] = 16,
@@ -160,12 +223,22 @@ def serve(
     def ready(info: ServiceInfo) -> None:
         typer.echo(info.to_json() if as_json else _greeting(info))
 
+    if (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("give --tls-cert and --tls-key, or neither", param_hint="--tls-cert")
+
+    def stands_by(url: str) -> None:
+        typer.echo(f"standing by on {url} for the service that has the database", err=True)
+
+    database_url = _database_url(database, database_file)
+    if standby and database_url is None:
+        raise typer.BadParameter("it needs a PostgreSQL database: give --database.", param_hint="--standby")
     settings = ServiceSettings(
         data_dir=data.expanduser(),
         host=host,
         names=tuple(name or ()),
         port=port,
-        database_url=_database_url(database, database_file),
+        database_url=database_url,
+        standby=standby,
         executor=executor,
         executor_options=_executor_options(executor, executor_option or [], ray_address),
         slots=slots,
@@ -174,8 +247,31 @@ def serve(
         requests_per_s=rate,
         connections=ConnectionLimits(most=connections),
         upload_life_s=upload_life * _DAY_S,
+        objects=_objects(objects, objects_endpoint, objects_region, objects_key_file),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        access_log=access_log,
+        log_format=log_format,
+        metrics_token=None if metrics_token_file is None else token_in(expanded(metrics_token_file)),
     )
-    serve_until_told(settings, on_ready=ready)
+    try:
+        serve_until_told(settings, on_ready=ready, on_standby=stands_by)
+    except PaiError as error:
+        if log_format == "text":
+            raise
+        logger.critical("%s", error)
+        raise typer.Exit(exit_codes.ERROR) from error
+
+
+def _objects(uri: str | None, endpoint: str | None, region: str | None, key_file: Path | None) -> Store | None:
+    from pai_sdk.cli.service.objects_elsewhere import objects_store, take_key
+
+    key = take_key(key_file)
+    if uri is None:
+        if endpoint is not None or region is not None or key_file is not None:
+            raise typer.BadParameter("give it, too.", param_hint="--objects")
+        return None
+    return objects_store(uri, endpoint=endpoint, region=region, key=key)
 
 
 def _executor_options(executor: str, given: list[str], ray_address: str | None) -> dict[str, str]:
@@ -245,6 +341,7 @@ app = typer.Typer(
 app.add_typer(user_commands.app, name="user")
 app.add_typer(workspace_commands.app, name="workspace")
 app.command()(user_commands.audit)
+app.command()(team_command.compose)
 
 _DATA = "~/.pai/service"
 
@@ -352,6 +449,10 @@ def restore(
     source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` has made.")],
     data: Data = Path(_DATA),
     database_file: DatabaseFile = None,
+    objects: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="The --objects of the service that was backed up, if it had one."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a data folder of a backup; `pai-sdk serve --data` then serves it.
@@ -361,18 +462,23 @@ def restore(
 
     Example: pai-sdk service restore ./backup-monday --data ./pai-data
     """
-    _copy("restore", source, data, database_file, as_json)
+    _copy("restore", source, data, database_file, as_json, objects_uri=objects)
 
 
 def _copy(
-    what: Literal["back_up", "restore"], source: Path, target: Path, database_file: Path | None, as_json: bool
+    what: Literal["back_up", "restore"],
+    source: Path,
+    target: Path,
+    database_file: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     from pai_sdk.service import backup as backups
 
     action = backups.back_up if what == "back_up" else backups.restore
     url = _database_url(None, database_file)
     ends = expanded(source).absolute(), expanded(target).absolute()
-    contents = action(*ends, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True))
+    contents = action(*ends, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True), **options)
     if as_json:
         print_json(asdict(contents))
     else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import socket
 import sys
 import threading
@@ -20,11 +18,10 @@ from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.endpoint import host_of, is_loopback
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import host_names
+from pai_sdk.cli.options import host_names, token_in
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.cli.where.place import chosen_place, service_on, session_on
 from pai_sdk.display.base import visible_text
-from pai_sdk.errors import ServiceStartError
 from pai_sdk.session.default import default_session_from, get_default_session
 from pai_sdk.session.session import Session
 from pai_sdk.storage.uri import uri_scheme
@@ -36,8 +33,6 @@ __all__ = ["ui"]
 
 _HOST = "127.0.0.1"
 _PORT = 6007
-_TOKEN_BYTES = 32
-_LEAST_TOKEN = 16
 _OF_FOLDER = "Of a folder of runs"
 _OF_SERVICE = "Of the service in use"
 _CONSOLE = "https://pai.console.aliyun.com/"
@@ -215,7 +210,7 @@ def _serve_folder(
     place = given if uri_scheme(given) is not None else expanded(Path(given))
     if isinstance(place, Path) and not place.is_dir():
         raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
-    token = _token_in(token_file.expanduser()) if token_file is not None else ""
+    token = token_in(token_file.expanduser()) if token_file is not None else ""
     server = UiServer(UiSettings(place, host, port, tuple(names or ()), token))
     with contextlib.suppress(KeyboardInterrupt):
         server.run(lambda: _greet(server, place, run, open_browser=open_browser))
@@ -236,27 +231,3 @@ def _greet(server: UiServer, place: str | Path, run: str | None, *, open_browser
 def _print_links(server: UiServer) -> None:
     for _ in sys.stdin:
         typer.echo(f"  {server.new_link()}")
-
-
-def _token_in(file: Path) -> str:
-    """The token in a file; a new one is written there if there is no file, for this user only.
-
-    Raises:
-        ServiceStartError: the file cannot be used, or its token is too short.
-    """
-    try:
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            token = file.read_text(encoding="utf-8").strip()
-        else:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(f"{token}\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
-    if len(token) < _LEAST_TOKEN:
-        raise ServiceStartError(
-            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
-        )
-    return token

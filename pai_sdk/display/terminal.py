@@ -56,7 +56,9 @@ class TerminalDisplay:
             self._writer.knows(record)
             if record.status == self._status or record.status.is_terminal:
                 return
-            self._status = record.status
+            before, self._status = self._status, record.status
+            if before is not None and record.status == JobStatus.SUBMITTED and record.reason_message:
+                self._say("!", f"{record.reason_message} The job waits for another attempt.", "yellow")
             if record.status == JobStatus.RUNNING and self._has_lines:
                 return  # its log lines have shown it already
             self._has_lines = False

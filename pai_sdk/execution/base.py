@@ -240,6 +240,9 @@ class Executor(Protocol):
            of jobs whose folder has gone, and leaves all others alone.
         8. *Files.* `files` reaches code, inputs, outputs and logs of a job, before its start, while it runs and
            after its end.
+        9. *Renew.* After `renew`, a job that had ended is `absent`, and `start` begins another attempt. It
+           finds the files as the last one left them, and its lines follow those of the last one in the same logs.
+           `renew` may be cut off and called again.
 
     Assumptions:
         1. The sandbox is filled before `start`, and nothing but the executor writes to `Sandbox.state_dir`.
@@ -282,6 +285,25 @@ class Executor(Protocol):
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end (4)."""
         ...
+
+    def renew(self, root: Path, *, attempt: int) -> bool:
+        """Make a job that has ended one that was never started (9).
+
+        Args:
+            root: its folder.
+            attempt: the number of the attempt that comes now.
+
+        Returns:
+            False while something of the last attempt is left; the caller tries again then.
+        """
+        if not self.has_let_go(root):
+            return False
+        Sandbox(root.resolve()).forget_attempt(attempt)
+        return True
+
+    def has_let_go(self, root: Path) -> bool:
+        """Return whether nothing of a job that has ended is left outside its folder, and nobody writes to it."""
+        return True
 
     def files(self, root: Path) -> JobFiles:
         """The files that the job finds and leaves (8)."""

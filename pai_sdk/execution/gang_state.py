@@ -41,7 +41,8 @@ def job_state(
         )
     if phases <= {"absent", "preparing"}:
         return replace(state, phase="preparing")
-    state = replace(state, phase="running", started_at=before.started_at or now)
+    begun = min([now, *(part.started_at for part in parts if part and part.started_at)])
+    state = replace(state, phase="running", started_at=before.started_at or begun)
     return ended(state, now=now) if phases == {"ended"} else state
 
 

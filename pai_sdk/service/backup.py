@@ -5,7 +5,11 @@
     BACKUP/data/executor.json     what runs the jobs of an embedded service, if not processes
     BACKUP/data/service.db        the jobs, also where the service keeps them in PostgreSQL
     BACKUP/data/jobs/, tables/    logs, states and outputs of jobs; tables
-    BACKUP/data/objects/          the index of the objects, and the content of the large ones
+    BACKUP/data/objects/          the index of the objects, and the content of the large ones, unless a store
+                                  elsewhere has it
+
+The folder `ray` is left out: by it, a service knows its own jobs in a Ray cluster. A service on a copy would end
+the jobs of the first one, and read the logs of both.
 
 The parts are copied in an order in which a later one has all that an earlier one names: first the jobs, then
 their folders, then the objects, to which a job's outputs were sent before its end was noted. Of the objects, the
@@ -33,6 +37,8 @@ from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.base.files import open_plain, replace_file, sync_folder
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.service.objects.elsewhere.claim import NOTE, uri_noted_in
+from pai_sdk.service.objects.elsewhere.external_blobs import is_external
 from pai_sdk.service.objects.object_rows import is_row
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import read_info
@@ -50,6 +56,7 @@ _ROUNDS = 10
 _JOBS, _OBJECTS, _INDEX = "service.db", "objects", "objects/objects.db"
 _NOTE = "database"
 _EXECUTOR = "executor.json"
+_SMALL = ("service.json", _NOTE, _EXECUTOR, f"{_OBJECTS}/{NOTE}")
 
 Tell = Callable[[str], None]
 
@@ -64,6 +71,7 @@ class Contents:
         endpoint: of the service, when it was made.
         files: their number.
         size_bytes: of all files together.
+        objects_uri: of the store elsewhere that has the large contents of objects; they are not in the backup.
     """
 
     made_at: float
@@ -71,6 +79,7 @@ class Contents:
     endpoint: str
     files: int
     size_bytes: int
+    objects_uri: str = ""
 
 
 # ---- making ------------------------------------------------------------------------------------------------
@@ -107,7 +116,7 @@ def back_up(
     found: dict[str, tuple[int, str]] = {}
     tell("jobs")
     _copy_jobs(root, data, database_url)
-    for name in ("service.json", _NOTE, _EXECUTOR):
+    for name in _SMALL:
         if (root / name).exists():
             _copy(root / name, data / name)
     tell("folders of jobs")
@@ -118,11 +127,13 @@ def back_up(
         found.update(_copied(root, data, relative))
     tell("objects")
     found.update(_copy_objects(root, data))
-    for name in (_JOBS, _INDEX, "service.json", _NOTE, _EXECUTOR):
+    for name in (_JOBS, _INDEX, *_SMALL):
         if (data / name).exists():
             found[name] = _digest_or_none(data / name) or (0, "")
     size_bytes = sum(size for size, _ in found.values())
-    contents = Contents(time.time(), __version__, info.endpoint, len(found), size_bytes)
+    contents = Contents(
+        time.time(), __version__, info.endpoint, len(found), size_bytes, uri_noted_in(data / _OBJECTS)
+    )
     sync_folder(data)
     manifest = {"format": _FORMAT, **asdict(contents), "digests": found}
     replace_file(target / _MANIFEST, json.dumps(manifest, indent=1) + "\n", durable=True, mode=0o600)
@@ -237,14 +248,23 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
 def _blobs(index: Path) -> list[tuple[str, int]]:
     with closing(sqlite3.connect(index)) as connection:
         contents = "SELECT blob, size_bytes FROM oss_objects UNION ALL SELECT blob, size_bytes FROM oss_parts"
-        return [(blob, size) for blob, size in connection.execute(contents) if not is_row(blob)]
+        return [
+            (blob, size)
+            for blob, size in connection.execute(contents)
+            if not is_row(blob) and not is_external(blob)
+        ]
 
 
 # ---- restoring ---------------------------------------------------------------------------------------------
 
 
 def restore(
-    source: Path, root: Path, *, database_url: str | None = None, tell: Tell = lambda text: None
+    source: Path,
+    root: Path,
+    *,
+    database_url: str | None = None,
+    objects_uri: str | None = None,
+    tell: Tell = lambda text: None,
 ) -> Contents:
     """Make a data folder of a backup; every file is compared with its checksum before anything is written.
 
@@ -252,6 +272,7 @@ def restore(
         source: the backup.
         root: a folder that does not exist yet, or is empty.
         database_url: an empty PostgreSQL database to keep the jobs in; without it they stay in the folder.
+        objects_uri: the store elsewhere that has the large contents of objects, if one has.
         tell: called with the step that begins.
 
     Raises:
@@ -260,6 +281,7 @@ def restore(
         OSError: a file cannot be read or written.
     """
     contents, digests = _read_manifest(source)
+    _check_objects(contents.objects_uri, objects_uri)
     _require_empty(root, "data")
     tell("checking the backup")
     damaged = [name for name, digest in digests.items() if _digest_or_none(source / _DATA / name) != digest]
@@ -276,6 +298,7 @@ def restore(
     shutil.copytree(source / _DATA, draft, symlinks=True)
     draft.chmod(0o700)
     (draft / _NOTE).unlink(missing_ok=True)
+    _name_no_process(draft / "service.json")
     if database_url is not None:
         tell("filling the database")
         _fill_database(draft / _JOBS, database_url)
@@ -286,12 +309,28 @@ def restore(
     return contents
 
 
+def _check_objects(known: str, given: str | None) -> None:
+    if known == (given.rstrip("/") + "/" if given else ""):
+        return
+    problem = f"the large contents of objects are in {known}" if known else "all contents are in the backup"
+    hint = f"give --objects {known}" if known else "leave out --objects"
+    raise InvalidInputError([Problem("objects", problem, hint)])
+
+
+def _name_no_process(service: Path) -> None:
+    """Take out the process of the service that was backed up: it may still run, and is not that of this folder."""
+    facts = json.loads(service.read_text(encoding="utf-8"))
+    replace_file(service, json.dumps({**facts, "pid": 0}) + "\n", durable=True, mode=0o600)
+
+
 def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
     problem = ""
     try:
         known = json.loads((source / _MANIFEST).read_text(encoding="utf-8"))
         if known["format"] == _FORMAT:
-            contents = Contents(**{field.name: known[field.name] for field in fields(Contents)})
+            contents = Contents(
+                **{field.name: known[field.name] for field in fields(Contents) if field.name in known}
+            )
             return contents, {name: (size, digest) for name, (size, digest) in known["digests"].items()}
         problem = f"{source} was made by a newer pai-sdk ({known.get('version')})"
     except FileNotFoundError:

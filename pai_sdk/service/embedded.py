@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -39,7 +40,7 @@ _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
 _LOOK_S = 0.02
 _SHOWN_LOG_LINES = 15
-_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
+_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex", "prometheus_client")
 # Other processes use the service too: the keys and settings of the process that starts it are not passed on.
 _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 # The package is found wherever this process found it, behind everything else that the interpreter knows.
@@ -77,7 +78,7 @@ class ChosenExecutor:
 
 
 def ensure_running(
-    data_dir: Path | None = None, *, executor: ChosenExecutor | None = None, timeout_s: float = 60.0
+    data_dir: Path | None = None, *, executor: ChosenExecutor | None = None, timeout_s: float = 120.0
 ) -> ServiceInfo:
     """The service on a data folder; started, if it does not run.
 
@@ -186,7 +187,7 @@ def _running(root: Path) -> ServiceInfo | None:
     if not is_locked(root):
         return None
     info = read_info(root)
-    if info is None or not _answers(info):
+    if info is None or not info.pid or not _answers(info):  # no process: no service was ready on this folder yet
         return None
     return read_info(root)  # the one that responded may have come up while we were waiting for it
 
@@ -312,7 +313,10 @@ def _answers(info: ServiceInfo) -> bool:
     headers["authorization"] = (
         f"{ACS3} Credential={info.access_key_id},SignedHeaders={names},Signature={signature}"
     )
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection = _connection_to(info)
+    except OSError:  # its certificate cannot be read
+        return False
     try:
         connection.request("GET", path, headers=headers)
         return connection.getresponse().status == 200
@@ -320,6 +324,23 @@ def _answers(info: ServiceInfo) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _connection_to(info: ServiceInfo) -> http.client.HTTPConnection:
+    """A connection to a service on this machine; with TLS, only its own certificate is trusted.
+
+    Raises:
+        OSError: the file of the certificate cannot be used.
+    """
+    address = urlsplit(info.endpoint)
+    if address.scheme != "https":
+        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cafile=info.certificate)
+    return http.client.HTTPSConnection(
+        address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S, context=context
+    )
 
 
 def _log_file(root: Path) -> Path:

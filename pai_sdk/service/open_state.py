@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.database_lock import DatabaseLock
 from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.lease import Lease
 from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
 
 __all__ = ["open_state"]
@@ -21,34 +20,34 @@ _IN_THE_FOLDER = "service.db"
 
 
 def open_state(
-    settings: ServiceSettings, folder: DataFolder, stack: ExitStack
-) -> tuple[Database, ObjectStore, Callable[[], bool]]:
-    """The database and the object store; closed with the stack.
-
-    Returns:
-        Both, and a function that checks whether the database was lost to another service; it may take seconds.
+    settings: ServiceSettings, folder: DataFolder, lease: Lease | None, stack: ExitStack
+) -> tuple[Database, ObjectStore]:
+    """The database and the object store; closed with the stack. PostgreSQL is written with the lease only.
 
     Raises:
         ServiceStartError: one of them cannot be used; one sentence says why, without any password.
     """
-    if settings.database_url is None:
+    if settings.database_url is None or lease is None:
         _note_database(folder.root, _IN_THE_FOLDER)
         database = Database.in_file(folder.database_file)
         stack.callback(database.close)
         with told_in_one_sentence(str(folder.objects_dir)):
-            objects = ObjectStore(folder.objects_dir, upload_life_s=settings.upload_life_s)
+            objects = ObjectStore(
+                folder.objects_dir, contents=settings.objects, upload_life_s=settings.upload_life_s
+            )
             store = stack.enter_context(objects)
-        return database, store, lambda: False
+        return database, store
     url = postgres_url(settings.database_url)
     shown = shown_url(url)
     engine = postgres_engine(url)
     stack.callback(engine.dispose)
     with told_in_one_sentence(shown):
-        lock = stack.enter_context(DatabaseLock(engine, shown_as=shown))  # before anything is read, or migrated
         _note_database(folder.root, shown)
-        objects = ObjectStore(folder.objects_dir, earlier=engine, upload_life_s=settings.upload_life_s)
+        objects = ObjectStore(
+            folder.objects_dir, earlier=engine, contents=settings.objects, upload_life_s=settings.upload_life_s
+        )
         store = stack.enter_context(objects)
-    return Database(engine, shown_as=shown), store, lock.is_lost
+    return Database(engine, shown_as=shown, before_change=lease.require), store
 
 
 def _note_database(root: Path, shown: str) -> None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,9 @@ from pai_sdk.service.http.gate import Gate
 from pai_sdk.service.http.health import health_of
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
+from pai_sdk.service.http.metrics_endpoint import metrics_of
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.http.tls import Certificate, certificate_of
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
 from pai_sdk.service.identity.users import Users
@@ -45,7 +47,12 @@ from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
+from pai_sdk.service.jobs.queueing.fair_share import HeldResources
 from pai_sdk.service.jobs.scheduler import Scheduler
+from pai_sdk.service.monitoring.job_figures import JobFigures
+from pai_sdk.service.monitoring.measured_requests import MeasuredRequests
+from pai_sdk.service.monitoring.measurements import Measurements
+from pai_sdk.service.monitoring.structured_logs import LoggedRequests, prepare_logs
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
@@ -54,6 +61,7 @@ from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
+from pai_sdk.service.standby import Standby, Turn
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
@@ -75,24 +83,31 @@ _SWITCH_S = 0.001
 _ABILITIES: tuple[Ability, ...] = ("stop", "rerun", "delete", "files", "trace", "usage", "media")
 
 
-def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
+def serve(
+    settings: ServiceSettings,
+    *,
+    on_ready: Callable[[ServiceInfo], None] | None = None,
+    on_standby: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT, or until the service was idle for long enough.
 
     Args:
         settings: where and how.
         on_ready: called once the service can be reached.
+        on_standby: called with its address if it stands by for another service.
 
     Raises:
         ServiceStartError: the folder or the database is in use, or the port is taken.
         PaiError: the folder was deleted, or the database taken over, while it served.
     """
+    prepare_logs(settings)
     service = Service(settings)
     # Threads that compute for requests give way sooner than Python's 5 ms: the loop serves all others meanwhile.
     sys.setswitchinterval(_SWITCH_S)
     _allow_open_files(2 * settings.connections.most + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
-        service.run(on_ready=on_ready)
+        service.run(on_ready=on_ready, on_standby=on_standby)
     finally:
         for name, handler in previous.items():
             signal.signal(name, handler)
@@ -131,30 +146,40 @@ class Service:
         """The same, as the handler of a signal."""
         self.stop()
 
-    def run(self, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
-        """Serve until `stop`.
+    def run(
+        self,
+        *,
+        on_ready: Callable[[ServiceInfo], None] | None = None,
+        on_standby: Callable[[str], None] | None = None,
+    ) -> None:
+        """Serve until `stop`. With a PostgreSQL database, the lease is taken first and given back last.
 
         Raises:
             ServiceStartError: it cannot begin.
             PaiError: what it stands on was taken away.
         """
         settings = self._settings
+        certificate = certificate_of(settings)
         with ExitStack() as stack:
-            folder = stack.enter_context(DataFolder(settings.data_dir))
+            turn = self._take_turn(stack, certificate, on_standby)
+            if turn is None:
+                return
+            folder = stack.enter_context(DataFolder(settings.data_dir, mark=turn.mark))
             Reserve.of(folder.root).require_space()
             executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
-            listener = stack.enter_context(listen(settings, folder))
+            listener = turn.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
-            info = info_of(settings, folder, keys, listener, executor.capabilities)
-            database, store, is_lost = open_state(settings, folder, stack)
+            info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
+            database, store = open_state(settings, folder, turn.lease, stack)
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
+            measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.held)
             tables = TableStore(folder.tables_dir)
             users, bucket_rights, audit, spaces = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, stack)
+            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, turn, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
             runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
             context = ServiceContext(
@@ -176,28 +201,51 @@ class Service:
                 spaces,
                 page := _page_of(settings, info),
             )
-            health = _health(database, folder, scheduler)
-            dispatcher = _open_dispatcher(context, page, keys, folder, store, (tables, table_keys), health, stack)
+            apps = (tables, table_keys), _health(database, folder, scheduler), measurements
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
+            app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
 
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            def ready() -> None:
-                changes.attach(asyncio.get_running_loop())
-                logger.info("serving %s from %s", info.endpoint, folder.root)
-                if on_ready is not None:
-                    on_ready(info)
-
             idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
-            needs = Preconditions(lambda: folder.is_gone, is_lost, idle)
-            server = HttpServer(dispatcher, settings.connections, on_end=changes.release, must_end=needs.must_end)
-            self._server, server.on_ready = server, ready
+            needs = Preconditions(lambda: folder.is_gone, turn.loss, idle)
+            server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
+            self._server, server.on_ready = server, partial(_begin, changes, info, on_ready)
             if not self._stopped.is_set():
                 server.run(sockets=[listener])
             if needs.loss is None:
                 logger.info("the service on %s has ended", folder.root)
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+    def _take_turn(
+        self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
+    ) -> Turn | None:
+        """Wait until this service may begin; None if it was told to end before."""
+        if self._settings.database_url is None:
+            return Turn()
+        standby = Standby(self._settings, self._stopped.is_set, certificate)
+        if not self._settings.standby:
+            return standby.take(stack)
+
+        def serve(server: HttpServer) -> None:
+            self._server = server
+
+        def stands_by(url: str) -> None:
+            logger.info("standing by on %s", url)
+            if on_standby is not None:
+                on_standby(url)
+
+        return standby.wait(stack, serve=serve, on_standby=stands_by)
+
+
+def _begin(changes: Changes, info: ServiceInfo, on_ready: Callable[[ServiceInfo], None] | None) -> None:
+    """Called in the event loop, once the service listens."""
+    changes.attach(asyncio.get_running_loop())
+    logger.info("serving %s from %s", info.endpoint, info.data_dir)
+    if on_ready is not None:
+        on_ready(info)
 
 
 def _open_executor(
@@ -215,17 +263,44 @@ def _start_scheduler(
     executor: Executor,
     jobs: Jobs,
     tables: JobTables,
+    turn: Turn,
     stack: ExitStack,
 ) -> Scheduler:
     """What starts jobs and reads what they report; both end with the stack."""
     collector = MetricsCollector(jobs)
     capacity = partial(capacity_now, settings, executor)
-    scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=tables)
+    scheduler = Scheduler(
+        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, may_act=turn.may_act
+    )
     collector.start()
     stack.callback(collector.close)
     scheduler.start()
     stack.callback(scheduler.close)
     return scheduler
+
+
+def _measure(
+    settings: ServiceSettings,
+    jobs: Jobs,
+    executor: Executor,
+    certificate: Certificate | None,
+    held: Callable[[], Sequence[HeldResources]],
+) -> Measurements | None:
+    """The figures for Prometheus; an embedded service has none, since it is one user's."""
+    if settings.embedded:
+        return None
+    measurements = Measurements(settings.executor)
+    measurements.watch_database(jobs.database.engine)
+    jobs.on_status = measurements.job_changed_status
+    measurements.add(JobFigures(jobs.database, held, partial(capacity_now, settings, executor)))
+    if certificate is not None:
+        measurements.expire_at(lambda: certificate.expires_at)
+    return measurements
+
+
+def _observed(app: ASGIApp, measurements: Measurements, settings: ServiceSettings) -> ASGIApp:
+    """The application, with its requests measured and logged."""
+    return LoggedRequests(MeasuredRequests(app, measurements), access=settings.access_log)
 
 
 def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
@@ -273,7 +348,8 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
     """The page of a service; a cloud that is not ours has none."""
     if settings.foreign is not None:
         return None
-    port = urlsplit(info.endpoint).port or 0
+    address = urlsplit(info.endpoint)
+    port = address.port or 0
     is_default = info.data_dir == Path(DEFAULT_DATA_DIR).expanduser().absolute()
     page_settings = PageSettings(
         kind="service",
@@ -284,8 +360,9 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
         endpoint=info.endpoint,
         port=port,
         can=_ABILITIES,
-        names=[*names_of_address(settings.host), *settings.names],
+        names=[*names_of_address(settings.host), *names_of_address(address.hostname or ""), *settings.names],
         secret=page_secret(info.access_key_secret, port),
+        scheme="https" if info.certificate else "http",
     )
     return Page(page_settings)
 
@@ -298,6 +375,7 @@ def _open_dispatcher(
     store: ObjectStore,
     tables: tuple[TableStore, TableKeys],
     health: ASGIApp,
+    measurements: Measurements | None,
     stack: ExitStack,
 ) -> Dispatcher:
     """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
@@ -326,4 +404,7 @@ def _open_dispatcher(
     )
     table_store, table_keys = tables
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)
-    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers)
+    metrics = None
+    if measurements is not None:
+        metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
+    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers, metrics=metrics)

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pai_sdk.base.paths import EMBEDDED_SERVICE_DIR
+from pai_sdk.storage.base import Store
 
 __all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "ServiceInfo", "ServiceSettings"]
 
@@ -70,6 +72,7 @@ class ServiceSettings:
         bucket: the bucket that exists from the start.
         access_key_id, access_key_secret: the key that clients sign with.
         database_url: PostgreSQL for the jobs; without it, SQLite in the data folder.
+        standby: with a `database_url`, wait while another service has the database, and take over when it ends.
         executor: what runs the jobs; one of `pai_sdk.execution.registry.executor_names`.
         executor_options: what only that executor understands, such as the `address` of a cluster.
         embedded: whether a client started it for itself; such a service is replaced after an upgrade.
@@ -83,6 +86,11 @@ class ServiceSettings:
         longest_hold_s: the longest a response is held back for a change.
         longest_stream_s: the longest that one event stream lasts; its client connects again.
         upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
+        objects: a store elsewhere for the large contents of objects; without it they are files in the data folder.
+        tls_cert, tls_key: files of a certificate and its private key in PEM, for TLS; both or neither.
+        metrics_token: opens `/metrics` for programs, besides signed requests of administrators.
+        access_log: whether each request makes a line in the log.
+        log_format: `json` for logs as JSON objects, one a line.
         foreign: for tests, how unlike itself the service behaves.
 
     Example:
@@ -100,6 +108,7 @@ class ServiceSettings:
     access_key_id: str | None = None
     access_key_secret: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
+    standby: bool = False
     executor: str = "process"
     executor_options: Mapping[str, str] = field(default_factory=dict)
     embedded: bool = False
@@ -113,6 +122,12 @@ class ServiceSettings:
     longest_hold_s: float = 30.0
     longest_stream_s: float = 3600.0
     upload_life_s: float = 7 * 24 * 3600.0
+    objects: Store | None = field(default=None, repr=False)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    metrics_token: str | None = field(default=None, repr=False)
+    access_log: bool = False
+    log_format: Literal["text", "json"] = "text"
     foreign: ForeignCloud | None = None
 
 
@@ -131,6 +146,7 @@ class ServiceInfo:
         embedded: whether a client started it for itself.
         executor: what runs the jobs, such as `process` or `docker`.
         uses_images: whether jobs run in their images.
+        certificate: the file of its TLS certificate, which clients on this machine trust; empty without TLS.
     """
 
     endpoint: str
@@ -146,6 +162,7 @@ class ServiceInfo:
     embedded: bool = False
     executor: str = "process"
     uses_images: bool = True
+    certificate: str = ""
 
     def to_json(self) -> str:
         """One line of JSON with all a client needs; it holds the secret."""

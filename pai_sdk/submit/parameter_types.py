@@ -51,7 +51,7 @@ _TYPES: dict[str, _ParameterType] = {
     "description": _TEXT,
     **dict.fromkeys(("environments", "labels", "prices", "hyperparameters", "parameters", "git_config"), _MAPPING),
     "requirements": _ParameterType(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
-    **dict.fromkeys(("metric_definitions", "fallback"), _LIST),
+    **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
     "notify": _ParameterType(
         lambda value: _is_list(value) and all(isinstance(each, Notification) for each in value),
         "a list of notifications: [Webhook(url), DingTalk(url, secret)]",
@@ -72,7 +72,7 @@ _TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
 }
 # Whole numbers of numpy and similar libraries are converted.
-_WHOLE_NUMBERS = ("instance_count", "max_run_time", "priority")
+_WHOLE_NUMBERS = ("instance_count", "max_run_time", "max_retries", "priority")
 # Replaces a refused value where a missing one would be reported as a second problem.
 _STAND_IN = "-"
 

@@ -80,6 +80,10 @@ class JobParameters:
         spot_spec: terms of preemptible instances.
         user_vpc_config: the VPC the instances are attached to.
         experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.
+        max_retries: how often the job is started again after an ending in `retry_on`, with its files as they are,
+            so that it can resume from its newest checkpoint; the wait before it doubles. Not on Alibaba Cloud.
+        retry_on: reason codes of these endings; by default those through no fault of the job: `Preempted`,
+            `NodeLost`, `EngineRestarted`, `SupervisorLost`.
         settings: the finer settings of the service.
         priority: of the job in its quota.
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
@@ -107,6 +111,8 @@ class JobParameters:
     spot_spec: SpotSpec | Mapping[str, Any] | None = None
     user_vpc_config: UserVpcConfig | Mapping[str, Any] | None = None
     experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
+    max_retries: int | None = None
+    retry_on: Sequence[str] | None = None
     settings: Settings | Mapping[str, Any] | None = None
     priority: int | None = None
     role_arn: str | None = None

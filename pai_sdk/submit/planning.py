@@ -16,6 +16,7 @@ from pai_sdk.code.provenance import git_state
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.experiment import Experiment
 from pai_sdk.schemas.compute import ExperimentConfig, Settings, UserVpcConfig
+from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.names import variable_name
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
@@ -35,7 +36,6 @@ _ANY_TYPE = "ecs.c6.large"
 
 # Parameters that are a model of their own: the user's name, the request's name, the model.
 _MODELS = (
-    ("settings", "settings", Settings),
     ("experiment_config", "experiment_config", ExperimentConfig),
     ("user_vpc_config", "user_vpc", UserVpcConfig),
 )
@@ -81,6 +81,7 @@ def make_plan(
     output_definitions = _definitions(description.output_channels, output_channels)
     fields = {
         **_values(parameters, description, problems),
+        "settings": _settings(parameters, backend, problems),
         "training_job_name": name,
         "workspace_id": session.settings.workspace_id,
         "input_channels": input_channels,
@@ -201,12 +202,30 @@ def _values(parameters: JobParameters, description: Description, problems: Probl
             if isinstance(value, Experiment):
                 value = value.config
             values[wire_name] = None if value is None else model.model_validate(value)
-    settings = values.get("settings")
+    return values
+
+
+def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -> Settings | None:
+    """The finer settings, with the retries of the job among their tags."""
+    settings = None
+    with problems.under("settings"):
+        settings = None if parameters.settings is None else Settings.model_validate(parameters.settings)
     if settings is not None and settings.priority not in (None, parameters.priority or settings.priority):
         problems.add(
             "priority", f"contradicts settings.priority, which is {settings.priority}", "give one of them"
         )
-    return values
+    try:
+        tags = JobRetries.checked(parameters.max_retries, parameters.retry_on).tags()
+    except InvalidInputError as error:
+        problems.found += error.problems
+        return settings
+    if tags and not backend.capabilities.retries:
+        hint = "leave it out; resume='<id of the earlier job>' goes on from its newest checkpoint"
+        problems.add("max_retries", "jobs are not started again there", hint)
+    if not tags:
+        return settings
+    settings = settings or Settings()
+    return settings.model_copy(update={"tags": {**(settings.tags or {}), **tags}})
 
 
 def _resolve_code(

@@ -24,14 +24,14 @@ from pathlib import Path
 
 import docker
 
-__all__ = ["BASE_IMAGE", "Engine", "base_archive", "install", "remove_folder", "why_not"]
+__all__ = ["BASE_IMAGE", "CACHE", "Engine", "base_archive", "install", "remove_folder", "why_not"]
 
 BASE_IMAGE = "pai-sdk-test:base"
 
 _PACKAGES = ("docker.io", "iptables", "debootstrap")
 _SUITE = "bookworm"
 _INCLUDE = "python3,python3-pip,python-is-python3,ca-certificates"
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
+CACHE = Path(os.environ.get("XDGCACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
 _UP_WITHIN_S = 120.0
 
 
@@ -166,16 +166,16 @@ def install() -> None:
 
 def base_archive() -> Path:
     """The base image's files as an archive; made once, then kept."""
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    archive = _CACHE / f"{_SUITE}-{hashlib.sha256(_INCLUDE.encode()).hexdigest()[:8]}.tar"
-    with (_CACHE / "lock").open("w") as lock:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    archive = CACHE / f"{_SUITE}-{hashlib.sha256(_INCLUDE.encode()).hexdigest()[:8]}.tar"
+    with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if archive.exists():
             return archive
-        root = _CACHE / "rootfs"
+        root = CACHE / "rootfs"
         remove_folder(root)  # what an earlier, interrupted run left has its /proc mounted
         command = ["debootstrap", "--variant=minbase", f"--include={_INCLUDE}", _SUITE, str(root), _mirror()]
-        with (_CACHE / "debootstrap.log").open("wb") as log:
+        with (CACHE / "debootstrap.log").open("wb") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log)
         # The authorities that this machine trusts are trusted within the image too.
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")

@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 
-__all__ = ["STEPS", "Readme", "main"]
+__all__ = ["STEPS", "Container", "Readme", "empty_container", "main"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -94,7 +94,7 @@ class Trial:
 
     def start(self) -> None:
         """Start an empty container, and put the sources into it."""
-        self.container = self.stack.enter_context(_container(self.engine))
+        self.container = self.stack.enter_context(empty_container(self.engine))
         if self.container.says("pip list --format=freeze | grep -v -E '^(pip|setuptools|wheel)=='; true").strip():
             raise TrialError("the container is not empty: it has Python packages")
         self.container.put(self.sdist, "/srv")
@@ -132,7 +132,7 @@ class Trial:
 
     def install_wheel(self) -> None:
         """Install the wheel in a second empty container, and run the first program there."""
-        self.container = self.stack.enter_context(_container(self.engine))
+        self.container = self.stack.enter_context(empty_container(self.engine))
         self.container.put(self.wheel, "/srv")
         self.container.type(f"pip install '/srv/{self.wheel.name}[service]'")
         self.run_first_program()
@@ -154,7 +154,7 @@ STEPS: dict[str, Callable[[Trial], None]] = {
 
 
 @dataclass(frozen=True)
-class _Container:
+class Container:
     """A container in which commands are typed."""
 
     container: Any  # docker-py's
@@ -170,9 +170,7 @@ class _Container:
         made = api.exec_create(
             self.container.id, ["bash", "-c", command], workdir=folder, environment=_environment()
         )
-        said = b""
-        for part in api.exec_start(made["Id"], stream=True):
-            said += part
+        said = api.exec_start(made["Id"])
         if code := api.exec_inspect(made["Id"])["ExitCode"]:
             raise TrialError(f"{command!r} ended with {code}:\n{said.decode(errors='replace')[-5000:]}")
         lines = said.decode(errors="replace").rstrip().splitlines()
@@ -202,7 +200,7 @@ class _Container:
 
 
 @contextmanager
-def _container(engine: Engine) -> Iterator[_Container]:
+def empty_container(engine: Engine) -> Iterator[Container]:
     """An empty container with Python, which installs packages from where this machine does."""
     with engine.client() as client:
         mounts = {path: {"bind": path, "mode": "ro"} for path in _places_of_pip()}
@@ -210,7 +208,7 @@ def _container(engine: Engine) -> Iterator[_Container]:
             BASE_IMAGE, ["sleep", "infinity"], detach=True, init=True, network_mode="host", volumes=mounts
         )
         try:
-            made = _Container(container)
+            made = Container(container)
             made.says(_LIKE_A_PYTHON_IMAGE)
             yield made
         finally:

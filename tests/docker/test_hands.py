@@ -27,6 +27,16 @@ def up(job, count: int = 1) -> None:
             return
 
 
+def has_begun(container, command: str) -> bool:
+    """Whether a process runs this command, or the container has already ended."""
+    try:
+        processes = container.top()["Processes"]
+    except docker.errors.APIError:
+        container.reload()
+        return container.status == "exited"
+    return any(command in " ".join(process) for process in processes)
+
+
 def test_docker_stop_of_one_container_ends_the_job(submit, engine):
     job = submit(SAVES, count=2, tags=LONG_GRACE)
     up(job, 2)
@@ -117,6 +127,8 @@ def test_a_job_that_has_used_up_its_processes_keeps_its_time_limit(submit, engin
         with engine.client() as client:
             containers = [client.containers.get(f"{job.id}-{name}-0") for name in ("master", "worker")]
             for container in containers:
+                # A shell that cannot fork before it has started the command ends with it.
+                until(lambda container=container: has_begun(container, "sleep 1000"))
                 command = ["docker", "--host", engine.socket, "update", "--pids-limit", "2", container.id]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             for container in containers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import subprocess
@@ -77,6 +78,40 @@ def cluster() -> Iterator[str]:
         finally:
             if (data / "postmaster.pid").exists():
                 subprocess.run([*control, "-m", "immediate", "stop"], **run)
+
+
+def restart(url: str) -> None:
+    """End a server of `cluster` as a crash does, if it runs, and start it again."""
+    _control(url, "-m", "immediate", "restart")
+
+
+def stop(url: str) -> None:
+    """End a server of `cluster` as a crash does."""
+    _control(url, "-m", "immediate", "stop")
+
+
+def _control(url: str, *command: str) -> None:
+    from sqlalchemy import make_url
+
+    folder = Path(str(make_url(url).query["host"]))
+    options = shlex.join(["-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"])
+    program = [
+        find_programs() / "pg_ctl",
+        "-D",
+        folder / "data",
+        "-w",
+        "-t",
+        str(_LONGEST_S),
+        "-l",
+        folder / "log",
+    ]
+    subprocess.run(
+        [*program, "-o", options, *command],
+        check=True,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        **_as(_unprivileged()),
+    )
 
 
 def find_programs() -> Path:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.base.files import locked
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service import backup as backups
 from pai_sdk.service.backup import Contents
+from pai_sdk.service.embedded import find_running
 from tests.service.postgres import url_for
 from tests.service.services import job_body
 
@@ -51,6 +53,17 @@ def test_a_running_service_is_copied_with_its_keys_jobs_logs_and_objects(
         assert client.until(running)["Status"] == "Failed", "its processes are on another machine"
         assert client.bucket().get_object("large").read() == LARGE
         assert client.bucket().get_object("small").read() == b"x"
+
+
+def test_a_restored_folder_is_not_taken_for_the_service_it_was_copied_from(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    with start("process") as original:
+        back_up(tmp_path / "data", tmp_path / "backup")
+        restore(tmp_path / "backup", tmp_path / "other")
+        with locked(tmp_path / "other" / "lock", waits=False):  # a service begins there
+            assert original.get("/trainingjobs")["TotalCount"] == 0
+            assert find_running(tmp_path / "other") is None
 
 
 def test_only_the_owner_can_read_a_backup(start: Callable[..., Any], tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.database_lock import DatabaseLock
 from pai_sdk.service.state.migrations import JOBS
 from pai_sdk.service.state.schema import Schema
 from pai_sdk.service.state.sql_engine import postgres_url, shown_url
@@ -237,27 +236,12 @@ def test_connections_that_the_server_ends_are_made_again(start: Callable[..., An
         with server.connect() as connection:
             connection.execute(
                 text(
-                    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory'"
-                    " AND l.objid = hashtext(current_schema())::oid"
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%service_lease%'"
+                    " AND pid != pg_backend_pid()"
                 )
             )
         assert client.get(f"/trainingjobs/{job_id}")["TrainingJobId"] == job_id
     server.dispose()
-
-
-@on_postgres
-def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(tmp_path: Path) -> None:
-    from pai_sdk.service.state.sql_engine import postgres_engine
-
-    engine = postgres_engine(postgres_url(str(url_for(tmp_path))))
-    with DatabaseLock(engine, shown_as="it") as lock:
-        assert not lock.is_lost()
-        lock.close()  # as when the server has ended the connection
-        assert not lock.is_lost()
-        lock.close()
-        with DatabaseLock(engine, shown_as="it"):
-            assert lock.is_lost()
-    engine.dispose()
 
 
 @on_postgres

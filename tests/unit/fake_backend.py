@@ -32,7 +32,7 @@ FAST = FollowPolicy(
 class FakeBackend:
     """One job whose log and status a test writes; `faults` is how often a call fails, from 0 to 1."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(retries=True)
     endpoint = "fake"
     dedupes = True
     retry = RetryPolicy()

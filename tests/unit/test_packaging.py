@@ -81,6 +81,12 @@ def test_the_wheel_holds_the_code_of_the_demo(wheel: zipfile.ZipFile) -> None:
     assert packed == {"prepare.py", "train.py", "requirements.txt"}
 
 
+def test_the_wheel_holds_the_files_for_docker_compose(wheel: zipfile.ZipFile) -> None:
+    folder = "pai_sdk/cli/service/team/"
+    packed = {name.removeprefix(folder) for name in wheel.namelist() if name.startswith(folder)}
+    assert packed == {".dockerignore", "Dockerfile", "compose.yaml"}
+
+
 def test_the_wheel_tells_what_it_is(wheel: zipfile.ZipFile) -> None:
     files = {Path(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
     metadata = wheel.read(files["METADATA"]).decode()

@@ -95,11 +95,13 @@ class HostedInstance:
         """Start the supervisor; nothing where it was started before.
 
         Args:
-            facts: from `execution.contract.job_facts`, with this instance only.
+            facts: from `execution.contract.job_facts`, with this instance only, and `logs_at`: how many bytes of
+                its log and of the notes of its times earlier attempts have written.
         """
         with self._beginning:
             if self._journal.read_state() is not None:
                 return
+            self._continue_logs(facts["logs_at"])
             self._journal.write_job(job_on_host(self._sandbox, facts, cache_dir=self._base / "cache"))
             reader, self._lifeline = os.pipe()
             try:
@@ -108,6 +110,19 @@ class HostedInstance:
                 )
             finally:
                 os.close(reader)
+
+    def _continue_logs(self, sizes: Sequence[int]) -> None:
+        """Let the log, and the notes of its times, begin behind what earlier attempts have written elsewhere.
+
+        The files get a hole of that size, which takes no space: so every offset is that of the whole log.
+        """
+        name = self._sandbox.root.name
+        for file, size_bytes in zip(
+            (self._sandbox.log_file(name), self._sandbox.times_file(name)), sizes, strict=True
+        ):
+            if size_bytes:
+                with file.open("ab") as stream:
+                    stream.truncate(max(size_bytes, stream.tell()))
 
     # ---- while it runs ----
 
@@ -127,13 +142,14 @@ class HostedInstance:
         log, times = self._sandbox.log_file(name), self._sandbox.times_file(name)
         while True:
             text = self.state()
+            has_ended = bool(text) and ExecutionState.parse(text).phase == "ended"  # its log is complete now
             noted = _read(times, times_at, PART_BYTES)  # before the log, so that it has all that they speak of
             new = _read(log, log_at, PART_BYTES)
-            if text != seen_state or new or time.monotonic() > deadline:
+            text = self.state()  # no older than the log: who reads what it has printed finds it running
+            if text != seen_state or new or has_ended or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_EVERY_S)
         is_whole = len(new) < PART_BYTES
-        has_ended = bool(text) and ExecutionState.parse(text).phase == "ended"
         return {
             "state": text,
             "log": new,

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
 from pai_sdk.backend.connection import Connection
 from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk.backend.local.jobs import LocalJobs
 from pai_sdk.backend.local.readers import Readers
+from pai_sdk.backend.local.retries import LocalRetries
 from pai_sdk.backend.local.support import (
     check_supported,
     file_errors_explained,
@@ -115,6 +115,7 @@ class LocalBackend:
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
         self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
+        self._retries = LocalRetries(self._jobs, self._executor, self._launch)
         self._waiting = Readers("waiting.lock", forgotten_after_s=_WAITS_AGAIN_WITHIN_S)
         self._readers = Readers("readers.lock", forgotten_after_s=_READS_ON_WITHIN_S)
 
@@ -220,26 +221,32 @@ class LocalBackend:
             with self._jobs.changing(job_id) as facts:
                 facts["embedded"] = str(self._embedded_dir)
         self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
-        inputs, outputs = {}, {}
+        mounts = _mounts(request)
         for channel in request.input_channels:
-            uri = channel.input_uri or ""
-            if uri.startswith("oss://"):
-                folder = sandbox.input_dir(channel.name)
-                self._cache.fill(self._oss(), OssUri.parse(uri), folder, progress=progress)
-            else:
-                inputs[channel.name] = file_path(uri)
-                notice = links_notice(channel.name, inputs[channel.name])
+            if channel.name in mounts.inputs:
+                notice = links_notice(channel.name, mounts.inputs[channel.name])
                 if notice:
                     logger.warning("%s", notice)
+            else:
+                folder = sandbox.input_dir(channel.name)
+                self._cache.fill(self._oss(), OssUri.parse(channel.input_uri or ""), folder, progress=progress)
         for output in request.output_channels:
-            if (output.output_uri or "").startswith("file:"):
-                outputs[output.name] = file_path(output.output_uri or "")
-                outputs[output.name].mkdir(parents=True, exist_ok=True)
+            if output.name in mounts.outputs:
+                mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
         note_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
+        self._launch(job_id, progress=progress)
+
+    def _launch(self, job_id: str, *, progress: bool = False) -> None:
+        """Start the containers of a job whose folder is filled.
+
+        Raises:
+            InvalidInputError: a variable that a `Secret` names is not set in this process.
+        """
+        request = self._jobs.request(job_id)
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        spec = launch_spec(sandbox.root, job_id, request, mounts=Mounts(inputs, outputs))
+        spec = launch_spec(self._jobs.sandbox(job_id).root, job_id, request, mounts=_mounts(request))
         self._executor.start(spec, progress=progress)
         self._outputs.ensure_uploading(job_id, self.upload_interval_s)
 
@@ -315,6 +322,9 @@ class LocalBackend:
             if state.phase == "ended":
                 if save:
                     self._outputs.save(job_id)
+            elif state.phase == "absent" and state.reason_code:
+                if save:
+                    self._retries.begin_if_due(job_id, state)
             else:
                 self._outputs.ensure_uploading(job_id, self.upload_interval_s)
             record = self._jobs.record(job_id, state)
@@ -350,11 +360,7 @@ class LocalBackend:
 
     def stop(self, job_id: str) -> None:
         """Ask for an end."""
-        self._executor.stop(
-            self._jobs.sandbox(job_id).root,
-            reason_code=REASON_STOPPED_BY_USER,
-            reason_message="The job was stopped by its user.",
-        )
+        self._jobs.stop(job_id, self._executor)
 
     def delete(self, job_id: str) -> None:
         """Forget a job that has ended. Its outputs stay where they are.
@@ -379,11 +385,14 @@ class LocalBackend:
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines of one instance's log."""
         with self._jobs.may_be_deleted(job_id) as sandbox:
+            may_begin_again = self._jobs.retries(job_id).most > 0
 
             def is_open() -> bool:
                 state = self._jobs.state(job_id, self._executor)
                 if state.phase == "ended":  # also where nothing is known of this instance
                     return False
+                if may_begin_again:
+                    return True
                 return not any(one.name == instance and one.exit_code is not None for one in state.instances)
 
             self._readers.begin(sandbox.root, instance)
@@ -504,6 +513,16 @@ class LocalBackend:
             raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
         embedded = self._jobs.facts(job_id).get("embedded") if job_id is not None else None
         return self._files(None if embedded is None else Path(embedded))
+
+
+def _mounts(request: TrainingJobRequest) -> Mounts:
+    """The files and folders of this machine that a job uses where they are."""
+    inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
+    outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
+    return Mounts(
+        {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
+        {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
+    )
 
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:

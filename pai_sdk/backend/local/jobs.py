@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.backend.places import LOCAL
 from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, outcome
 from pai_sdk.execution.docker.ending import interrupted
+from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
@@ -102,13 +105,49 @@ class LocalJobs:
         return False
 
     def state(self, job_id: str, executor: Executor) -> ExecutionState:
-        """The state of a job, by its instances; a job whose submitter was killed has ended."""
+        """The state of a job, by its instances; a job whose submitter was killed has ended.
+
+        A job that waits for another attempt is absent, and has the reason for which the last one ended.
+        """
         root = self.sandbox(job_id).root
         state = executor.state(root)
         if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
             state = executor.state(root)  # its submitter has just finished, or was killed at it
-            state = interrupted() if state.phase == "absent" else state
-        return state
+            if state.phase == "absent":
+                return self._between_attempts(job_id) or interrupted()
+        if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
+            return state
+        return _stopped_or_waiting(state, self.facts(job_id))
+
+    def _between_attempts(self, job_id: str) -> ExecutionState | None:
+        """The state of a job whose last attempt is noted, and whose next one has not begun."""
+        facts = self.facts(job_id)
+        if not (noted := facts.get("attempts")):
+            return None
+        last = noted[-1]
+        ended = ExecutionState(
+            "ended",
+            reason_code=last["reason_code"],
+            reason_message=last["reason_message"],
+            ended_at=last["ended_at"],
+        )
+        return _stopped_or_waiting(ended, facts)
+
+    def retries(self, job_id: str) -> JobRetries:
+        """After which endings the job is started again."""
+        return JobRetries.of(self.request(job_id))
+
+    def beginning_again(self, job_id: str) -> AbstractContextManager[bool]:
+        """A block in which another attempt is begun; False where another process does that."""
+        return locked(self.sandbox(job_id).root / _SUBMIT_LOCK, waits=False)
+
+    def stop(self, job_id: str, executor: Executor) -> None:
+        """Ask for an end, also of a job that waits for another attempt."""
+        root = self.sandbox(job_id).root
+        if self.retries(job_id).most:
+            with self.changing(job_id) as facts:
+                facts.setdefault("stopped_at", time.time())
+        executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message="The job was stopped by its user.")
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
@@ -168,12 +207,17 @@ class LocalJobs:
         """A job as TrainingJob knows it."""
         request, facts = self.request(job_id), self.facts(job_id)
         status, code, message = outcome(state)
+        if state.phase == "absent" and state.reason_code:
+            status = JobStatus.SUBMITTED  # it waits for another attempt
         ended = state.ended_at if state.phase == "ended" else None
         if ended is not None and not facts.get("synced") and oss_outputs(request):
             outputs = self.sandbox(job_id).ml / "output"
             status, code, message = _with_unsaved(status, code, message, str(facts.get("unsaved") or ""), outputs)
-        created, told_end = facts.get("created_at"), ended if status.is_terminal else None
-        moments = [(JobStatus.INITIALIZING, created), (JobStatus.RUNNING, state.started_at), (status, told_end)]
+        created = facts.get("created_at")
+        moments = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(facts)]
+        told_end = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
+        if (status, told_end) not in moments:
+            moments += [(JobStatus.RUNNING, state.started_at), (status, told_end)]
         passed = [(str(name), at) for name, at in moments if at is not None]
         record = JobRecord.model_validate(
             {
@@ -198,6 +242,24 @@ class LocalJobs:
         )
         record._lists_all = True
         return record
+
+
+def _stopped_or_waiting(ended: ExecutionState, facts: Mapping[str, Any]) -> ExecutionState:
+    """The state of a job after an end that another attempt follows."""
+    if (stopped_at := facts.get("stopped_at")) is None:
+        return replace(ended, phase="absent")
+    return replace(
+        ended,
+        reason_code=REASON_STOPPED_BY_USER,
+        reason_message="The job was stopped before it began again.",
+        ended_at=max(stopped_at, ended.ended_at or 0.0),
+    )
+
+
+def _of_earlier_attempts(facts: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
+    for attempt in facts.get("attempts", ()):
+        yield JobStatus.RUNNING, attempt["started_at"]
+        yield JobStatus.SUBMITTED, attempt["ended_at"]
 
 
 def _with_unsaved(

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,7 @@ from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
 from pai_sdk.execution.docker.container import ContainerLimits
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.unused_fields import unused_fields
+from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.uri import uri_scheme
 
@@ -58,10 +60,11 @@ def check_supported(request: TrainingJobRequest) -> None:
         options = LocalOptions.of_tags(request.settings.tags if request.settings else None)
     except InvalidInputError as error:
         problems += error.problems
-    try:
-        ContainerLimits.of(request, options)
-    except InvalidInputError as error:
-        problems += error.problems
+    for check in (partial(ContainerLimits.of, request, options), partial(JobRetries.of, request)):
+        try:
+            check()
+        except InvalidInputError as error:
+            problems += error.problems
     if problems:
         raise InvalidInputError(problems)
 

@@ -85,7 +85,7 @@ class LocalOutputs:
         self._due_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
         if not self.uploader(job_id, progress=False).has_live_channels:
             self._due_at[job_id] = math.inf
-        elif not is_locked(self._jobs.sandbox(job_id).state_dir / _LOCK):
+        elif not is_locked(self._jobs.sandbox(job_id).root / _LOCK):
             try:
                 self._start_process(job_id, interval_s)
             except (PaiError, OSError) as error:  # outputs are saved at the end too
@@ -101,7 +101,7 @@ class LocalOutputs:
     def send_live(self, job_id: str) -> str:
         """Send what a running job has written; returns what could not be sent."""
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=False)
-        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
+        with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
             return self.uploader(job_id, progress=False).upload(live_only=True)
 
     def are_saved(self, job_id: str) -> bool:
@@ -113,7 +113,7 @@ class LocalOutputs:
         if self.are_saved(job_id) or not oss_outputs(self._jobs.request(job_id)):
             return  # without such outputs nothing is written down, because the disk may be full
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=True)
-        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
+        with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
             if self.are_saved(job_id):
                 return
             unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
@@ -131,7 +131,7 @@ class LocalOutputs:
             "interval_s": interval_s,
             "oss": self._client(job_id).arguments(),
         }
-        log_file = self._jobs.sandbox(job_id).state_dir / "uploader.log"
+        log_file = self._jobs.sandbox(job_id).root / "uploader.log"
         descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as log:
             process = subprocess.Popen(
@@ -154,7 +154,7 @@ def main() -> None:
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
-        with locked(Path(arguments["jobs"], arguments["job_id"], "state", _LOCK), waits=False) as is_ours:
+        with locked(Path(arguments["jobs"], arguments["job_id"], _LOCK), waits=False) as is_ours:
             if is_ours:
                 _send(arguments)
     except (NotFoundError, FileNotFoundError):

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pai_sdk.base.endpoint import with_scheme
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import Column, print_json, print_table
 from pai_sdk.cli.where.place import service_on, session_on
+from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from pai_sdk.api.users import ServiceUsers
@@ -28,6 +30,13 @@ app = typer.Typer(no_args_is_help=True, help="The users of the service, each wit
 _Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
 _DATA = Path("~/.pai/service")
 _NO_LIMIT = "none"
+_Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where users reach the service, such as http://train.example.com:8765; by default as from here.",
+    ),
+]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.")]
 _Right = Annotated[
     Literal["read", "submit", "admin"],
@@ -46,6 +55,7 @@ def add(
     workspace: Annotated[
         str | None, typer.Option(help="The id of their workspace, instead of the default one.")
     ] = None,
+    endpoint: _Endpoint = None,
     data: _Data = _DATA,
     as_json: Json = False,
 ) -> None:
@@ -55,19 +65,19 @@ def add(
 
     Example: pai-sdk service user add alice
     """
-    with _users_on(data) as (users, service):
+    with _users_on(data, endpoint) as (users, service):
         user = users.add(name, right=right, workspace_id=workspace)
         where = replace(service, workspace_id=workspace or service.workspace_id)
         _show_key(users, name, where, user.bucket or "", as_json=as_json)
 
 
 @app.command()
-def key(name: _Name, data: _Data = _DATA, as_json: Json = False) -> None:
+def key(name: _Name, endpoint: _Endpoint = None, data: _Data = _DATA, as_json: Json = False) -> None:
     """Make another key for a user, and print their settings with it.
 
     Example: pai-sdk service user key alice
     """
-    with _users_on(data) as (users, service):
+    with _users_on(data, endpoint) as (users, service):
         bucket = next((user.bucket for user in users.list() if user.name == name), None)
         _show_key(users, name, service, bucket or "", as_json=as_json)
 
@@ -203,10 +213,19 @@ def _shown_limit(limit: float | None) -> str:
 
 
 @contextmanager
-def _users_on(data: Path) -> Iterator[tuple[ServiceUsers, ServiceInfo]]:
+def _users_on(data: Path, endpoint: str | None = None) -> Iterator[tuple[ServiceUsers, ServiceInfo]]:
+    """The users of a service, and where users reach it."""
     service = service_on(expanded(data).absolute())
+    shown = service if endpoint is None else replace(service, endpoint=_url(endpoint), oss_endpoint=_url(endpoint))
     with session_on(service) as session:
-        yield session.users, service
+        yield session.users, shown
+
+
+def _url(endpoint: str) -> str:
+    try:
+        return with_scheme(endpoint)
+    except SettingsError as error:
+        raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 
 def _show_key(users: ServiceUsers, name: str, service: ServiceInfo, bucket: str, *, as_json: bool) -> None:
@@ -224,6 +243,6 @@ def _show_key(users: ServiceUsers, name: str, service: ServiceInfo, bucket: str,
     if as_json:
         print_json(settings)
         return
-    typer.echo(f"{name} sets these in a shell; the secret is not shown again:")
+    typer.echo(f"# {name} sets these in a shell; the secret is not shown again:")
     for variable, value in settings.items():
         typer.echo(f"  export {variable}={shlex.quote(value)}")

@@ -376,6 +376,15 @@ class DockerExecutor(Executor):
                 self._containers.give_back(job.id, owner)
         self._containers.remove(job.id)
 
+    def has_let_go(self, root: Path) -> bool:
+        """Return whether the containers of the job are removed; they are now, if the engine responds."""
+        job = _Job.find(root)
+        if job is None:
+            return True
+        self._tidy(job)
+        self._asked.pop(job.sandbox.root, None)
+        return not job.containers_left.exists() and not job.journal.is_locked()
+
     def files(self, root: Path) -> JobFolder:
         """The files of a job: in its folder, or in the folder of this machine that an output was given."""
         job = _Job.find(root)

@@ -6,13 +6,15 @@ holds the journal's lock in `withdraw` only; while a job runs, its supervisor an
 
 from __future__ import annotations
 
+import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.journal import Journal, lost
 from pai_sdk.agent.processes import kill_orphans
-from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
+from pai_sdk.agent.reasons import REASON_NODE_LOST, REASON_SUPERVISOR_LOST, machine_lost_message
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.supervising import job_on_host, kill_supervisors, start_supervisor
 from pai_sdk.errors import PaiError
@@ -24,6 +26,7 @@ __all__ = ["ProcessExecutor"]
 
 _START_TIMEOUT_S = 30.0
 _PACKAGE_PARENT = Path(__file__).parents[3]
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ProcessExecutor(Executor):
@@ -48,6 +51,7 @@ class ProcessExecutor(Executor):
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
         self.grace_s = grace_s
+        self._here: set[Path] = set()  # the folders of jobs that were seen to run on this machine
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> ProcessExecutor:
@@ -79,9 +83,18 @@ class ProcessExecutor(Executor):
     def state(self, root: Path) -> ExecutionState:
         """The state now; processes that a killed supervisor has left behind are killed."""
         sandbox = Sandbox(root.resolve())
-        state = Journal(sandbox.state_dir).state()
+        journal = Journal(sandbox.state_dir)
+        state = journal.state()
         if state is None:
             return ExecutionState("absent")
+        if state.phase != "ended" or state.reason_code == REASON_SUPERVISOR_LOST:
+            machine = self._other_machine(sandbox.root, journal)
+            if machine is not None:
+                # If only the service there has ended, the processes are still there, and see this request.
+                journal.request_stop(REASON_NODE_LOST, machine_lost_message(machine))
+                ending = lost(state, ended_at=state.ended_at or time.time())
+                message = machine_lost_message(machine)
+                return replace(ending, reason_code=REASON_NODE_LOST, reason_message=message)
         if state.reason_code == REASON_SUPERVISOR_LOST:
             # If the guardian was killed too, processes of the instances may still run, and write.
             for instance in state.instances:
@@ -95,6 +108,10 @@ class ProcessExecutor(Executor):
         state = journal.state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
+
+    def has_let_go(self, root: Path) -> bool:
+        """Return whether supervisor and guardian have ended."""
+        return not Journal(Sandbox(root.resolve()).state_dir).is_locked()
 
     def files(self, root: Path) -> JobFolder:
         """The files of a job; its instances use its folder."""
@@ -118,5 +135,25 @@ class ProcessExecutor(Executor):
         return kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
 
     def _job(self, spec: LaunchSpec) -> dict[str, Any]:
-        """All the supervisor needs to know, as plain JSON."""
-        return job_on_host(spec.sandbox, job_facts(spec, grace_s=self.grace_s), cache_dir=self.cache_dir.resolve())
+        """All the supervisor needs to know, as plain JSON; and where it runs."""
+        job = job_on_host(spec.sandbox, job_facts(spec, grace_s=self.grace_s), cache_dir=self.cache_dir.resolve())
+        return {**job, "machine": _this_machine()}
+
+    def _other_machine(self, root: Path, journal: Journal) -> str | None:
+        """The machine that has the processes of a job, if it is another one than this."""
+        if root in self._here:
+            return None
+        theirs, ours = (journal.read_job() or {}).get("machine", {}), _this_machine()
+        # A machine that was started again keeps its name; a container that was, its kernel.
+        if all(theirs.get(name) not in (None, "", ours[name]) for name in ours):
+            return str(theirs["host"])
+        self._here.add(root)
+        return None
+
+
+def _this_machine() -> dict[str, str]:
+    """What tells machines from each other: the name, and the start of the kernel where the system says it."""
+    try:
+        return {"host": socket.gethostname(), "boot": _BOOT.read_text(encoding="ascii").strip()}
+    except OSError:
+        return {"host": socket.gethostname(), "boot": ""}

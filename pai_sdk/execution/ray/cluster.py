@@ -8,6 +8,7 @@ All of them are detached: they outlive this process, and the next one finds them
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,9 +27,13 @@ from pai_sdk.execution.ray.package import agent_package
 
 __all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote"]
 
+logger = logging.getLogger(__name__)
+
 _THREADS = 8  # of an actor: one waits for news, others stop and read files meanwhile
 _END_TIMEOUT_S = 20.0
 _UNAVAILABLE_PAUSE_S = 1.0
+_GROUPS_EVERY_S = 0.2
+_CONNECT_AGAIN_S = 60.0  # Ray takes up to 45 s to tell that it has not worked
 
 
 class InstanceLost(Exception):
@@ -112,18 +117,35 @@ class Cluster:
     def __init__(self, options: RayOptions, namespace: str) -> None:
         self.options = options
         self.namespace = namespace
+        # By ray://, each call about groups is a task in the cluster: one at a time needs one process there.
+        self._groups_lock = threading.Lock()
+        self._groups_seen: dict[str, dict[str, Any]] = {}
+        self._groups_due = 0.0
         ray.cloudpickle.register_pickle_by_value(actor)
         try:
-            ray.init(
-                address=options.address,
-                namespace=namespace,
-                log_to_driver=False,
-                configure_logging=False,
-                logging_level=logging.ERROR,
-            )
+            self._connect()
         except Exception as error:  # many kinds, by the way that the address is
             raise PaiError(f"the Ray cluster at {options.address} cannot be used: {_short(error)}") from error
         self._package = ray.put(agent_package())
+
+    def _connect(self) -> None:
+        deadline = time.monotonic() + _CONNECT_AGAIN_S
+        while True:
+            try:
+                ray.init(
+                    address=self.options.address,
+                    namespace=self.namespace,
+                    log_to_driver=False,
+                    configure_logging=False,
+                    logging_level=logging.ERROR,
+                )
+                return
+            except (
+                ConnectionAbortedError
+            ):  # the head could not start a process for this client; the next one may do
+                if time.monotonic() > deadline:
+                    raise
+                logger.exception("connecting again")
 
     # ---- what it has ----
 
@@ -141,7 +163,9 @@ class Cluster:
     def jobs(self) -> set[str]:
         """The jobs of this service that have something in the cluster, by their placement groups."""
         prefix = self._group_name("")
-        names = [str(group["name"]) for group in self._groups() if group["state"] != "REMOVED"]
+        with self._groups_lock:
+            groups = ray.util.placement_group_table().values()
+        names = [str(group["name"]) for group in groups if group["state"] != "REMOVED"]
         return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
 
     # ---- a job ----
@@ -149,14 +173,15 @@ class Cluster:
     def group(self, job_id: str, bundles: Sequence[Mapping[str, float]]) -> Any:
         """The placement group of a job, made if there is none."""
         name = self._group_name(job_id)
-        with suppress(ValueError):
-            return ray.util.get_placement_group(name)
-        return ray.util.placement_group(
-            [dict(bundle) for bundle in bundles],
-            strategy=self.options.placement,
-            name=name,
-            lifetime="detached",
-        )
+        with self._groups_lock:
+            with suppress(ValueError):
+                return ray.util.get_placement_group(name)
+            return ray.util.placement_group(
+                [dict(bundle) for bundle in bundles],
+                strategy=self.options.placement,
+                name=name,
+                lifetime="detached",
+            )
 
     def instance(self, name: str) -> Remote | None:
         """An instance that has an actor."""
@@ -211,10 +236,13 @@ class Cluster:
         ready: list[Any] = ray.wait(list(references), num_returns=1, timeout=timeout_s)[0]
         return ready
 
-    @staticmethod
-    def is_placed(group: Any) -> bool:
-        """Return whether all bundles of a group have their place."""
-        return bool(ray.util.placement_group_table(group)["state"] == "CREATED")
+    def is_placed(self, group: Any) -> bool:
+        """Return whether all bundles of a group had their place a moment ago; all jobs share what was seen."""
+        with self._groups_lock:
+            if time.monotonic() >= self._groups_due:
+                self._groups_seen = ray.util.placement_group_table()
+                self._groups_due = time.monotonic() + _GROUPS_EVERY_S
+            return self._groups_seen.get(group.id.hex(), {}).get("state") == "CREATED"
 
     def release(self, job_id: str) -> None:
         """Kill what a job has in the cluster, and give its resources back."""
@@ -229,11 +257,8 @@ class Cluster:
             with suppress(RayActorError, RayTaskError, GetTimeoutError):
                 ray.get(reference, timeout=_END_TIMEOUT_S)
             ray.kill(handle)
-        with suppress(ValueError):
+        with self._groups_lock, suppress(ValueError):
             ray.util.remove_placement_group(ray.util.get_placement_group(self._group_name(job_id)))
-
-    def _groups(self) -> list[dict[str, Any]]:
-        return list(ray.util.placement_group_table().values())
 
     def _group_name(self, job_id: str) -> str:
         return f"pai-{self.namespace}-{job_id}"
@@ -244,4 +269,6 @@ def _actor_name(instance: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
+    """The first line of what an error says, and the last one where the first only introduces it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return (f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0])[:500]

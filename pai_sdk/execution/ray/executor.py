@@ -8,18 +8,21 @@ logs and outputs back into the job's folder, so `files` is that folder.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import InstanceState
+from pai_sdk.agent.reasons import REASON_NODE_LOST
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import (
@@ -31,13 +34,17 @@ from pai_sdk.execution.base import (
     LaunchSpec,
 )
 from pai_sdk.execution.contract import cpus, gpus, job_facts
+from pai_sdk.execution.gang_state import ended
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.execution.ray.hub import Hub
 from pai_sdk.execution.ray.options import RayOptions
 
 __all__ = ["RayExecutor"]
 
-_CONNECT_TIMEOUT_S = 50.0
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 110.0
+_END_TIMEOUT_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 _LOOK_S = 0.5
 _WITHDRAW_PATIENCE_S = 5.0
@@ -45,6 +52,10 @@ _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")  # keys and
 # The package is found wherever this process found it, behind everything else that the interpreter knows.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk.execution.ray.mirror import main; main(*sys.argv[2:])"
+)
+_FROM_A_BACKUP = (
+    "The folder of this job was restored from a backup that was made while it ran. Its instances belong to the "
+    "service of which the backup was made. Submit it again."
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
 
@@ -72,7 +83,7 @@ class RayExecutor(Executor):
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> RayExecutor:
-        """The executor of a service; waits until the cluster responds."""
+        """The executor of a service; the first time, it waits until the cluster responds."""
         options = RayOptions.parse(setup.options)
         if find_spec("ray") is None:
             raise PaiError('the executor "ray" needs Ray: pip install "pai-sdk[ray]"')
@@ -85,23 +96,24 @@ class RayExecutor(Executor):
         """Start the mirror process, and keep one at work until `close`.
 
         Raises:
-            PaiError: the cluster does not respond.
+            PaiError: the cluster does not respond, and never did. Later, jobs wait until it does.
         """
         with self._lock:
             if self._keeper is not None:
                 return
-            if not self._hub.has_mirror:
+            if not self._hub.knows_cluster and not self._hub.has_mirror:
                 self._start_mirror()
             self._keeper = threading.Thread(target=self._keep_mirror, name="ray-mirror", daemon=True)
             self._keeper.start()
 
     def close(self) -> None:
-        """End the mirror process; jobs continue."""
+        """Leave the mirror process: it ends as soon as there are no jobs."""
         self._closing.set()
         if self._keeper is not None:
-            self._keeper.join()
-        if self._mirror is not None:
-            self._end_mirror(self._mirror)
+            self._keeper.join(_END_TIMEOUT_S)  # it may be connecting
+        if self._mirror is not None and not self._hub.active():
+            with suppress(subprocess.TimeoutExpired):
+                self._mirror.wait(timeout=_END_TIMEOUT_S)
 
     def start(self, spec: LaunchSpec) -> None:
         """Hand a job to the mirror process; it waits there until the cluster has room for all its instances."""
@@ -128,8 +140,20 @@ class RayExecutor(Executor):
             self._hub.drop(root.name)
 
     def state(self, root: Path) -> ExecutionState:
-        """The state as the mirror process has written it last."""
-        return Journal(Sandbox(root).state_dir).read_state() or ExecutionState("absent")
+        """The state as the mirror process has written it last.
+
+        A job that this service has not started, since its folder is from a backup, is lost.
+        """
+        journal = Journal(Sandbox(root).state_dir)
+        state = journal.read_state()
+        if state is None or state.phase == "ended" or self._hub.has(root.name):
+            return state or ExecutionState("absent")
+        state = journal.read_state() or state  # again: it may have ended between the two looks
+        if state.phase != "ended":
+            state = replace(state, reason_code=REASON_NODE_LOST, reason_message=_FROM_A_BACKUP)
+            state = ended(state, now=time.time())
+            journal.write_state(state)
+        return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end; returns at once. The first reason given stays."""
@@ -137,6 +161,10 @@ class RayExecutor(Executor):
         state = journal.read_state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
+
+    def has_let_go(self, root: Path) -> bool:
+        """Return whether the cluster has nothing of the job any more."""
+        return root.name not in self._hub.active()
 
     def files(self, root: Path) -> JobFolder:
         """The files of a job, in its folder here; while it runs, its outputs follow after some seconds."""
@@ -200,33 +228,37 @@ class RayExecutor(Executor):
         finally:
             timer.cancel()
         if said != "ready":
-            self._end_mirror(mirror)
+            mirror.kill()
+            mirror.wait()
+            _close(mirror)
             silent = f"the Ray cluster at {self.options.address} did not respond; see the end of {self._hub.log}"
             raise PaiError(said or silent)
         self._mirror = mirror
 
-    @staticmethod
-    def _end_mirror(mirror: subprocess.Popen[bytes]) -> None:
-        for stream in (mirror.stdin, mirror.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-        try:
-            mirror.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            mirror.kill()
-            mirror.wait()
-
     def _keep_mirror(self) -> None:
         """Start the mirror process again where it has ended: it ends when the cluster goes away."""
-        pause_s = _LOOK_S
+        pause_s = 0.0
         while not self._closing.wait(pause_s):
+            pause_s = max(pause_s, _LOOK_S)
             if self._mirror is not None and self._mirror.poll() is not None:
-                self._end_mirror(self._mirror)
+                _close(self._mirror)
                 self._mirror = None
-            pause_s = _LOOK_S if self._hub.has_mirror else pause_s
-            if self._mirror is None and not self._hub.has_mirror:
+            if self._mirror is None:
+                self._hub.relieve()
+            if self._hub.has_mirror:
+                pause_s = _LOOK_S
+            elif self._mirror is None:
                 try:
                     self._start_mirror()
-                except PaiError:
+                except PaiError as error:
+                    logger.warning("jobs wait: %s", error)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        if self._mirror is not None:
+            _close(self._mirror)
+
+
+def _close(mirror: subprocess.Popen[bytes]) -> None:
+    for stream in (mirror.stdin, mirror.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()

@@ -2,6 +2,7 @@
 
     namespace       the name of this service in the cluster
     lock            held by the mirror process
+    alone           its service has ended, and it has not, since there are jobs
     active/JOB      a job that was started and has not ended: the path of its folder
     removed/JOB     a job whose folder has gone, and which may still have something in the cluster
     capacity.json   what the cluster reported last
@@ -37,6 +38,7 @@ class Hub:
         self.path = path
         self.lock = path / "lock"
         self.log = path / "mirror.log"
+        self._alone = path / "alone"
         self._active = path / "active"
         self._removed = path / "removed"
         for folder in (path, self._active, self._removed):
@@ -54,6 +56,19 @@ class Hub:
         """Return whether a mirror process is at work."""
         return is_locked(self.lock)
 
+    def leave_alone(self) -> None:
+        """Note that the service of the mirror process has ended."""
+        self._alone.touch()
+
+    def relieve(self) -> None:
+        """Let a mirror process that is alone end, for one with a service."""
+        self._alone.unlink(missing_ok=True)
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether the mirror process is alone, and nothing has relieved it."""
+        return self._alone.exists()
+
     # ---- jobs ----
 
     def add(self, job_id: str, root: Path) -> None:
@@ -68,6 +83,10 @@ class Hub:
         """Ask for the end of a job whose folder has gone."""
         with suppress(FileNotFoundError):
             (self._active / job_id).rename(self._removed / job_id)
+
+    def has(self, job_id: str) -> bool:
+        """Return whether a job was started here and has not ended."""
+        return (self._active / job_id).exists()
 
     def active(self) -> dict[str, Path]:
         """The jobs that were started, with their folders."""
@@ -91,6 +110,11 @@ class Hub:
     def write_capacity(self, found: Mapping[str, float]) -> None:
         """Note what the cluster has."""
         replace_file(self.path / "capacity.json", json.dumps(found))
+
+    @property
+    def knows_cluster(self) -> bool:
+        """Return whether a mirror process was connected, now or earlier."""
+        return (self.path / "capacity.json").exists()
 
     def capacity(self) -> dict[str, float] | None:
         """What the cluster reported last; None if that is long ago."""

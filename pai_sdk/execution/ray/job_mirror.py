@@ -82,7 +82,7 @@ class JobMirror:
                 if self._begun_file.exists():
                     raise
                 self._end_with(Ending(REASON_SANDBOX_FAILED, f"The job could not be run on its node: {error}"))
-            self._write(ended(self._state, now=time.time()))
+            self._write(ended(self._state, now=self._ended_at()))
         self._cluster.release(self._sandbox.root.name)
 
     # ---- before it runs ----
@@ -111,12 +111,21 @@ class JobMirror:
         if not self._fill([remotes[rank] for rank in leaders]):
             return None
         meeting = self._rendezvous(remotes, nodes)
-        replace_file(self._begun_file, json.dumps({"nodes": nodes, "meeting": meeting}))
+        begun = {
+            "nodes": nodes,
+            "meeting": meeting,
+            "logs_at": [self._cursor(rank)[:2] for rank in range(len(nodes))],
+        }
+        replace_file(self._begun_file, json.dumps(begun))
         for rank, remote in enumerate(remotes):
-            facts = {name: value for name, value in self._job.items() if name != "bundles"}
-            facts["instances"] = [self._job["instances"][rank]]
-            remote.call("begin", {**facts, **({"rendezvous": meeting} if meeting else {})})
+            remote.call("begin", self._facts(rank, begun))
         return remotes
+
+    def _facts(self, rank: int, begun: dict[str, Any]) -> dict[str, Any]:
+        """What an instance has to know to begin."""
+        facts = {name: value for name, value in self._job.items() if name != "bundles"}
+        facts |= {"instances": [self._job["instances"][rank]], "logs_at": begun["logs_at"][rank]}
+        return {**facts, **({"rendezvous": begun["meeting"]} if begun["meeting"] else {})}
 
     def _fill(self, remotes: Sequence[Remote]) -> bool:
         """Send the files of the job to each node that lacks them; False where the job is stopped meanwhile."""
@@ -163,11 +172,8 @@ class JobMirror:
         """Let those begin that an earlier process, cut off in between, has not reached."""
         ranks = {one.name: rank for rank, one in enumerate(self._state.instances)}
         for remote in remotes:
-            facts = {name: value for name, value in self._job.items() if name != "bundles"}
-            facts["instances"] = [self._job["instances"][ranks[remote.name]]]
-            meeting = begun["meeting"]
             with suppress(InstanceLost):
-                remote.call("begin", {**facts, **({"rendezvous": meeting} if meeting else {})})
+                remote.call("begin", self._facts(ranks[remote.name], begun))
 
     def _look_until_all_ended(self, present: dict[int, Remote | None], nodes: Sequence[dict[str, str]]) -> None:
         asked: dict[Any, tuple[int, str]] = {}
@@ -212,13 +218,6 @@ class JobMirror:
     def _take(self, rank: int, found: dict[str, Any], present: dict[int, Remote | None]) -> bool:
         """Write what an instance has to tell; True if that is all."""
         name = self._state.instances[rank].name
-        for file, content in (
-            (self._sandbox.log_file(name), found["log"]),
-            (self._sandbox.times_file(name), found["times"]),
-        ):
-            if content:
-                with file.open("ab") as stream:
-                    stream.write(content)
         if found["state"]:
             part = self._parts[rank] = _later(self._parts[rank], found["state"])
             if self._ending is None and part is not None and part.reason_code:
@@ -228,7 +227,14 @@ class JobMirror:
                         with suppress(InstanceLost):
                             self._parts[other] = _later(self._parts[other], remote.call("state"))
                 self._ending = ending_of(part)
-        self._note()
+        self._note()  # before the log: who reads what it has printed finds it running
+        for file, content in (
+            (self._sandbox.log_file(name), found["log"]),
+            (self._sandbox.times_file(name), found["times"]),
+        ):
+            if content:
+                with file.open("ab") as stream:
+                    stream.write(content)
         return bool(found["is_all"])
 
     def _cursor(self, rank: int) -> tuple[int, int, str]:
@@ -282,6 +288,12 @@ class JobMirror:
             self._write(state)
         else:
             self._state = replace(state, phase="running", ended_at=None, succeeded=None)
+
+    def _ended_at(self) -> float:
+        """When the last instance ended, by the clock of its node; now, where that is not known."""
+        times = [part.ended_at if part else None for part in self._parts]
+        known = [found for found in times if found is not None]
+        return min(time.time(), max(known)) if known and len(known) == len(times) else time.time()
 
     def _write(self, state: ExecutionState) -> None:
         if state != self._state or state.phase == "ended":

@@ -1,8 +1,8 @@
 """The mirror process: it connects to the cluster for a service, and brings here what happens there.
 
 A process of its own, because Ray keeps one connection for all of a process, and ends that process when the cluster
-goes away. It prints `ready`, or why it cannot work, and ends when its standard input is
-closed; jobs continue then, and the next one goes on with all of them.
+goes away. It prints `ready`, or why it cannot work. When its standard input is closed, its service has ended: it
+goes on until all jobs have ended, or a service starts one anew. Killed, it loses nothing: the next one goes on.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ _SWEEP_EVERY_S = 60.0
 
 
 def main(hub_path: str, options: str) -> None:
-    """Mirror until standard input is closed.
+    """Mirror until standard input is closed, and then as long as there are jobs and no other service.
 
     Args:
         hub_path: the folder of the `Hub`.
         options: the fields of `RayOptions` as JSON.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    threading.Thread(target=_end_with_caller, daemon=True).start()
     hub = Hub(Path(hub_path))
     with locked(hub.lock):
+        hub.relieve()  # an earlier one was killed
+        is_alone = threading.Event()
+        threading.Thread(target=_wait_for_end_of_service, args=(hub, is_alone), daemon=True).start()
         try:
             cluster = Cluster(RayOptions(**json.loads(options)), hub.namespace)
         except PaiError as error:
@@ -50,9 +52,11 @@ def main(hub_path: str, options: str) -> None:
             sys.exit(1)
         mirror = _Mirror(hub, cluster)
         _say("ready")
-        while True:
+        while not is_alone.is_set() or (hub.is_alone and not mirror.is_idle):
             mirror.step()
             time.sleep(_STEP_S)
+        logging.shutdown()
+        os._exit(0)  # threads of jobs, and of Ray, would go on
 
 
 class _Mirror:
@@ -63,6 +67,11 @@ class _Mirror:
         self._cluster = cluster
         self._threads: dict[str, threading.Thread] = {}
         self._capacity_due = self._sweep_due = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether there is no job that has not ended."""
+        return not (self._threads or self._hub.removed() or any(map(Path.exists, self._hub.active().values())))
 
     def step(self) -> None:
         """Look for jobs to run, and to end."""
@@ -117,6 +126,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _end_with_caller() -> None:
+def _wait_for_end_of_service(hub: Hub, is_alone: threading.Event) -> None:
     sys.stdin.buffer.read()
-    os._exit(0)
+    hub.leave_alone()
+    is_alone.set()

@@ -250,6 +250,11 @@ class SlurmExecutor(Executor):
 
     # ---- files, and their removal ----
 
+    def has_let_go(self, root: Path) -> bool:
+        """Return whether the job is over for Slurm, too."""
+        found = self._queue.find(root.resolve())
+        return found is not None and all(entry.is_over for entry in found)
+
     def files(self, root: Path) -> JobFolder:
         """The files of a job; its instances use its folder."""
         return JobFolder(Sandbox(root))

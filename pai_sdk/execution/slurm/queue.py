@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.slurm.commands import SlurmAway, SlurmRefused, run
 
@@ -49,6 +50,7 @@ class QueuedJob:
         reason: why it is in this state, in a word of Slurm.
         job_id: our job.
         root: the folder of that job.
+        attempt: which attempt at it, from 1.
     """
 
     number: str
@@ -57,6 +59,7 @@ class QueuedJob:
     reason: str
     job_id: str
     root: Path
+    attempt: int = 1
 
     @property
     def is_over(self) -> bool:
@@ -69,23 +72,28 @@ class QueuedJob:
         return self.state in _PENDING
 
 
-def name_of(job_id: str) -> str:
-    """The name of a job's Slurm job."""
-    return f"{_PREFIX}{job_id}"
+def name_of(job_id: str, attempt: int) -> str:
+    """The name of the Slurm job of an attempt at a job.
+
+    Example:
+        >>> name_of("train1", 1), name_of("train1", 2)
+        ('pai-train1', 'pai-train1.2')
+    """
+    return f"{_PREFIX}{job_id}" if attempt == 1 else f"{_PREFIX}{job_id}.{attempt}"
 
 
 def entries(*, root: Path | None = None) -> list[QueuedJob]:
     """Ask Slurm for the jobs of this user that are ours; Slurm forgets a job some minutes after its end.
 
     Args:
-        root: only for the job in this folder.
+        root: only for the last attempt at the job in this folder.
 
     Raises:
         SlurmAway: it does not respond, or what it says cannot be understood.
         SlurmRefused: it does not say.
     """
     fields = ",".join(f"{name}:|" for name in _FIELDS)
-    wanted = [] if root is None else [f"--name={name_of(root.name)}"]
+    wanted = [] if root is None else [f"--name={name_of(root.name, Sandbox(root).attempt)}"]
     printed = run(
         ["squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", *wanted, f"--Format={fields}"]
     )
@@ -105,7 +113,9 @@ def entries(*, root: Path | None = None) -> list[QueuedJob]:
             if root is not None and its_root != root:
                 continue
             has_time = preempted.strip() not in ("", "N/A", "None", "Unknown")
-            found.append(QueuedJob(number, state, has_time, reason, name.removeprefix(_PREFIX), its_root))
+            job_id, _, attempt = name.removeprefix(_PREFIX).partition(".")
+            count = int(attempt) if attempt.isdecimal() else 1
+            found.append(QueuedJob(number, state, has_time, reason, job_id, its_root, count))
     return found
 
 
@@ -133,13 +143,14 @@ class SlurmQueue:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def find(self, root: Path) -> list[QueuedJob] | None:
-        """The Slurm jobs of the job in a folder, those that are not over first; None while that is not known.
+        """The Slurm jobs of the last attempt at a job, those that are not over first; None while not known.
 
         An empty list means that two responses in a row did not have the job, both since this process asks for it.
         """
         with self._lock:
             self._ask_if_due()
-            found = self._known.get(root)
+            attempt = Sandbox(root).attempt
+            found = [entry for entry in self._known.get(root, ()) if entry.attempt == attempt]
             if found:
                 self._seen_at[root] = self._answers
                 return sorted(found, key=lambda entry: (entry.is_over, -int(entry.number)))
@@ -192,7 +203,7 @@ def cancel(entry: QueuedJob, *, kills: bool = False) -> None:
     Raises:
         SlurmAway: it is not known whether it was cancelled.
     """
-    one = [f"--name={name_of(entry.job_id)}", entry.number]
+    one = [f"--name={name_of(entry.job_id, entry.attempt)}", entry.number]
     with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed; or it has just ended
         if kills:
             run(["scancel", "--signal=KILL", "--full", *one])

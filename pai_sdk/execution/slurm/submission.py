@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import LaunchSpec
 from pai_sdk.execution.contract import cpus, gpus
 from pai_sdk.execution.slurm.commands import SlurmAway, run
@@ -59,7 +60,7 @@ def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
     count, needed = len(job["instances"]), job["resources"]
     nodes = _nodes(options.partition) if count > 1 else 1
     arguments = [
-        f"--job-name={name_of(job['job_id'])}",
+        f"--job-name={name_of(job['job_id'], Sandbox(root).attempt)}",
         f"--chdir={root}",
         f"--output=state/{LOG}",
         "--open-mode=append",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal, TypeAlias
 
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse
@@ -14,6 +15,7 @@ from pai_sdk.service.http.access import AccessChecked
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.health import is_health_check
+from pai_sdk.service.http.metrics_endpoint import is_for_metrics
 from pai_sdk.service.http.page_requests import is_for_page
 from pai_sdk.service.http.routes import (
     algorithms,
@@ -41,11 +43,14 @@ from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["Dispatcher", "create_api"]
+__all__ = ["Dispatcher", "Part", "create_api", "part_of"]
 
 logger = logging.getLogger(__name__)
 
 _API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
+
+Part: TypeAlias = Literal["api", "page", "objects", "tables", "description", "health", "metrics"]
+"""A part of the service, which handles requests of its own."""
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
 _READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
@@ -104,6 +109,7 @@ class Dispatcher:
         description: responds with the description of the API; it needs no key.
         health: responds whether the service works; it needs no key, and is not counted as use.
         page: the page, and the API as its scripts use it, behind the guard for browsers; None without a page.
+        metrics: responds with figures for Prometheus; not counted as use. None without them.
     """
 
     def __init__(
@@ -115,22 +121,30 @@ class Dispatcher:
         health: ASGIApp,
         *,
         page: ASGIApp | None = None,
+        metrics: ASGIApp | None = None,
     ) -> None:
-        self._api = api
-        self._objects = objects
-        self._tables = tables
-        self._description = description
-        self._health = health
-        self._page = page
+        self._apps: dict[Part, ASGIApp] = {
+            "api": api,
+            "objects": objects,
+            "tables": tables,
+            "description": description,
+            "health": health,
+        }
+        if page is not None:
+            self._apps["page"] = page
+        if metrics is not None:
+            self._apps["metrics"] = metrics
         self.requests_under_way = 0
         self.requests_answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if is_health_check(scope):
-            await self._health(scope, receive, send)
+        part = self._part_for(scope)
+        scope.setdefault("state", {})["part"] = part
+        app = self._apps[part]
+        if part in ("health", "metrics"):
+            await app(scope, receive, send)
             return
-        app = self._app_for(scope)
         self.requests_under_way += 1
         try:
             await app(scope, receive, send)
@@ -138,18 +152,28 @@ class Dispatcher:
             self.requests_under_way -= 1
             self.requests_answered += 1
 
-    def _app_for(self, scope: Scope) -> ASGIApp:
+    def _part_for(self, scope: Scope) -> Part:
         path: str = scope["path"]
+        if is_health_check(scope):
+            return "health"
         if dict(scope["headers"]).get(b"authorization", b"").startswith(b"ODPS "):
-            return self._tables
+            return "tables"
         if bucket_in_host(host_of(scope)) is not None:
-            return self._objects  # the path is all key, whatever it begins with
-        if self._page is not None and is_for_page(scope):
-            return self._page
+            return "objects"  # the path is all key, whatever it begins with
+        if "metrics" in self._apps and is_for_metrics(scope):
+            return "metrics"
+        if "page" in self._apps and is_for_page(scope):
+            return "page"
         if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):
-            return self._description
+            return "description"
         is_for_api = path == "/api" or path.startswith("/api/") or _is_signed_for_api(scope)
-        return self._api if is_for_api else self._objects
+        return "api" if is_for_api else "objects"
+
+
+def part_of(scope: Scope) -> Part | None:
+    """The part of the service that handles a request; None until the `Dispatcher` has looked at it."""
+    found: Part | None = scope.get("state", {}).get("part")
+    return found
 
 
 def _is_signed_for_api(scope: Scope) -> bool:

@@ -47,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head: _Span | None = None  # while a head is awaited or incomplete
         self._body: _Span | None = None  # while a body is incomplete
         self._unread: _Span | None = None  # while the other side does not read
+        self._closing_since: float | None = None
 
     # ---- what comes in --------------------------------------------------------------------------------------
 
@@ -86,7 +87,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def cut_if_slow(self, now: float) -> None:
         """End the connection if its client holds it without using it."""
-        if self._head is not None and now - self._head.since > self._limits.head_s:
+        if self.transport.is_closing():
+            self._abort_if_closing_lasts(now)
+        elif self._head is not None and now - self._head.since > self._limits.head_s:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request was not received in time.")
         elif self._body is not None and self._is_stalled(self._body, now):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body came too slowly.")
@@ -112,9 +115,16 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         return now - self._unread.since > 2 * self._limits.stall_s
 
+    def _abort_if_closing_lasts(self, now: float) -> None:
+        """With TLS, a connection stays until its client has closed it too, and some clients never do."""
+        self._closing_since = self._closing_since or now
+        if now - self._closing_since > 2 * self._limits.stall_s:
+            self.transport.abort()
+
     def end_for_shutdown(self) -> None:
         """End the connection, since the service ends; with a response, unless one is under way."""
-        if self.cycle is not None and self.cycle.response_started:
+        is_responding = self.cycle is not None and self.cycle.response_started
+        if is_responding or self.transport.is_closing():  # with TLS, closing waits for the client
             self.transport.abort()
         else:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping. Send the request again.")

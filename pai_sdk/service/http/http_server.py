@@ -7,12 +7,14 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from pai_sdk.service.http.guarded_connections import cut_the_slow, end_all_for_shutdown, guarded_protocol
+from pai_sdk.service.http.tls import Certificate
 from pai_sdk.service.settings import ConnectionLimits
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ _GRACE_S = 3  # after a stop was requested, for requests under way
 _LAST_GRACE_S = 2  # for the connections that are ended after that
 _KEEP_ALIVE_S = 75  # an idle connection that is closed as its client sends the next request costs that request
 _LOOK_S = 1.0
-_ASK_DATABASE_S = 10.0
 
 
 class HttpServer(uvicorn.Server):
@@ -38,6 +39,7 @@ class HttpServer(uvicorn.Server):
         limits: of connections.
         on_end: called in the event loop when it stops; it releases the requests that wait for something.
         must_end: asked every second.
+        certificate: for TLS; its files are looked at every second.
 
     Attributes:
         on_ready: called in the event loop once it listens.
@@ -49,9 +51,9 @@ class HttpServer(uvicorn.Server):
         self,
         app: ASGIApp,
         limits: ConnectionLimits,
-        *,
         on_end: Callable[[], None],
         must_end: Callable[[], Awaitable[bool]] | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -70,13 +72,36 @@ class HttpServer(uvicorn.Server):
         )
         self._on_end = on_end
         self._must_end = must_end
+        self._limits = limits
+        self._certificate = certificate
         self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and call `on_ready`."""
-        await super().startup(sockets)
+        await super().startup([] if self._certificate is not None else sockets)
+        if self._certificate is not None:
+            for listener in sockets or ():
+                self.servers.append(await self._listen_with_tls(listener, self._certificate))
         self._watching = asyncio.create_task(self._watch())
         self.on_ready()
+
+    async def _listen_with_tls(self, listener: socket.socket, certificate: Certificate) -> asyncio.Server:
+        """As uvicorn does it, with a limit for the time of a handshake: such a connection is not yet counted."""
+        protocol_class: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        make_protocol = partial(
+            protocol_class,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(
+            make_protocol,
+            sock=listener,
+            ssl=certificate.context,
+            backlog=self.config.backlog,
+            ssl_handshake_timeout=self._limits.head_s,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `on_end`, and end; connections are cut after a grace period."""
@@ -95,6 +120,8 @@ class HttpServer(uvicorn.Server):
         while not self.should_exit:
             await asyncio.sleep(_LOOK_S)
             cut_the_slow(self.server_state.connections)
+            if self._certificate is not None:
+                await asyncio.to_thread(self._certificate.reload_if_changed)
             if self._must_end is not None and await self._must_end():
                 self.should_exit = True
 
@@ -104,7 +131,7 @@ class Preconditions:
 
     Args:
         folder_is_gone: asked every second.
-        database_is_lost: asked now and then, in a thread.
+        database_loss: why the database cannot be used any more, or None; asked every second.
         idle: asked every second.
 
     Attributes:
@@ -112,22 +139,19 @@ class Preconditions:
     """
 
     def __init__(
-        self, folder_is_gone: Callable[[], bool], database_is_lost: Callable[[], bool], idle: IdleWatch
+        self, folder_is_gone: Callable[[], bool], database_loss: Callable[[], str | None], idle: IdleWatch
     ) -> None:
         self._idle = idle
         self._folder_is_gone = folder_is_gone
-        self._database_is_lost = database_is_lost
-        self._ask_at = time.monotonic() + _ASK_DATABASE_S
+        self._database_loss = database_loss
         self.loss: str | None = None
 
     async def must_end(self) -> bool:
         """True when one is missing; `loss` says which, unless it is work."""
         if self._folder_is_gone():
             self.loss = "its data folder was deleted or moved"
-        elif time.monotonic() >= self._ask_at:
-            self._ask_at = time.monotonic() + _ASK_DATABASE_S
-            if await asyncio.to_thread(self._database_is_lost):
-                self.loss = "another service has taken its database"
+        else:
+            self.loss = self._database_loss()
         return self.loss is not None or self._idle.is_over()
 
 

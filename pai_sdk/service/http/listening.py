@@ -6,10 +6,12 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Iterable
 
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.execution.base import ExecutorCapabilities
+from pai_sdk.service.http.tls import Certificate
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
 
@@ -74,12 +76,22 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(host: str, port: int) -> str:
-    """The address that clients use for a server that listens there."""
+def url_of(host: str, port: int, certificate: Certificate | None = None, names: Iterable[str] = ()) -> str:
+    """The address that clients use for a server that listens there.
+
+    Args:
+        host: the address that it listens on.
+        port: its port.
+        certificate: of a server with TLS: the host in the URL is one that the certificate is for.
+        names: of the server, as `--name` gives them.
+    """
     # Clients take no IPv6 address; `::` listens on IPv4 too.
-    names = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
-    host = names.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
+    spoken = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
+    host = spoken.get(host, host)
+    if certificate is not None:
+        host = certificate.name_for(host, [name.rpartition("://")[2] for name in names])
+    scheme = "http" if certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
 
 
 def info_of(
@@ -88,9 +100,10 @@ def info_of(
     keys: Keys,
     listener: socket.socket,
     executor: ExecutorCapabilities,
+    certificate: Certificate | None = None,
 ) -> ServiceInfo:
     """The facts with which clients reach the service."""
-    url = url_of(settings.host, listener.getsockname()[1])
+    url = url_of(settings.host, listener.getsockname()[1], certificate, settings.names)
     return ServiceInfo(
         endpoint=url,
         oss_endpoint=url,
@@ -105,4 +118,5 @@ def info_of(
         embedded=settings.embedded,
         executor=settings.executor,
         uses_images=executor.uses_images,
+        certificate="" if certificate is None else str(certificate.certificate_file),
     )

@@ -133,15 +133,20 @@ class Users:
             raise invalid_parameter(message)
         _check_right(right)
         with self.changing() as session:
-            if session.get(UserRow, name) is not None:
-                raise WireError(409, "USER_EXISTS", f"There is a user {name!r} already.")
-            if session.get(RemovedUserRow, name) is not None:
-                message = f"The jobs and files of a removed user have the name {name!r}; choose another one."
-                raise WireError(409, "USER_REMOVED", message)
+            _check_free(session, name)
             session.add(UserRow(name=name, right=right, created_at=time.time()))
             session.flush()
             if workspace_id is not None:
                 session.add(MemberRow(workspace_id=workspace_id, user=name, right="submit"))
+
+    def check_free(self, name: str) -> None:
+        """See that no user has a name, nor had it.
+
+        Raises:
+            WireError: one does, or did.
+        """
+        with self._database.read() as session:
+            _check_free(session, name)
 
     def remove(self, name: str) -> None:
         """Remove a user with all keys. Their jobs stay, for administrators, and the name is not given again.
@@ -248,6 +253,14 @@ def _right(text: str) -> Right:
 def _check_right(right: str) -> None:
     if right not in RIGHTS:
         raise invalid_parameter(f"Right: {right[:60]!r} is not one of {', '.join(RIGHTS)}.")
+
+
+def _check_free(session: Session, name: str) -> None:
+    if session.get(UserRow, name) is not None:
+        raise WireError(409, "USER_EXISTS", f"There is a user {name!r} already.")
+    if session.get(RemovedUserRow, name) is not None:
+        message = f"The jobs and files of a removed user have the name {name!r}; choose another one."
+        raise WireError(409, "USER_REMOVED", message)
 
 
 def _existing(session: Session, name: str) -> UserRow:

@@ -11,6 +11,7 @@ from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution import contract
 from pai_sdk.schemas.compute import ComputeResource
+from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.jobs.job_table import LONGEST_LABEL
@@ -87,6 +88,10 @@ def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
                 yield f"Scheduler.{name}: {limit} is less than 0; 0 means no limit"
             elif limit > _LONGEST_LIMIT:
                 yield f"Scheduler.{name}: {limit} is more than {_LONGEST_LIMIT}; 0 means no limit"
+    try:
+        JobRetries.of(request)
+    except InvalidInputError as error:
+        yield from (f"Settings: {problem}" for problem in error.problems)
     if not -_MOST_PRIORITY <= (request.priority or 0) <= _MOST_PRIORITY:
         yield f"Priority: {request.priority} is not between -{_MOST_PRIORITY} and {_MOST_PRIORITY}"
 

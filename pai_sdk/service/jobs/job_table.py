@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.orm import Session, lazyload
 
+from pai_sdk.agent.protocol import Ending
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
 from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
@@ -56,12 +57,14 @@ class Jobs:
         database: where it is kept; for questions that are not asked here.
         changes: notified of every change.
         dedupes: whether a create with the submission label of a job that is there makes no second one.
+        on_status: called with each job that has another status, once that is committed.
     """
 
     def __init__(self, database: Database, changes: Changes, *, dedupes: bool = True) -> None:
         self.dedupes = dedupes
         self.database = database
         self.changes = changes
+        self.on_status: Callable[[Job], None] = lambda job: None
 
     # ---- finding ------------------------------------------------------------------------------------------
 
@@ -263,6 +266,37 @@ class Jobs:
                 job.ended_at = ended_at or job.ended_at
         return True
 
+    def start_again(
+        self, job_id: str, *, attempt: int, wait_s: float, why: Ending, instances: Sequence[InstanceState]
+    ) -> bool:
+        """Put a job whose attempt has failed back into the queue.
+
+        Args:
+            job_id: which job.
+            attempt: the one that has failed.
+            wait_s: the next one begins after this time at the earliest.
+            why: why it has failed.
+            instances: what became of its instances.
+
+        Returns:
+            False when the job has ended, is to be stopped, or was put back already.
+        """
+        with self._changing(job_id) as (session, job):
+            if JobStatus(job.status).is_terminal or job.stop_requested or job.attempt != attempt:
+                return False
+            _set_instances(session, job, instances)
+            job.attempt, job.not_before = attempt + 1, time.time() + wait_s
+            text = f"Attempt {attempt} has failed ({why.code}): {why.message}"
+            _enter(session, job, JobStatus.SUBMITTED, text, why.code, why.message)
+            _note(session, job_id, f"Attempt {attempt + 1} begins in {wait_s:g} s.", time.time())
+        return True
+
+    def next_attempt_at(self) -> float | None:
+        """When the first of the next attempts may begin that have to wait; None when there are none."""
+        waiting = Job.status == JobStatus.SUBMITTED, Job.not_before.is_not(None)
+        with self.database.read() as session:
+            return session.scalar(select(func.min(Job.not_before)).where(*waiting, Job.not_before > time.time()))
+
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
         """Note what became of the instances."""
         with self._changing(job_id) as (session, job):
@@ -310,7 +344,8 @@ class Jobs:
             _note(session, job_id, "A stop was requested.", time.time())
             if job.status not in QUEUED:
                 return True
-            message = "The job was stopped before it began."
+            again = " again" if job.attempt > 1 else ""
+            message = f"The job was stopped before it began{again}."
             _enter(session, job, JobStatus.TERMINATED, message, REASON_STOPPED_BY_USER, message)
             return False
 
@@ -359,9 +394,12 @@ class Jobs:
     def _changing(self, job_id: str) -> Iterator[tuple[Session, Job]]:
         with self.database.write() as session:
             job = existing_job(session, job_id)
+            status = job.status
             yield session, job
             job.modified_at = time.time()
             job.version += 1
+        if job.status != status:
+            self.on_status(job)
         self.changes.publish(job_id)
 
 

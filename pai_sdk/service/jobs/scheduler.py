@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from pai_sdk.agent.protocol import Ending
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState, Executor, JobFiles, outcome
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.output_uploader import UploadCancelled
+from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, need_or_instances
@@ -43,6 +45,7 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 0.05  # how often running jobs are looked at
 _LOOK_S_A_JOB = 0.005  # more of them are looked at less often: that costs the same however many there are
 _PAUSE_AFTER_FAULT_S = 1.0
+_RENEW_AGAIN_S = 0.2
 _COPY_THREADS = 4
 _STOPPED = "The job was stopped by its user."
 
@@ -64,6 +67,7 @@ class _ActiveJob:
     stop_requested: bool = False
     stop_passed_on: bool = False
     seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
+    attempt: int = 1
     work: Future[None] | None = None
     not_before: float = 0.0
 
@@ -87,9 +91,10 @@ class Scheduler:
     read one `_ActiveJob`, and answer by its future `work`, which the scheduler polls. Threads of requests call
     `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
 
-    A job goes from step to step: staging -> running -> finishing. An error leaves it in its step, which is tried
-    again after a pause; a restart begins with the step "running", from which a job that has not started goes back
-    to "staging".
+    A job goes from step to step: staging -> running -> finishing. After some endings it goes from there back into
+    the queue, for another attempt (`JobRetries`): the same folder, which the executor has renewed. An error
+    leaves it in its step, which is tried again after a pause; a restart begins with the step "running", from which
+    a job that has not started goes back to "staging".
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class Scheduler:
         *,
         capacity: Callable[[], Capacity],
         tables: JobTables | None = None,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self._jobs = jobs
         self._tables = tables
@@ -111,8 +117,10 @@ class Scheduler:
         self._collector = collector
         self._capacity = capacity
         self._queue = FairQueue(jobs)
+        self._may_act = may_act
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
+        self._next_attempt_at: float | None = None
         self._has_news = False  # of the queue, or of a stop
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -156,9 +164,14 @@ class Scheduler:
         return None if active is None else active.request
 
     @property
+    def held(self) -> list[HeldResources]:
+        """The resources of the jobs that have left the queue and not ended; for any thread."""
+        return [active.held for active in [*self._active.values()]]
+
+    @property
     def is_closing(self) -> bool:
-        """True if nothing is begun any more."""
-        return self._closing.is_set()
+        """True if nothing is begun any more: the service ends, or another one may have taken over."""
+        return self._closing.is_set() or not self._may_act()
 
     @property
     def is_working(self) -> bool:
@@ -175,17 +188,26 @@ class Scheduler:
     def _run(self) -> None:
         is_taken_up = False
         while not self._closing.is_set():
+            if self.is_closing:
+                self._closing.wait(_LOOK_S)
+                continue
             try:
                 if not is_taken_up:
                     self._take_up_again()
                     is_taken_up = True
                 self._look_around()
-                pause_s = max(_LOOK_S, _LOOK_S_A_JOB * len(self._active)) if self._active else None
+                pause_s = self._pause_s()
             except Exception as error:  # a full disk, say: the jobs are still there when it is mended
                 self._disk.tell("the scheduler failed, and tries again", error)
                 pause_s = _PAUSE_AFTER_FAULT_S
             if not self._closing.is_set():
                 self._woken.wait(pause_s)
+
+    def _pause_s(self) -> float | None:
+        """The time until the next look: while jobs run, or until the next attempt at one that waits for it."""
+        if self._active:
+            return max(_LOOK_S, _LOOK_S_A_JOB * len(self._active))
+        return None if self._next_attempt_at is None else max(0.0, self._next_attempt_at - time.time())
 
     def _take_up_again(self) -> None:
         """Go on with what an earlier process began: with its jobs, and with the deletion of their folders."""
@@ -199,6 +221,9 @@ class Scheduler:
                 self._activate(job, "running", JobStatus(job.status), since=begun_at(job))
 
     def _look_around(self) -> None:
+        if self._next_attempt_at is not None and time.time() >= self._next_attempt_at:
+            self._next_attempt_at = None
+            self._woken.set()
         if self._woken.is_set():
             self._queue_is_empty = False  # not known until the queue is read
             self._woken.clear()
@@ -218,18 +243,16 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Start jobs from the queue until the next one has to wait."""
-        while (job := self._queue.next_to_begin(self._capacity, self._held())) is not None:
+        while (job := self._queue.next_to_begin(self._capacity, self.held)) is not None:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
-
-    def _held(self) -> list[HeldResources]:
-        return [active.held for active in self._active.values()]
+        self._next_attempt_at = None if self._queue_is_empty else self._jobs.next_attempt_at()
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
         request = TrainingJobRequest.model_validate(job.request)
         files = self._executor.files(self._folder.job_dir(job.id))
-        publisher = Publisher(self._store, files, request, is_cancelled=self._closing.is_set)
+        publisher = Publisher(self._store, files, request, is_cancelled=lambda: self.is_closing)
         live_outputs = LiveOutputs(
             publisher,
             self._publishers,
@@ -246,6 +269,7 @@ class Scheduler:
             step,
             status,
             stop_requested=job.stop_requested,
+            attempt=job.attempt,
         )
         self._collector.watch(job.id, request, files.sandbox)
 
@@ -270,7 +294,7 @@ class Scheduler:
         try:
             work.result()
         except StagingCancelled:
-            if not self._closing.is_set():
+            if not self.is_closing:
                 self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, _STOPPED)
         except StagingFailed as failure:
             self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
@@ -285,28 +309,37 @@ class Scheduler:
 
     def _stage_and_start(self, active: _ActiveJob) -> None:
         def is_cancelled() -> bool:
-            return active.stop_requested or self._closing.is_set()
+            return active.stop_requested or self.is_closing
 
+        while self._is_behind(active) and not self._executor.renew(active.root, attempt=active.attempt):
+            if is_cancelled():
+                raise StagingCancelled
+            time.sleep(_RENEW_AGAIN_S)
         # An earlier service may have been killed during the start: the job must start once, from complete inputs.
         self._executor.withdraw(active.root)
         if self._executor.state(active.root).phase != "absent":
             return
-        stage(
-            self._store,
-            active.files,
-            active.request,
-            is_cancelled=is_cancelled,
-            tell=partial(self._note, active.id),
-            put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
-        )
+        if active.attempt == 1:  # others find the files as the last one left them
+            stage(
+                self._store,
+                active.files,
+                active.request,
+                is_cancelled=is_cancelled,
+                tell=partial(self._note, active.id),
+                put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
+            )
         if is_cancelled():
             raise StagingCancelled
         self._executor.start(launch_spec(active.root, active.id, active.request))
 
+    def _is_behind(self, active: _ActiveJob) -> bool:
+        """Return whether the job's folder is still that of an earlier attempt."""
+        return active.attempt > 1 and active.files.sandbox.attempt < active.attempt
+
     # ---- running ------------------------------------------------------------------------------------------
 
     def _advance_running(self, active: _ActiveJob) -> None:
-        state = self._executor.state(active.root)
+        state = ExecutionState("absent") if self._is_behind(active) else self._executor.state(active.root)
         if state.phase == "absent":  # the service ended before the job could begin
             active.step = "staging"
             return
@@ -348,7 +381,7 @@ class Scheduler:
         """Save metrics and outputs, then report the end: a client that sees the end finds all of them."""
         state = active.seen
         try:
-            if not self._collector.finish(active.id, is_cancelled=self._closing.is_set):
+            if not self._collector.finish(active.id, is_cancelled=lambda: self.is_closing):
                 raise UploadCancelled
             problems = active.publisher.upload(live_only=False)
         except UploadCancelled:
@@ -356,6 +389,8 @@ class Scheduler:
                 "job %s has ended; the next service on this data folder saves its other outputs", active.id
             )
             raise
+        if self._start_again(active, state):
+            return
         status, reason_code, reason_message = _outcome(state, problems)
         if problems and status != JobStatus.FAILED:
             logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
@@ -375,6 +410,17 @@ class Scheduler:
         for folder in active.files.sandbox.not_needed_after_the_end(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()
+
+    def _start_again(self, active: _ActiveJob, state: ExecutionState) -> bool:
+        """Put the job back into the queue, if another attempt follows such an end; whether that was done."""
+        retries, code = JobRetries.of(active.request), state.reason_code
+        if state.succeeded or active.stop_requested or not retries.allow(active.attempt, code):
+            return False
+        wait_s = retries.wait_s(active.attempt)
+        why = Ending(code, state.reason_message)
+        return self._jobs.start_again(
+            active.id, attempt=active.attempt, wait_s=wait_s, why=why, instances=state.instances
+        )
 
     def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
         self._collector.finish(active.id)

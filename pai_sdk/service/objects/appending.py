@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import shutil
 import threading
 import time
 from dataclasses import replace
@@ -61,13 +59,7 @@ class Appender:
         """
         piece = writer.finish(durable=False)
         try:
-            grown = self._blobs.path(info.blob)
-            with self._blobs.path(piece.name).open("rb") as source, grown.open("r+b") as target:
-                target.truncate(info.size_bytes)  # an append that died may have left its bytes
-                target.seek(info.size_bytes)
-                shutil.copyfileobj(source, target, 1 << 20)
-                target.flush()
-                os.fsync(target.fileno())
+            self._blobs.append(info.blob, info.size_bytes, piece.name)
         except FileNotFoundError as error:
             raise replaced_meanwhile(info) from error
         finally:

@@ -42,7 +42,10 @@ class BlobFolder:
 
     Attributes:
         was_missing: whether there was no folder of blobs yet.
+        shards_elsewhere: what the names of contents in another store begin with; there is none for a folder.
     """
+
+    shards_elsewhere: Sequence[str] = ()
 
     def __init__(self, root: Path) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
@@ -60,10 +63,36 @@ class BlobFolder:
         """The path of a blob."""
         return self._blobs / name[:2] / name
 
+    def open(self, name: str) -> tuple[BinaryIO, int]:
+        """A reader of a blob, which goes on reading when the blob is removed, and the blob's size in bytes.
+
+        Raises:
+            FileNotFoundError: there is no such blob.
+        """
+        stream = self.path(name).open("rb")
+        return stream, os.fstat(stream.fileno()).st_size
+
+    def append(self, name: str, size_bytes: int, piece: str) -> None:
+        """Make a blob its first `size_bytes` bytes and those of another blob, forced to the disk.
+
+        Raises:
+            FileNotFoundError: one of them is not there.
+        """
+        with self.path(piece).open("rb") as source, self.path(name).open("r+b") as target:
+            target.truncate(size_bytes)  # an append that died may have left its bytes
+            target.seek(size_bytes)
+            shutil.copyfileobj(source, target, _CHUNK_BYTES)
+            target.flush()
+            os.fsync(target.fileno())
+
     def writer(self) -> BlobWriter:
         """Begin a new blob."""
         name = self._new_name()
         return BlobWriter(name, self._incoming / name, self.path(name))
+
+    def publish(self, writer: BlobWriter) -> Blob:
+        """Make the whole content of an object of what was written."""
+        return writer.finish()
 
     def share(self, name: str) -> str:
         """A hard link to a blob, which is never changed; returns its name."""
@@ -200,6 +229,11 @@ class BlobWriter:
     def small_content(self) -> bytes | None:
         """All that was written, if it is small enough for a row; then there is no file yet."""
         return bytes(self._in_memory) if self._stream is None else None
+
+    def spooled(self) -> Path:
+        """The file of what was written, which lasts until the end of the block."""
+        self._file().flush()
+        return self._draft
 
     def finish(self, *, durable: bool = True) -> Blob:
         """Put the blob in its place, whole.

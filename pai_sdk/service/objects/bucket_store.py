@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
-from pai_sdk.errors import ObjectNotFoundError
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.errors import ObjectNotFoundError, StorageError
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.integrity import DAMAGED, IntegrityCheck
 from pai_sdk.service.objects.object_rows import StoredObject
@@ -16,12 +19,15 @@ from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
 from pai_sdk.storage.uri import OssUri
 
+T = TypeVar("T")
+
 __all__ = ["HEADER_EXECUTABLE", "BucketStore"]
 
 HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
 """The header of an object that is a program."""
 
 _PIECE_BYTES = 1 << 20
+_PATIENCE = RetryPolicy(deadline_s=600)
 
 
 class BucketStore(Store):
@@ -81,12 +87,14 @@ class BucketStore(Store):
             StorageError: its content is damaged.
         """
         with self._named(path):
-            info, stream = self._store.open_with_info(self._folder.bucket, self._key(path))
+            info, stream = self._patiently(
+                partial(self._store.open_with_info, self._folder.bucket, self._key(path))
+            )
         check = IntegrityCheck(info) if start == 0 and end is None else None
         with stream:
             stream.seek(start)
             left = (info.size_bytes if end is None else end) - start
-            while left > 0 and (piece := stream.read(min(left, _PIECE_BYTES))):
+            while left > 0 and (piece := self._read(stream, min(left, _PIECE_BYTES))):
                 self._check_cancelled()
                 left -= len(piece)
                 if check is not None:
@@ -104,7 +112,8 @@ class BucketStore(Store):
                 self._check_cancelled()
             self._check_cancelled()
             headers = {HEADER_EXECUTABLE: "true"} if executable else {}
-            return _stored_file(self._store.finish(writer, self._folder.bucket, key, headers=headers), path)
+            finish = partial(self._store.finish, writer, self._folder.bucket, key, headers=headers)
+            return _stored_file(self._patiently(finish), path)
 
     def copy(self, source: str, target: str) -> StoredFile:
         """Copy an object without reading it.
@@ -114,11 +123,30 @@ class BucketStore(Store):
         """
         bucket = self._folder.bucket
         with self._named(source):
-            return _stored_file(self._store.copy(bucket, self._key(source), bucket, self._key(target)), target)
+            copy = partial(self._store.copy, bucket, self._key(source), bucket, self._key(target))
+            return _stored_file(self._patiently(copy), target)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects, all or none."""
         self._store.delete_many(self._folder.bucket, [self._key(path) for path in paths])
+
+    def _read(self, stream: BinaryIO, size_bytes: int) -> bytes:
+        at = stream.tell()
+
+        def read() -> bytes:
+            stream.seek(at)
+            return stream.read(size_bytes)
+
+        return self._patiently(read)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Wait for a store of contents that does not respond: no client does that for a job."""
+
+        def is_transient(error: BaseException) -> bool:
+            self._check_cancelled()
+            return isinstance(error, StorageError) and error.code == "ServiceUnavailable"
+
+        return _PATIENCE.call(ask, is_transient=is_transient)
 
     @contextmanager
     def _named(self, path: str) -> Iterator[None]:

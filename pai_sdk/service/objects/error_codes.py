@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pai_sdk.errors import ObjectNotFoundError, StorageError
 
-__all__ = ["ERRORS", "WrongPositionError", "oss_error"]
+__all__ = ["ERRORS", "WrongPositionError", "oss_error", "unavailable"]
+
+_RETRY_AFTER_S = 5.0
 
 ERRORS: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "The request is not signed, or has expired."),
@@ -42,6 +44,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "PreconditionFailed": (412, "A condition of the request does not hold."),
     "QpsLimitExceeded": (503, "The access key makes more requests than this service allows; try again later."),
     "RequestTimeTooSkewed": (403, "The time of the request is more than 15 minutes off; set the clock."),
+    "ServiceUnavailable": (503, "The store that has the content of objects does not respond; try again later."),
     "SignatureDoesNotMatch": (403, "The signature is not that of this request; check the access key secret."),
 }
 
@@ -64,6 +67,18 @@ def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") 
     if code == "NoSuchKey":
         return ObjectNotFoundError(message or sentence, uri=uri)
     return StorageError(message or sentence, uri=uri, status_code=status, code=code)
+
+
+def unavailable(message: str = "") -> StorageError:
+    """The error for a content that cannot be read or written now, and can be later."""
+    status, sentence = ERRORS["ServiceUnavailable"]
+    return StorageError(
+        message or sentence,
+        status_code=status,
+        code="ServiceUnavailable",
+        retryable=True,
+        retry_after_s=_RETRY_AFTER_S,
+    )
 
 
 class WrongPositionError(StorageError):

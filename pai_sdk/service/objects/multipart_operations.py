@@ -97,7 +97,7 @@ class MultipartOperations:
             "CompleteMultipartUploadResult",
             [
                 *encoding,
-                ("Location", f"http://{request.host}/{info.bucket}/{written(info.key)}"),
+                ("Location", f"{request.scheme}://{request.host}/{info.bucket}/{written(info.key)}"),
                 ("Bucket", info.bucket),
                 ("Key", written(info.key)),
                 ("ETag", f'"{info.etag}"'),

@@ -161,6 +161,7 @@ class _ObjectApp:
         if scope["type"] != "http":
             raise RuntimeError(f"the object store does not serve {scope['type']}")
         request_id = uuid.uuid4().hex[:24].upper()
+        scope.setdefault("state", {})["request_id"] = request_id
         try:
             response = await self._respond(scope, receive)
         except ClientDisconnect:

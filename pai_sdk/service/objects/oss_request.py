@@ -64,6 +64,7 @@ class OssRequest:
         signed: what the signature speaks of.
         query: the parameters by name.
         host: as the client named it.
+        scheme: of the URL of the client, `http` or `https`.
         receive: where the body comes from.
         key_id: of the key that has signed it, once that is checked.
     """
@@ -71,6 +72,7 @@ class OssRequest:
     signed: OssSignedRequest
     query: Mapping[str, str]
     host: str
+    scheme: str
     receive: Receive
     key_id: str = ""
 
@@ -160,7 +162,7 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
     except ValueError as error:
         raise oss_error("InvalidArgument", "The query cannot be read.") from error
     signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
-    return OssRequest(signed, dict(query), host, receive)
+    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive)
 
 
 def is_signed(scope: Scope) -> bool:

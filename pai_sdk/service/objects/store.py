@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import mimetypes
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +24,8 @@ from pai_sdk.base.files import locked
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
+from pai_sdk.service.objects.elsewhere.claim import uri_noted_in
+from pai_sdk.service.objects.elsewhere.external_blobs import EXTERNAL, ExternalBlobs
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex
 from pai_sdk.service.objects.index_database import IndexDatabase
@@ -39,6 +40,7 @@ from pai_sdk.service.objects.object_rows import (
     is_row,
 )
 from pai_sdk.service.objects.sweep import Sweeper
+from pai_sdk.storage.base import Store
 
 __all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore", "guess_type"]
 
@@ -52,6 +54,7 @@ class ObjectStore:
     Args:
         root: the folder; made when missing.
         earlier: the database in which older builds kept the index of a service with PostgreSQL; it is taken over.
+        contents: a store elsewhere for large contents; without it they are files in the folder.
         upload_life_s: an upload in parts that has got no part for so long is aborted.
 
     Attributes:
@@ -75,6 +78,7 @@ class ObjectStore:
         root: str | Path,
         *,
         earlier: Engine | None = None,
+        contents: Store | None = None,
         upload_life_s: float = DEFAULT_UPLOAD_LIFE_S,
     ) -> None:
         root = Path(root).absolute()
@@ -82,7 +86,7 @@ class ObjectStore:
         try:
             self._database = IndexDatabase(root, earlier)
             self._claim.callback(self._database.close)
-            self._blobs = BlobFolder(root)
+            self._blobs = _contents_of(root, contents, self._database)
         except OSError as error:
             self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
@@ -166,12 +170,12 @@ class ObjectStore:
                     raise content_is_short(info, len(content or b""))
                 return info, io.BytesIO(content)
             try:
-                stream = self.path_of_blob(info.blob).open("rb")
+                stream, size_bytes = self._blobs.open(info.blob)
             except FileNotFoundError:
                 if self.head(bucket, key).blob == info.blob:
                     raise content_is_short(info, 0) from None
                 continue  # replaced since we looked
-            if (size_bytes := os.fstat(stream.fileno()).st_size) < info.size_bytes:
+            if size_bytes < info.size_bytes:
                 stream.close()
                 raise content_is_short(info, size_bytes)
             return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
@@ -236,7 +240,7 @@ class ObjectStore:
         encode_key(key)
         facts = _Facts(bucket, key, content_type, headers or {})
         if (content := writer.small_content) is None:
-            return self._record(facts, writer.finish(), forbid_overwrite=forbid_overwrite)
+            return self._record(facts, self._blobs.publish(writer), forbid_overwrite=forbid_overwrite)
         info = facts.object_of(Blob("", len(content), writer.md5.hex().upper()))
         recorded = self.index.put(info, content, forbid_overwrite=forbid_overwrite)
         self.remove_files(recorded.freed)
@@ -380,6 +384,18 @@ class _Facts:
 def guess_type(key: str) -> str:
     """The content type that fits a key."""
     return mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE
+
+
+def _contents_of(root: Path, contents: Store | None, database: IndexDatabase) -> BlobFolder:
+    """The large contents: in files, or in a store elsewhere, but not in another one than so far."""
+    query = "SELECT 1 FROM oss_objects WHERE blob >= ? AND blob < ? LIMIT 1"
+    known = uri_noted_in(root)
+    is_named = bool(known and database.query(query, (EXTERNAL, f"{EXTERNAL}g")))
+    if is_named and (contents is None or contents.uri != known):
+        raise ServiceStartError(
+            f"the contents of objects are in {known}; start the service with --objects {known}"
+        )
+    return BlobFolder(root) if contents is None else ExternalBlobs(root, contents, is_named=is_named)
 
 
 def _claim(root: Path) -> ExitStack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pai_sdk.service.objects.blobs import SHARDS, BlobFolder
 from pai_sdk.service.objects.index import ObjectIndex
@@ -16,10 +16,13 @@ __all__ = ["Sweeper"]
 
 _log = logging.getLogger(__name__)
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
+_DAY_S = 24 * 3600.0
 
 
 class Sweeper:
     """Sweeps beside the work of the store: once over all blobs, and every hour over the unfinished uploads.
+
+    Contents in another store are swept every day, since those that may be deleted are a day old.
 
     Args:
         index: the objects. One whose blob is missing or too short lost it to an error of the disk: it is dropped.
@@ -46,9 +49,13 @@ class Sweeper:
     def _run(self) -> None:
         self._expire_uploads()
         self._sweep_blobs()
+        swept_at = time.monotonic()
         pause_s = min(max(self._upload_life_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
         while not self._closing.wait(pause_s):
             self._expire_uploads()
+            if time.monotonic() - swept_at >= _DAY_S:
+                self._sweep_shards(self._blobs.shards_elsewhere)
+                swept_at = time.monotonic()
 
     def _expire_uploads(self) -> None:
         try:
@@ -62,22 +69,29 @@ class Sweeper:
             _log.exception("the unfinished uploads could not be removed")
 
     def _sweep_blobs(self) -> None:
-        try:
-            for shard in SHARDS:
-                if self._closing.is_set():
-                    return
-                self._sweep(shard)
+        if self._sweep_shards(SHARDS):
             self._blobs.settle()
+        self._sweep_shards(self._blobs.shards_elsewhere)
+
+    def _sweep_shards(self, shards: Sequence[str]) -> bool:
+        """Sweep some of the blobs; whether that was done to the end."""
+        try:
+            for shard in shards:
+                if self._closing.is_set():
+                    return False
+                self._sweep(shard)
+            return True
         except Exception:
             # Orphans only take disk space: the store works with them, and the next start tries again.
             _log.exception("the blobs without an object could not be removed")
+            return False
 
     def _sweep(self, shard: str) -> None:
         sizes = self._blobs.sizes(shard)
         # Read after the files: a blob that is missing in `sizes` may be new, and is looked at once more.
         infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
         named = {info.blob for info in infos} | {each.part.blob for each in parts}
-        if orphans := set(self._blobs.old_names(sizes)) - named:
+        if orphans := self._blobs.old_names(sizes.keys() - named):
             _log.info("removing %d blobs that belong to no object", len(orphans))
             self._blobs.remove(orphans)
         for info in infos:

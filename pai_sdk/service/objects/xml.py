@@ -132,6 +132,8 @@ def error_response(error: StorageError, *, method: str, host: str, request_id: s
     headers = {"Content-Type": "application/xml"}
     if isinstance(error, WrongPositionError):
         headers["x-oss-next-append-position"] = str(error.size_bytes)
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = f"{error.retry_after_s:.0f}"
     if method == "HEAD":
         headers["x-oss-err"] = base64.b64encode(body).decode()
         headers["Content-Length"] = "0"

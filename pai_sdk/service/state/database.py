@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Database:
     Args:
         engine: its connections; closed with the database.
         shown_as: the database, as it may be shown.
+        before_change: called within each transaction that writes, first; an error of it undoes the transaction.
 
     Raises:
         ServiceStartError: it cannot be reached or read, or is of a newer build.
@@ -40,8 +41,11 @@ class Database:
         ...     session.add(job)
     """
 
-    def __init__(self, engine: Engine, *, shown_as: str) -> None:
+    def __init__(
+        self, engine: Engine, *, shown_as: str, before_change: Callable[[Session], None] = lambda session: None
+    ) -> None:
         self.engine = engine
+        self._before_change = before_change
         reads: dict[str, Any] = {}
         if engine.dialect.name == "sqlite":
             _use_sqlite_well(engine)
@@ -75,6 +79,7 @@ class Database:
     def write(self) -> Iterator[Session]:
         """A session whose changes are committed at the end, or all of them undone by an error."""
         with self._turn, self._write() as session, session.begin():
+            self._before_change(session)
             yield session
 
     def responds(self) -> bool:

@@ -52,13 +52,22 @@ class DataFolder:
     A folder that this makes is closed to other users. One that was there keeps its mode, and what is put into it
     is closed.
 
+    A service with the lease of a database does not wait for the lock: a machine that was cut off may have it. So
+    the file bears the mark of that database, and the next holder of the lease puts new files in place of it and of
+    that of the object store. The last one then sees that its folder is gone.
+
+    Args:
+        root: the folder.
+        mark: of the database whose lease we hold; None without one.
+
     Example:
         >>> with DataFolder(Path("/srv/pai")) as folder:  # doctest: +SKIP
         ...     folder.database_file
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, mark: str | None = None) -> None:
         self.root = root.expanduser().absolute()
+        self._mark = mark
         self._lock: int | None = None
 
     @property
@@ -101,8 +110,7 @@ class DataFolder:
             refuse_foreign(self.root)
             for folder in (self.jobs_dir, self.objects_dir):
                 folder.mkdir(exist_ok=True, mode=0o700)
-            self._lock = open_file(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            is_ours = _lock_for_us(self._lock, self.root / "lock")
+            is_ours = self._take_lock()
         except OSError as error:
             self.close()
             raise ServiceStartError(
@@ -114,6 +122,23 @@ class DataFolder:
                 f"another service already runs on {self.root}; stop it, or choose another data folder"
             )
         return self
+
+    def _take_lock(self) -> bool:
+        path = self.root / "lock"
+        self._lock = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
+        is_ours = _lock_for_us(self._lock, path)
+        if self._mark is None:
+            return is_ours
+        if not is_ours:
+            if path.read_text(encoding="ascii") != self._mark:
+                return False
+            self.close()
+            for left in (path, self.objects_dir / "lock"):  # the last holder of the lease has both
+                left.unlink(missing_ok=True)
+            self._lock = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
+            is_ours = _lock_for_us(self._lock, path)
+        os.ftruncate(self._lock, os.pwrite(self._lock, self._mark.encode("ascii"), 0))
+        return is_ours
 
     @property
     def is_gone(self) -> bool:

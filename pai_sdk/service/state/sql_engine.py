@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["postgres_engine", "postgres_url", "shown_url", "told_in_one_sentence"]
+__all__ = ["lease_engine", "postgres_engine", "postgres_url", "shown_url", "told_in_one_sentence"]
 
 _EXAMPLE = "postgresql+psycopg://user@host/name"
 _DRIVER = "postgresql+psycopg"
@@ -25,6 +25,8 @@ _TIMEOUTS = {
     "tcp_user_timeout": "30000",
 }
 _STATEMENT_TIMEOUT_S = 60
+_LEASE_TIMEOUTS = {"connect_timeout": "2", "tcp_user_timeout": "2000"}
+_LEASE_STATEMENT_TIMEOUT_S = 2
 _CONNECTIONS_KEPT, _CONNECTIONS_MORE = 10, 20  # far below the 100 that a server allows by default
 
 
@@ -59,13 +61,26 @@ def postgres_engine(url: URL) -> Engine:
         ServiceStartError: the driver is not installed.
     """
     timeouts = {name: value for name, value in _TIMEOUTS.items() if name not in url.query}
+    return _engine(url, timeouts, _STATEMENT_TIMEOUT_S, kept=_CONNECTIONS_KEPT, more=_CONNECTIONS_MORE)
+
+
+def lease_engine(url: URL) -> Engine:
+    """The same with one or two connections, on which nothing takes longer than two seconds.
+
+    Raises:
+        ServiceStartError: the driver is not installed.
+    """
+    return _engine(url, {**_TIMEOUTS, **_LEASE_TIMEOUTS}, _LEASE_STATEMENT_TIMEOUT_S, kept=1, more=1)
+
+
+def _engine(url: URL, timeouts: dict[str, str], statement_timeout_s: int, *, kept: int, more: int) -> Engine:
     try:
         engine = create_engine(
             url,
-            pool_size=_CONNECTIONS_KEPT,
-            max_overflow=_CONNECTIONS_MORE,
+            pool_size=kept,
+            max_overflow=more,
             pool_pre_ping=True,
-            connect_args=timeouts,
+            connect_args={"client_encoding": "utf8", **timeouts},  # else text of a database in SQL_ASCII is bytes
             hide_parameters=True,  # of statements, in errors: requests are among them, and in these, secrets
         )
     except ImportError as error:
@@ -76,7 +91,7 @@ def postgres_engine(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def connected(connection: Any, record: Any) -> None:  # both are untyped in SQLAlchemy
         with connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT_S}s'")
+            cursor.execute(f"SET statement_timeout = '{statement_timeout_s}s'")
         connection.commit()
 
     return engine

@@ -57,6 +57,7 @@ class PageSettings:
         names: names in `Host` besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
         secret: signs the cookies; without one they end with the process.
         token: for programs; empty for none.
+        scheme: `https` for one that speaks TLS itself.
         static: the folder of the page's files.
     """
 
@@ -69,6 +70,7 @@ class PageSettings:
     names: Iterable[str] = ()
     secret: bytes | None = None
     token: str = ""
+    scheme: Literal["http", "https"] = "http"
     static: Path = STATIC_FOLDER
 
     def __repr__(self) -> str:
@@ -90,7 +92,7 @@ class Page:
     def __init__(self, settings: PageSettings) -> None:
         self.settings = settings
         self.keys = BrowserKeys(settings.secret, settings.token)
-        self.names = HostNames(settings.names)
+        self.names = HostNames(settings.names, scheme=settings.scheme)
 
     def guard(self, principal_of: Callable[[str], Principal | None] | None = None) -> BrowserGuard:
         """The guard of all that the page asks for.

@@ -411,18 +411,18 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:
-    from pai_sdk.cli.ui import _token_in
+    from pai_sdk.cli.options import token_in
     from pai_sdk.errors import ServiceStartError
 
     file = tmp_path / "token"
-    token = _token_in(file)
+    token = token_in(file)
     assert (len(token) >= 43, file.stat().st_mode & 0o777) == (True, 0o600)
-    assert _token_in(file) == token
+    assert token_in(file) == token
     file.write_text("short")
     with pytest.raises(ServiceStartError, match="delete it"):
-        _token_in(file)
+        token_in(file)
     with pytest.raises(ServiceStartError):
-        _token_in(tmp_path / "nothing" / "token")
+        token_in(tmp_path / "nothing" / "token")
     assert os.listdir(tmp_path) == ["token"]  # noqa: PTH208
 
 

@@ -205,6 +205,12 @@ def test_a_registered_algorithm_without_its_spec_is_refused() -> None:
         check_supported(request)
 
 
+def test_tags_that_say_nothing_of_retries_are_refused() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        check_supported(a_request({"Settings": {"Tags": {"pai-sdk.max_retries": "often"}}}))
+    assert [problem.where for problem in caught.value.problems] == ["settings.tags['pai-sdk.max_retries']"]
+
+
 def test_the_notice_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parts = {"Priority": 3, "RoleArn": "r", "Settings": {"Driver": "535", "Tags": {"team": "vision"}}}
 

@@ -375,6 +375,21 @@ class ExecutorConformance:
 
     # ---- 8: files -----------------------------------------------------------------------------------------
 
+    def test_another_attempt_goes_on_with_files_and_logs(self, harness: Harness) -> None:
+        kept = '"$PAI_OUTPUT_MODEL/kept"'
+        root, state = harness.run(f"echo one; echo half > {kept}; exit 3")
+        assert state.succeeded is False
+        until(lambda: harness.executor.renew(root, attempt=2))
+        assert harness.executor.state(root).phase == "absent"
+        until(lambda: harness.executor.renew(root, attempt=2), "it may have been cut off")
+        harness.start_again(root, f"cat {kept}; echo two")
+        assert harness.wait(root).succeeded
+        log = harness.executor.files(root).log(f"{root.name}-master-0")
+        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, most_bytes=1 << 20)
+        assert [text for text in page.texts if not text.startswith("[pai-sdk]")] == ["one", "half", "two"]
+        assert [*log.times.sizes] == sorted(log.times.sizes)
+        assert all(size <= log.size_bytes for size in log.times.sizes)
+
     def test_the_files_of_a_job_are_reached_through_its_executor(self, harness: Harness) -> None:
         root = harness.folder / "jobs with space" / f"local-{uuid.uuid4().hex[:12]}"
         files = harness.executor.files(root)

@@ -486,3 +486,35 @@ def test_a_job_with_a_lifeline_is_killed_with_the_process_that_holds_it(tmp_path
     state = journal.state()
     assert state is not None
     assert (state.phase, state.reason_code) == ("ended", "SupervisorLost")
+
+
+# ---- another machine ----------------------------------------------------------------------------------------
+
+
+def moved(jobs: Jobs, **machine: str) -> ProcessExecutor:
+    """The executor of a service that goes on elsewhere; `machine` is what differs where the job was started."""
+    path = Sandbox(jobs.root("train1")).state_dir / "job.json"
+    job = json.loads(path.read_text())
+    path.write_text(json.dumps({**job, "machine": {**job["machine"], **machine}}))
+    return ProcessExecutor(jobs.executor.cache_dir)
+
+
+def test_a_job_of_a_machine_that_does_not_serve_any_more_is_lost_and_told_to_end(jobs: Jobs) -> None:
+    root = jobs.start(make_request("sleep 1000"))
+    state = moved(jobs, host="gpu7", boot="0").state(root)
+    assert (state.phase, state.succeeded, state.reason_code) == ("ended", False, "NodeLost")
+    assert "on gpu7," in state.reason_message
+    assert [one.status for one in state.instances] == ["Failed"]
+    # Should the machine still be there, its processes see the request.
+    until(lambda: jobs.executor.state(root).phase == "ended", "the end of the processes")
+
+
+def test_a_job_that_had_ended_on_the_other_machine_keeps_its_end(jobs: Jobs) -> None:
+    jobs.run("true")
+    assert moved(jobs, host="gpu7", boot="0").state(jobs.root("train1")).succeeded
+
+
+@pytest.mark.parametrize("differs", ["host", "boot"])
+def test_a_machine_that_was_renamed_or_a_container_started_anew_is_the_same(jobs: Jobs, differs: str) -> None:
+    jobs.start(make_request("sleep 1000"))
+    assert moved(jobs, **{differs: "another"}).state(jobs.root("train1")).phase != "ended"

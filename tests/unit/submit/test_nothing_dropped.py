@@ -71,6 +71,14 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
     ),
     "requirements": (st.lists(TEXT, max_size=2), lambda v, w, _: w.get("PythonRequirements", []) == v),
     "max_run_time": (st.integers(-1, 2**33), lambda v, w, _: w["Scheduler"]["MaxRunningTimeInSeconds"] == v),
+    "max_retries": (
+        st.integers(-1, 3),
+        lambda v, w, _: _tags(w).get("pai-sdk.max_retries") == (str(v) if v else None),
+    ),
+    "retry_on": (
+        st.lists(st.sampled_from(["NodeLost", "Preempted", "Other"]), max_size=2, unique=True),
+        lambda v, w, _: _tags(w).get("pai-sdk.retry_on") == ",".join(v),
+    ),
     "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(v.rstrip("-_.") or v)),
     "output_path": (
         URIS,
@@ -108,7 +116,10 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         models(compute.ExperimentConfig),
         lambda v, w, _: w["ExperimentConfig"] == v.to_wire(),
     ),
-    "settings": (models(compute.Settings), lambda v, w, _: w["Settings"] == v.to_wire()),
+    "settings": (
+        models(compute.Settings),
+        lambda v, w, _: _without_retries(w["Settings"]) == _without_retries(v.to_wire()),
+    ),
     "priority": (st.integers(1, 9), lambda v, w, _: w["Priority"] == v),
     "role_arn": (WORDS, lambda v, w, _: w["RoleArn"] == v),
     "description": (TEXT, lambda v, w, _: w["TrainingJobDescription"] == v),
@@ -135,6 +146,17 @@ def _same(value: Any, text: str) -> bool:
     if isinstance(value, bool):
         return text == str(value).lower()
     return text == value if isinstance(value, str) else type(value)(text) == value
+
+
+def _without_retries(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without the tags by which retries are sent."""
+    tags = {name: tag for name, tag in (settings.get("Tags") or {}).items() if "pai-sdk." not in name}
+    return {**settings, "Tags": tags}
+
+
+def _tags(wire: dict[str, Any]) -> dict[str, str]:
+    tags: dict[str, str] = wire.get("Settings", {}).get("Tags", {})
+    return tags
 
 
 def _output(wire: dict[str, Any], name: str) -> str | None:

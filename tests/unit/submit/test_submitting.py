@@ -90,6 +90,11 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"environments": {"A": "b c"}}, "Environments", {"A": "b c"}),
     ({"requirements": ["x==1"]}, "PythonRequirements", ["x==1"]),
     ({"max_run_time": 60}, "Scheduler", {"MaxRunningTimeInSeconds": 60}),
+    (
+        {"max_retries": 2, "retry_on": ["NodeLost", "Preempted"]},
+        "Settings.Tags",
+        {"pai-sdk.max_retries": "2", "pai-sdk.retry_on": "NodeLost,Preempted"},
+    ),
     ({"output_path": "oss://bkt/out"}, "OutputChannels.0.OutputUri", "oss://bkt/out/{name}/model/"),
     ({"instance_type": "ecs.x"}, "ComputeResource", {"EcsSpec": "ecs.x", "EcsCount": 1}),
     ({"instance_count": 3}, "ComputeResource.EcsCount", 3),

@@ -47,6 +47,7 @@ async def create_user(request: Request, context: ContextOf, principal: Principal
         workspace_id = check_workspace(context, principal, wanted.workspace_id)
         bucket = context.bucket_of_user(wanted.name)
         if context.bucket_exists(bucket):
+            context.users.check_free(wanted.name)  # the bucket of a user is no other problem
             message = f"There is a bucket {bucket!r} already, which may be someone else's; choose another name."
             raise WireError(409, "BUCKET_EXISTS", message)
         context.users.add(wanted.name, wanted.right, workspace_id=workspace_id)

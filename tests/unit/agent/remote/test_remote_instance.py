@@ -53,7 +53,7 @@ def begin(instance: HostedInstance, folder: Path, command: str) -> None:
         instance.receive(part)
     instance.filled()
     assert instance.is_filled()
-    facts: dict[str, Any] = json.loads(json.dumps(job_facts(spec, grace_s=10)))
+    facts: dict[str, Any] = json.loads(json.dumps({**job_facts(spec, grace_s=10), "logs_at": [0, 0]}))
     instance.begin(facts)
     instance.begin(facts)
 

@@ -1,0 +1,110 @@
+"""Figures of jobs, the queue and the resources, read when Prometheus asks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.service.jobs.host_resources import Capacity
+from pai_sdk.service.jobs.queueing.fair_share import HeldResources
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import Job
+
+__all__ = ["JobFigures"]
+
+logger = logging.getLogger(__name__)
+
+_GIB = 1 << 30
+
+
+class JobFigures(Collector):
+    """Reads the figures; if the database does not respond, all others are there.
+
+    Args:
+        database: of the jobs.
+        held: gives the resources of the jobs that have begun.
+        capacity: gives the resources for all jobs.
+    """
+
+    def __init__(
+        self, database: Database, held: Callable[[], Sequence[HeldResources]], capacity: Callable[[], Capacity]
+    ) -> None:
+        self._database = database
+        self._held = held
+        self._capacity = capacity
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: so the figures are not read when this is registered."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures of this moment."""
+        up = GaugeMetricFamily("pai_database_up", "1 if the database responds")
+        try:
+            counts, oldest = self._read()
+        except SQLAlchemyError as error:
+            logger.warning("figures of jobs cannot be read: %s", type(error).__name__)
+            up.add_metric([], 0)
+        else:
+            up.add_metric([], 1)
+            yield from _of_jobs(counts, oldest)
+        yield up
+        yield from self._of_resources()
+
+    def _read(self) -> tuple[dict[str, int], float | None]:
+        with self._database.read() as session:
+            rows = session.execute(select(Job.status, func.count()).group_by(Job.status))
+            counts = {str(status): int(count) for status, count in rows}
+            oldest = session.scalar(select(func.min(Job.created_at)).where(Job.status == JobStatus.SUBMITTED))
+        return counts, oldest
+
+    def _of_resources(self) -> Iterable[Metric]:
+        needs, capacity = [one.need for one in self._held()], self._capacity()
+        cluster = capacity.cluster
+        limits = {
+            "instances": capacity.slots,
+            "cpus": capacity.cpus if cluster is None else cluster.cpus,
+            "gpus": capacity.gpus if cluster is None else cluster.gpus,
+            "memory_bytes": _bytes(capacity.memory_gib) if cluster is None else cluster.memory_bytes,
+        }
+        used = {
+            "instances": sum(need.instances for need in needs),
+            "cpus": sum(need.cpus for need in needs),
+            "gpus": sum(need.gpus for need in needs),
+            "memory_bytes": sum(need.memory_gib for need in needs) * _GIB,
+        }
+        of_capacity = GaugeMetricFamily(
+            "pai_resources_capacity", "Resources for jobs; missing where there is no limit", labels=["resource"]
+        )
+        of_use = GaugeMetricFamily("pai_resources_used", "Resources that jobs hold", labels=["resource"])
+        for name, limit in limits.items():
+            if limit is not None:
+                of_capacity.add_metric([name], limit)
+        for name, amount in used.items():
+            of_use.add_metric([name], amount)
+        return of_capacity, of_use
+
+
+def _of_jobs(counts: dict[str, int], oldest: float | None) -> Iterable[Metric]:
+    jobs = GaugeMetricFamily("pai_jobs", "Jobs by status", labels=["status"])
+    for status in sorted(KNOWN_STATUSES):
+        jobs.add_metric([status], counts.get(status, 0))
+    yield jobs
+    queue = GaugeMetricFamily("pai_queue_jobs", "Jobs in the queue")
+    queue.add_metric([], counts.get(JobStatus.SUBMITTED, 0))
+    yield queue
+    age = GaugeMetricFamily("pai_queue_oldest_seconds", "Age of the oldest job in the queue; 0 if it is empty")
+    age.add_metric([], 0.0 if oldest is None else max(0.0, time.time() - oldest))
+    yield age
+
+
+def _bytes(gib: float | None) -> float | None:
+    return None if gib is None else gib * _GIB

@@ -1,0 +1,1 @@
+"""Contents of objects in a store elsewhere."""

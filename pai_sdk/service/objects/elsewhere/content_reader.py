@@ -1,0 +1,100 @@
+"""The bytes of contents in files or in a store: read like a file, or sent again from the beginning."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.service.objects.error_codes import unavailable
+from pai_sdk.storage.base import Store
+
+__all__ = ["ContentReader", "FilePieces", "StoredPieces"]
+
+_CHUNK_BYTES = 1 << 20
+_MOST_AHEAD_BYTES = 4 << 20
+
+
+class FilePieces(Iterable[bytes]):
+    """The bytes of files one behind the other, from the beginning each time they are iterated."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self.missing: FileNotFoundError | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        for file in self._files:
+            try:
+                stream = file.open("rb")
+            except FileNotFoundError as error:
+                self.missing = error
+                raise
+            with stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    yield chunk
+
+
+class StoredPieces(Iterable[bytes]):
+    """The bytes of a file of a store, from the beginning each time they are iterated."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._store.read(self._path)
+
+
+class ContentReader(io.RawIOBase):
+    """A content elsewhere as a file: asks for as much as is read, and for more ahead while it is read in order."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int, closed: Callable[[], None]) -> None:
+        super().__init__()
+        self._fetch, self._size_bytes, self._on_close = fetch, size_bytes, closed
+        self._position, self._start, self._piece, self._ahead_bytes = 0, 0, b"", 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position; asks the store for nothing."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes, at most up to the end."""
+        view = memoryview(buffer).cast("B")
+        end = self._start + len(self._piece)
+        if not self._start <= self._position < end:
+            in_order = self._position == end
+            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_AHEAD_BYTES) if in_order else 0
+            self._ahead_bytes = max(self._ahead_bytes, len(view))
+            wanted = min(self._ahead_bytes, self._size_bytes - self._position)
+            if wanted <= 0:
+                return 0
+            self._piece = self._fetch(self._position, self._position + wanted)
+            self._start = self._position
+            if len(self._piece) != wanted:
+                raise unavailable("The content ended early; try again.")
+        at = self._position - self._start
+        chunk = self._piece[at : at + len(view)]
+        view[: len(chunk)] = chunk
+        self._position += len(chunk)
+        return len(chunk)
+
+    def close(self) -> None:
+        """Let the content be deleted."""
+        if not self.closed:
+            super().close()
+            self._piece = b""
+            self._on_close()

@@ -1,0 +1,192 @@
+"""Waits for the lease of the database: as the standby of another service, or because that has just been killed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from socket import socket
+
+from sqlalchemy.exc import DBAPIError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.http.health import is_health_check
+from pai_sdk.service.http.http_server import HttpServer
+from pai_sdk.service.http.listening import listen_on, url_of
+from pai_sdk.service.http.tls import Certificate
+from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.state.lease import LASTS_S, Lease, LeaseTable, now_s
+from pai_sdk.service.state.process_names import ProcessName
+from pai_sdk.service.state.sql_engine import lease_engine, postgres_url, shown_url, told_in_one_sentence
+from pai_sdk.service.wire_errors import WireError, wire_error_response
+
+__all__ = ["Standby", "Turn"]
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.25
+_HANDOVER_S = 3.0  # a service that is just ending has the lease for so long
+_KILL_S = 1.0
+_RETRY_AFTER_S = 1
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The turn of this service has come.
+
+    Attributes:
+        lease: of the PostgreSQL database; None without one.
+        mark: of that database.
+        listener: the socket on which this service has stood by; None if it has not.
+    """
+
+    lease: Lease | None = None
+    mark: str | None = None
+    listener: socket | None = None
+
+    def may_act(self) -> bool:
+        """True while no other service can have taken over."""
+        return self.lease is None or self.lease.is_held
+
+    def loss(self) -> str | None:
+        """Why the turn is over; None while it is not."""
+        return None if self.lease is None else self.lease.loss
+
+
+class Standby:
+    """Takes the lease of a PostgreSQL database.
+
+    Args:
+        settings: with the URL of the database.
+        is_stopped: whether this service was told to end.
+        certificate: of a service with TLS.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, is_stopped: Callable[[], bool], certificate: Certificate | None = None
+    ) -> None:
+        url = postgres_url(settings.database_url or "")
+        self._settings = settings
+        self._is_stopped = is_stopped
+        self._certificate = certificate
+        self._shown = shown_url(url)
+        self._engine = lease_engine(url)
+        self._table = LeaseTable(self._engine)
+        self._taken: Turn | None = None
+
+    def take(self, stack: ExitStack) -> Turn:
+        """Take the lease now, or as soon as a killed holder's has run out; given back with the stack.
+
+        Raises:
+            ServiceStartError: another service renews it, or the database cannot be used.
+        """
+        stack.callback(self._engine.dispose)
+        with told_in_one_sentence(self._shown):
+            first, begun = "", time.monotonic()
+            while not self._try(None):
+                renewed, waited_s = self._table.renewed_at(), time.monotonic() - begun
+                first = first or renewed
+                if waited_s > LASTS_S + _HANDOVER_S or (renewed != first and waited_s > _HANDOVER_S):
+                    raise ServiceStartError(
+                        f"another service already runs on the database {self._shown}; stop it, give each a "
+                        "database, or let this one stand by: --standby"
+                    )
+                time.sleep(_LOOK_S)
+        return self._opened(stack)
+
+    def wait(
+        self, stack: ExitStack, *, serve: Callable[[HttpServer], None], on_standby: Callable[[str], None]
+    ) -> Turn | None:
+        """Stand by until the lease can be taken; None if this service was told to end meanwhile.
+
+        Args:
+            stack: gives the lease back, and closes the socket.
+            serve: makes a server known to what stops this service.
+            on_standby: called with our address, once requests are refused there.
+
+        Raises:
+            ServiceStartError: the database cannot be used, or the port is taken.
+        """
+        stack.callback(self._engine.dispose)
+        with told_in_one_sentence(self._shown):
+            if self._try(None):
+                return self._opened(stack)
+        settings = self._settings
+        listener = stack.enter_context(listen_on(settings.host, settings.port or 0))
+        url = url_of(settings.host, listener.getsockname()[1], self._certificate, settings.names)
+        server = HttpServer(_refuse, settings.connections, on_end=lambda: None, certificate=self._certificate)
+        server.on_ready = lambda: on_standby(url)
+        serve(server)
+        waiting = threading.Thread(
+            target=self._try_until_taken, args=(listener, server), name="standby", daemon=True
+        )
+        waiting.start()
+        if not self._is_stopped():
+            server.run(sockets=[listener.dup()])  # it closes what it is given
+        waiting.join()
+        return self._opened(stack) if self._taken is not None else None
+
+    def _try_until_taken(self, listener: socket, server: HttpServer) -> None:
+        is_well = True
+        while not self._is_stopped() and not server.should_exit:
+            try:
+                if self._try(listener):
+                    break
+                is_well = True
+            except DBAPIError as error:
+                if is_well:
+                    logger.warning("the standby cannot reach its database: %s", type(error.orig).__name__)
+                is_well = False
+            time.sleep(_LOOK_S)
+        server.should_exit = True
+
+    def _try(self, listener: socket | None) -> bool:
+        """Take the lease if it can be had, and renew it from then on."""
+        sent_at = now_s()
+        taken = self._table.take()
+        if taken is None:
+            return False
+        lease = Lease(self._table, taken.number, sent_at=sent_at)
+        lease.start()
+        self._taken = Turn(lease, taken.mark, listener)
+        if taken.before is not None:
+            _end(taken.before)
+        return True
+
+    def _opened(self, stack: ExitStack) -> Turn:
+        turn = self._taken
+        if turn is None or turn.lease is None:
+            raise RuntimeError("the lease was not taken")
+        stack.callback(turn.lease.close)
+        return turn
+
+
+def _end(before: ProcessName) -> None:
+    """See that the last holder has ended, as far as we can."""
+    if before.is_here() and not before.has_ended():
+        logger.warning("process %d held the lease until it ran out, and is killed", before.pid)
+        before.kill(patience_s=_KILL_S)
+    logger.info("the service that ran on %s as process %d is taken over", before.host, before.pid)
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """What a standby responds: its health, and to all other requests that they may come again."""
+    if is_health_check(scope):
+        response = JSONResponse({"status": "standby"}, 503, headers={"Cache-Control": "no-store"})
+    else:
+        error = WireError(
+            503,
+            "ServiceUnavailable",
+            "This service stands by for another one, which is active; send the request there.",
+            retry_after_s=_RETRY_AFTER_S,
+        )
+        host = Request(scope).headers.get("host", "")
+        response = wire_error_response(error, request_id=str(uuid.uuid4()).upper(), host=host)
+    await response(scope, receive, send)

@@ -1,0 +1,53 @@
+"""The tests of the object store, unchanged, with every content in the object store of another service."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.service.objects import ObjectStore, blobs, object_operations
+from pai_sdk.storage.base import Store
+from tests.service.objects import serving
+from tests.service.objects.conftest import Wire
+from tests.service.objects.elsewhere import oss_server
+from tests.service.objects.serving import BUCKET, served
+from tests.service.objects.test_bucket_store import *  # noqa: F403
+from tests.service.objects.test_wire_multipart import *  # noqa: F403
+from tests.service.objects.test_wire_objects import *  # noqa: F403
+
+_number = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Store]]:
+    """Makes stores, each with a prefix of its own."""
+    with oss_server(tmp_path_factory.mktemp("oss")) as running, pytest.MonkeyPatch.context() as patch:
+        for module in (blobs, object_operations):
+            patch.setattr(module, "MOST_ROW_BYTES", 0)
+
+        def make() -> Store:
+            return running.store(f"service-{next(_number)}")
+
+        def open_store(root: Path, **options: float) -> ObjectStore:
+            return ObjectStore(root, contents=make(), **options)
+
+        patch.setattr(serving, "open_store", open_store)
+        yield make
+
+
+@pytest.fixture(scope="module")
+def wire(place: Callable[[], Store], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    with served(tmp_path_factory.mktemp("store")) as (store, endpoint):
+        made = Wire(endpoint, store)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def store(place: Callable[[], Store], tmp_path: Path) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path / "store", contents=place()) as made:
+        made.create_bucket(BUCKET)
+        yield made

@@ -1,0 +1,30 @@
+"""The tests of a store, unchanged, with every content in S3."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.service.objects import ObjectStore, blobs
+from tests.service.objects.elsewhere import S3, s3_server
+from tests.service.objects.serving import BUCKET
+from tests.service.objects.test_bucket_store import *  # noqa: F403
+
+_number = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blobs, "MOST_ROW_BYTES", 0)
+        yield server
+
+
+@pytest.fixture
+def store(s3: S3, tmp_path: Path) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path / "store", contents=s3.store(f"service-{next(_number)}")) as made:
+        made.create_bucket(BUCKET)
+        yield made

@@ -1,0 +1,115 @@
+"""Further attempts at a job that was interrupted, by a real service with processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.schemas import job_retries
+from tests.service.services import Client, job_body, running_service
+from tests.waiting import until
+
+CHECKPOINT = {"Name": "checkpoints", "OutputUri": "oss://pai-local/{name}/checkpoints/"}
+# Dies in its first attempts, after it has saved how far it is; ends in the one that finds `end`.
+COUNTING = """
+step=$(cat /ml/output/checkpoints/step 2>/dev/null || echo 0)
+echo "begins at $step"
+step=$((step + 1))
+echo $step > /ml/output/checkpoints/step
+[ $step -ge {end} ] || kill -9 $$
+echo "done at $step"
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 0.2)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with running_service(tmp_path / "data") as client:
+        yield client
+
+
+def counting(
+    end: int, *, retries: int, on: str = "KilledBySignal,OutOfMemory", name: str = "counts"
+) -> dict[str, Any]:
+    tags = {"pai-sdk.max_retries": str(retries), "pai-sdk.retry_on": on}
+    outputs = [{**CHECKPOINT, "OutputUri": CHECKPOINT["OutputUri"].format(name=name)}]
+    return job_body(COUNTING.format(end=end), OutputChannels=outputs, Settings={"Tags": tags})
+
+
+def statuses(job: dict[str, Any]) -> list[str]:
+    return [transition["Status"] for transition in job["StatusTransitions"]]
+
+
+def test_a_job_goes_on_from_what_it_has_saved(client: Client) -> None:
+    job_id = client.create(counting(3, retries=5))
+    job = client.until(job_id)
+    assert job["Status"] == "Succeed", job["ReasonMessage"]
+    attempt = ["Initializing", "Running"]
+    assert statuses(job) == ["Creating", *3 * ["Submitted", *attempt], "Succeed"]
+    lines = [line for line in client.log(job_id) if not line.startswith("[pai-sdk]")]
+    assert lines == ["begins at 0", "begins at 1", "begins at 2", "done at 3"], "no line is lost or doubled"
+    assert client.bucket().get_object("counts/checkpoints/step").read() == b"3\n"
+
+
+def test_the_last_attempt_that_is_allowed_gives_the_reason(client: Client) -> None:
+    job = client.until(client.create(counting(9, retries=2)))
+    assert (job["Status"], statuses(job).count("Running")) == ("Failed", 3)
+    assert job["ReasonCode"] in ("KilledBySignal", "OutOfMemory")
+
+
+def test_other_endings_are_final(client: Client) -> None:
+    job = client.until(client.create(counting(9, retries=2, on="Preempted,NodeLost")))
+    assert (job["Status"], statuses(job).count("Running")) == ("Failed", 1)
+
+
+def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 600.0)
+    job_id = client.create(counting(9, retries=2))
+    until(lambda: "Running" in statuses(client.get(f"/trainingjobs/{job_id}")))
+    job = client.until(job_id, "Submitted")
+    assert job["ReasonCode"] in ("KilledBySignal", "OutOfMemory"), "says why it waits"
+    assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
+    job = client.until(job_id)
+    assert (job["Status"], job["ReasonMessage"]) == ("Terminated", "The job was stopped before it began again.")
+    assert client.bucket().get_object("counts/checkpoints/step").read() == b"1\n", "its outputs are saved"
+
+
+def test_the_next_attempt_begins_after_a_restart_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)
+    with running_service(tmp_path / "data") as client:
+        job_id = client.create(counting(2, retries=2))
+        until(lambda: "Running" in statuses(client.get(f"/trainingjobs/{job_id}")))
+        client.until(job_id, "Submitted")
+    with running_service(tmp_path / "data") as client:
+        began = time.monotonic()
+        job = client.until(job_id)
+        assert job["Status"] == "Succeed"
+        assert time.monotonic() - began < 30
+        assert [line for line in client.log(job_id) if "begins" in line] == ["begins at 0", "begins at 1"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "problem"),
+    [
+        ({"pai-sdk.max_retries": "many"}, "no number of retries"),
+        ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "Preemted"}, "did you mean 'Preempted'"),
+        ({"pai-sdk.retry_on": "Preempted"}, "no effect without max_retries"),
+        ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "StoppedByUser"}, "cannot be followed"),
+    ],
+)
+def test_wrong_tags_are_refused(client: Client, tags: dict[str, str], problem: str) -> None:
+    answer = client.call("POST", "/trainingjobs", body=job_body(Settings={"Tags": tags}))
+    assert answer.status_code == 400
+    assert problem in answer.json()["Message"]
