@@ -9,6 +9,7 @@ Nothing here calls `ray stop`, which would end every Ray of this machine.
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
@@ -23,11 +24,12 @@ __all__ = ["RayCluster", "why_not"]
 
 _UP_WITHIN_S = 180.0
 _OBJECT_STORE_BYTES = 200 << 20
-# A node that is gone is noticed after three seconds, not thirty. The values are Ray's own settings.
+# A killed node is noticed after three seconds, not thirty; one that is only slow is not given up. The values are
+# Ray's own settings.
 _QUICK_HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "3",
 }
 
@@ -53,6 +55,7 @@ class RayCluster:
         self.cpus = cpus
         self.nodes = Nodes(count)
         self._stack = ExitStack()
+        self._starts: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> RayCluster:
         with ExitStack() as stack:
@@ -122,8 +125,15 @@ class RayCluster:
     def wait_for(self, count: int) -> None:
         """Wait until this number of nodes is alive, and clients and the dashboard can connect."""
         ports = (8265, 10001)
+
+        def is_whole() -> bool:
+            for index in range(1, len(self.nodes)):
+                if self._has_given_up(self.nodes[index]):
+                    self.restart_worker(index)
+            return len(self.living_nodes()) == count and all(_accepts(self.head.address, port) for port in ports)
+
         until(
-            lambda: len(self.living_nodes()) == count and all(_accepts(self.head.address, port) for port in ports),
+            is_whole,
             f"a Ray cluster of {count} nodes (logs: {self.folder})",
             within_s=_UP_WITHIN_S,
             pause_s=0.2,
@@ -164,22 +174,33 @@ class RayCluster:
         """What Ray printed when it was started on a node."""
         return (self.folder / f"{node.name}.log").read_text(errors="replace")
 
+    def _has_given_up(self, node: Node) -> bool:
+        """Whether Ray has ended on a node. It gives a start up after 30 s, which a busy machine may need."""
+        return self._starts[node.name].poll() is not None
+
     def _start_head(self) -> None:
-        self._start(
-            self.head,
-            *("--head", "--port", "6379", "--ray-client-server-port", "10001"),
-            *("--dashboard-host", "0.0.0.0", "--dashboard-port", "8265"),
-        )
-        until(self.living_nodes, f"the head (logs: {self.folder})", within_s=_UP_WITHIN_S, pause_s=0.1)
+        role = ("--head", "--port", "6379", "--ray-client-server-port", "10001")
+        role += ("--dashboard-host", "0.0.0.0", "--dashboard-port", "8265")
+        self._start(self.head, *role)
+
+        def is_up() -> bool:
+            if self._has_given_up(self.head):
+                self.head.kill_processes()
+                self._start(self.head, *role)
+            return bool(self.living_nodes())
+
+        until(is_up, f"the head (logs: {self.folder})", within_s=_UP_WITHIN_S, pause_s=0.1)
 
     def _start(self, node: Node, *role: str) -> None:
-        node.start(
+        self._starts[node.name] = node.start(
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"),
             *("--node-ip-address", node.address, "--num-cpus", str(self.cpus)),
             *("--object-store-memory", str(_OBJECT_STORE_BYTES)),
             *role,
             log=self.folder / f"{node.name}.log",
             **_QUICK_HEALTH_CHECKS,
+            # With it, the server of Ray clients now and then crashes while it starts a process for one.
+            GRPC_ENABLE_FORK_SUPPORT="false",
         )
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -39,7 +40,7 @@ class Place:
     data_dir: Path
     session: Session
 
-    def submit(self, steps: int, *, pause: float = 0.0, resume: str | bool = False) -> TrainingJob:
+    def submit(self, steps: int, *, pause: float = 0.0, **parameters: Any) -> TrainingJob:
         """Start an all-reduce."""
         estimator = Estimator(
             image_uri="python:3.11",
@@ -48,7 +49,7 @@ class Place:
             instance_type="ecs.c6.large",
             instance_count=RANKS,
             session=self.session,
-            resume=resume,
+            **parameters,
         )
         return estimator.fit(wait=False, show_logs=False)
 
@@ -130,6 +131,19 @@ class AllReduce:
         assert reached - 1 <= first <= reached + 2
         assert f" after step {first - 1}" in lines_of(again)[2][0]
         assert lines_of(again)[0][-1].endswith(f" sum {expected_sum(reached + 5)}")
+
+    def test_the_middle_rank_is_killed_and_the_same_job_goes_on(self, place: Place) -> None:
+        job = place.submit(40, pause=0.1, max_retries=1, retry_on=["KilledBySignal", "OutOfMemory"])
+        await_step(job, 5)
+        kill_rank(job, 1)
+        job.wait(2 * PATIENCE_S, show_logs=False)
+        for rank, lines in enumerate(lines_of(job)):
+            steps = steps_of(lines)
+            reached = next(step for step, after in zip(steps, [*steps[1:], 0], strict=True) if after != step + 1)
+            begins = steps[reached] if reached < 40 else 41
+            assert steps == [*range(1, reached + 1), *range(begins, 41)], rank
+            assert reached - 1 <= begins <= reached + 2, "from the newest checkpoint"
+            assert lines[-1].endswith(f" sum {expected_sum(40)}")
 
     def test_the_service_is_killed_and_no_line_is_lost_or_doubled(self, place: Place) -> None:
         job = place.submit(100, pause=0.1)

@@ -139,3 +139,26 @@ def fresh_place(folder: Path, clean_home: Path) -> Iterator[Path]:
 def test_the_examples_of_the_page_work(run_page: Callable[[Path], tuple[int, str]]) -> None:
     status, said = run_page(Path(__file__).parents[2] / "docs" / "slurm.md")
     assert status == 0, said
+
+
+def test_a_preempted_job_goes_on_when_there_is_room(folder: Path, slurm_cluster: SlurmCluster) -> None:
+    options = {"partition": "preemptible", "cpus_per_instance": "4"}
+    session = Session.embedded(folder, executor="slurm", executor_options=options)
+    saved = '"$PAI_OUTPUT_CHECKPOINTS/saved"'
+    resumes = f"if [ -e {saved} ]; then cat {saved}; exit; fi"
+    saves = f"trap 'trap \"\" TERM; echo half | tee {saved}; exit 0' TERM"  # Slurm may send it twice
+    patient = Estimator(
+        "unused",
+        f"{resumes}; {saves}; echo up; while :; do sleep 0.1; done",
+        instance_count=3,
+        session=session,
+        instance_type="any",
+        max_retries=2,
+    )
+    job = patient.fit(wait=False)
+    until(lambda: [line.text for line in job.logs()].count("up") == 3, "all instances run")
+    slurm_cluster.command("srun", "-N3", "--exclusive", "true")
+    job.wait(show_logs=False)
+    texts = [line.text for line in job.logs()]
+    assert (texts.count("up"), texts.count("half")) == (3, 6), texts
+    assert any("Preempted" in event for event in job.events()), "the events say why"

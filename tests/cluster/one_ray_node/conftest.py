@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,21 +31,13 @@ def cluster(short_folder: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def connected(cluster: LocalCluster, short_folder: Path) -> Iterator[Callable[[str], RayExecutor]]:
-    """Gives the executor that is connected in one way: `driver` or `client`."""
-    made: dict[str, RayExecutor] = {}
-
-    def executor(way: str) -> RayExecutor:
-        if way not in made:
-            address = {"driver": cluster.address, "client": cluster.client_address}[way]
-            options = RayOptions(address=address, node_folder=str(short_folder / f"nodes-{way}"))
-            made[way] = RayExecutor(short_folder / f"hub-{way}", options)
-            until(lambda: _connects(made[way]), "the cluster", within_s=120, pause_s=1)
-        return made[way]
-
-    yield executor
-    for one in made.values():
-        one.close()
+def executor(cluster: LocalCluster, short_folder: Path) -> Iterator[RayExecutor]:
+    """The executor, which is connected."""
+    options = RayOptions(address=cluster.address, node_folder=str(short_folder / "nodes"))
+    made = RayExecutor(short_folder / "hub", options)
+    until(lambda: _connects(made), "the cluster", within_s=120, pause_s=1)
+    yield made
+    made.close()
 
 
 def _connects(executor: RayExecutor) -> bool:

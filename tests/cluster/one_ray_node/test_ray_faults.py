@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.processes import descendants, session_leaders
+from pai_sdk.agent.processes import session_leaders
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.ray.executor import RayExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
-from tests.cluster.one_ray_node.local_cluster import LocalCluster
-from tests.unit.execution.conformance import MEETING, STOP, Harness
+from tests.unit.execution.conformance import STOP, Harness
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 COUNTS = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo line $i; sleep 0.1; done"
 
@@ -29,11 +24,6 @@ class FaultHarness(Harness):
         found = super().request(command, count=count, **fields)
         outputs = [*found.output_channels, found.output_channels[0].model_copy(update={"name": "checkpoints"})]
         return found.model_copy(update={"output_channels": outputs})
-
-
-@pytest.fixture
-def executor(connected: Callable[[str], RayExecutor]) -> RayExecutor:
-    return connected("driver")
 
 
 @pytest.fixture
@@ -97,32 +87,6 @@ def test_an_instance_that_is_lost_ends_the_job(harness: Harness) -> None:
     until(lambda: not any(_is_of(process, name) for process in children), "the end of its processes")
 
 
-def test_instances_on_several_nodes_meet_and_a_lost_node_ends_the_job(
-    harness: Harness, cluster: LocalCluster
-) -> None:
-    with cluster.one_more_node("127.0.0.2", cpus=2) as node:
-        until(lambda: (capacity := harness.executor.capacity()) and capacity.nodes == 2, "the second node")
-        root, state = harness.run('python3 -c "$MEETING"', count=2, Environments={"MEETING": MEETING})
-        assert state.succeeded, harness.log(root)
-        assert [harness.log(root, rank=rank) for rank in range(2)] == ["rank 0 met 2\n", "rank 1 met 2\n"]
-
-        command = 'echo "up at $MASTER_ADDR"; echo "$RANK" >"$PAI_OUTPUT_MODEL/$RANK"; sleep 1000'
-        root = harness.start(command, count=2)
-        for rank in range(2):
-            harness.until_log(root, "up at ", rank=rank)
-        for process in (node, *descendants(node)):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        state = harness.wait(root)
-    assert state.reason_code == "NodeLost"
-    assert "was lost with its node" in state.reason_message
-    assert sorted(one.status for one in state.instances) == ["Failed", "Terminated"]
-    (lost,) = [rank for rank, one in enumerate(state.instances) if one.status == "Failed"]
-    assert harness.log(root, rank=lost).startswith("up at ")
-    folder = Sandbox(root).output_dir("model")
-    assert [path.name for path in folder.iterdir()] == [str(1 - lost)]
-
-
 def _is_of(process: Path, name: str) -> bool:
     try:
         return f"PAI_INSTANCE_NAME={name}".encode() in (process / "environ").read_bytes().split(b"\0")
@@ -151,17 +115,6 @@ def test_a_job_that_has_no_room_waits_and_can_be_stopped(harness: Harness) -> No
     harness.executor.stop(root, **STOP)
     state = harness.wait(root)
     assert (state.reason_code, [one.status for one in state.instances]) == ("StoppedByUser", ["Terminated"])
-
-
-def test_a_stop_frees_the_resources(harness: Harness, cluster: LocalCluster) -> None:
-    whole = {"EcsCount": 1, "InstanceSpec": {"CPU": "8"}}
-    first = harness.start("echo up; sleep 1000", ComputeResource=whole)
-    harness.until_log(first, "up")
-    harness.executor.stop(first, **STOP)
-    asked = time.monotonic()
-    second = harness.start("echo up", ComputeResource=whole)
-    assert harness.wait(second).succeeded
-    assert time.monotonic() - asked < 20
 
 
 def test_a_variable_of_a_job_is_in_no_file_and_argument_that_others_can_read(

@@ -13,18 +13,15 @@ from tests.docs.conftest import fresh_place, run_page
 
 __all__ = ["fresh_place", "run_page"]
 
-pytestmark = pytest.mark.slow
-
 PAGE = Path(__file__).parents[3] / "docs" / "ray.md"
 
 
 def test_the_examples_of_the_page_work(
     cluster: LocalCluster,
-    connected: Callable[[str], RayExecutor],
+    executor: RayExecutor,  # the cluster responds
     run_page: Callable[[Path], tuple[int, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    connected("driver")  # the cluster responds
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     status, said = run_page(PAGE)
     assert status == 0, said

@@ -15,8 +15,6 @@ from pai_sdk.service.embedded import find_running
 from tests.cluster.one_ray_node.local_cluster import LocalCluster
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def session(cluster: LocalCluster, tmp_path: Path) -> Iterator[Session]:
