@@ -42,10 +42,10 @@ test-service: $(VENV)/.dev ## the service, on SQLite: its API, objects, tables, 
 	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m "not slow" tests/service
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start (as root on Debian)
-	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
+	@$(BIN)/python -m pytest -q $(ONCE_MORE) -m "not slow" tests/docker
 
 test-cluster: $(VENV)/.dev ## jobs on clusters of Ray and Slurm, on three nodes that the tests make (as root on Debian)
-	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/cluster
+	@$(BIN)/python -m pytest -q $(ONCE_MORE) -m "not slow" tests/cluster
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
@@ -89,6 +89,9 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
 	@$(BIN)/python -m tests.trials launches --launches 60
 	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
+	@$(BIN)/python -m tests.trials cluster --jobs 200 --kills 5 --seed 1
+	@$(BIN)/python -m tests.trials drain --jobs 500
+	@$(BIN)/python -m pytest -q $(ONCE_MORE) -m slow tests/docker tests/cluster
 
 release-trial: $(VENV)/.dev ## the README in an empty container with Python alone (as root on Debian; ten minutes)
 	@$(BIN)/python -m tests.docker.release

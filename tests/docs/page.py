@@ -4,7 +4,7 @@ Blocks run from top to bottom in the current folder; line numbers in tracebacks 
 
 - `python` is executed, in one namespace for the whole page; blocks that start with `>>>` are doctests.
 - A block of any language with `title="src/train.py"` is a file: it is written, for later blocks to use.
-- `bash` and `console` are executed when they call `pai-sdk`. Where lines start with `$ `,
+- `bash` and `console` are executed when they call `pai-sdk` or `docker compose`. Where lines start with `$ `,
   those are the commands. A command must succeed; `# exit 100` at its end says that it must end so instead.
 - `<!-- norun: why -->` on the line above a block keeps it from running; it must still compile.
 - Everything else (json, text, yaml, …) is for reading only.
@@ -29,7 +29,7 @@ SHELLS = ("bash", "console", "shell", "sh")
 _INFO = re.compile(r"[ \t]*(?P<language>[\w+-]+)?(?P<attributes>[^\n]*)\n")
 _TITLE = re.compile(r'\btitle="([^"]+)"')
 _NORUN = re.compile(r"<!--\s*norun:\s*(?P<reason>\S.*?)\s*-->[ \t]*\n[ \t]*\Z")
-_CALLS_CLI = re.compile(r"(?:^(?:\$ )?|[|;&(])\s*(?:\w+=\S*\s+)*pai-sdk\s", re.MULTILINE)
+_CALLS_CLI = re.compile(r"(?:^(?:\$ )?|[|;&(])\s*(?:\w+=\S*\s+)*(?:pai-sdk|docker compose)\s", re.MULTILINE)
 _EXIT = re.compile(r"#\s*exit (\d+)\s*$")
 
 _run_python = PythonEvaluator()

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # tests/docker and tests/cluster run these.
-NEED_ENGINES = {ROOT / "docs" / name for name in ("local.md", "ray.md", "slurm.md")}
+NEED_ENGINES = {ROOT / "docs" / name for name in ("local.md", "ray.md", "slurm.md", "team.md")}
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
 OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST})
 # Nearly every page starts a service and runs jobs, so `make test` runs only what a reader meets first.
