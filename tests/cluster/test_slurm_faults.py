@@ -43,7 +43,8 @@ def kill_watch(job_id: str) -> None:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
-            if any("agent.slurm.task" in word for word in words) and words[-1].endswith(job_id):
+            is_task = words[:1] != ["srun"] and any("agent.slurm.task" in word for word in words)
+            if is_task and words[-1].endswith(job_id):
                 process.kill()
                 return
     raise AssertionError("there is no such process")

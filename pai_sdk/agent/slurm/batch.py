@@ -62,7 +62,21 @@ def main(package: str, root: str) -> int:
         try:
             return steps.wait(BEAT_EVERY_S)
         except subprocess.TimeoutExpired:
+            _pass_ends_on(gang, _names(job))
+
+
+def _names(job: dict[str, Any]) -> list[str]:
+    return [one["instance"]["name"] for one in job["instances"]]
+
+
+def _pass_ends_on(gang: GangFolder, names: list[str]) -> None:
+    """Have the other instances end, too, where the task of a failed one was killed and could not tell them."""
+    for name in names:
+        state = gang.state(name)
+        if state is None or state.phase != "ended" or state.succeeded or not state.reason_code:
             continue
+        if not gang.is_alive(name):
+            gang.write_ending(Ending(state.reason_code, state.reason_message, state.failed_instance))
 
 
 def _srun(job: dict[str, Any]) -> list[str]:
@@ -79,7 +93,7 @@ def _srun(job: dict[str, Any]) -> list[str]:
 
 
 def _wait_for_the_other(gang: GangFolder, job: dict[str, Any], number: str, restarts: int) -> int:
-    names = [one["instance"]["name"] for one in job["instances"]]
+    names = _names(job)
     claim = gang.claim
     if claim is None or claim.slurm_job_id != number:
         _note(f"another start has the job: {claim}; nothing is run")
