@@ -24,7 +24,7 @@ _LONGEST_S = 3 * 3600
 
 
 def by_rest(cluster: RayCluster, jobs: int) -> tuple[float, int]:
-    """Seconds from the first submission to the last end, and how many jobs failed: Ray gives some up under load."""
+    """Seconds until the last end, and how many jobs failed: Ray gives some up under load."""
     ray, begun = RayJobs(cluster.dashboard_url), time.monotonic()
     with ThreadPoolExecutor(_CLIENTS) as clients:
         submitted = list(clients.map(lambda _: ray.submit("true", cpus=1), range(jobs)))
