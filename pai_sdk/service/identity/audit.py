@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.database import Database
@@ -57,8 +57,7 @@ class AuditLog:
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
         row |= {"path": path[:500], "status": status, "client": client}
         with self._database.write() as session:
-            session.execute(insert(AuditRow), [row])
-            newest = session.scalar(select(func.max(AuditRow.number))) or 0
+            (newest,) = session.connection().execute(insert(AuditRow), row).inserted_primary_key or (0,)
             if newest % _SPARE_ENTRIES == 0:
                 session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
 

@@ -122,6 +122,7 @@ class Scheduler:
         self._queue_is_empty = False
         self._next_attempt_at: float | None = None
         self._has_news = False  # of the queue, or of a stop
+        self._read_again_at = 0.0  # on the monotonic clock
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
@@ -200,8 +201,8 @@ class Scheduler:
             except Exception as error:  # a full disk, say: the jobs are still there when it is mended
                 self._disk.tell("the scheduler failed, and tries again", error)
                 pause_s = _PAUSE_AFTER_FAULT_S
-            if not self._closing.is_set():
-                self._woken.wait(pause_s)
+            if not self._closing.is_set() and self._woken.wait(pause_s) and not self._queue_is_empty:
+                self._closing.wait(self._read_again_at - time.monotonic())
 
     def _pause_s(self) -> float | None:
         """The time until the next look: while jobs run, or until the next attempt at one that waits for it."""
@@ -247,6 +248,9 @@ class Scheduler:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
+        if not self._queue_is_empty:
+            # Its first job waits. It need not be read for each of many jobs that are submitted meanwhile.
+            self._read_again_at = time.monotonic() + _LOOK_S
         self._next_attempt_at = None if self._queue_is_empty else self._jobs.next_attempt_at()
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:

@@ -26,7 +26,16 @@ from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, r
 from pai_sdk.storage.oss.bucket import OssBucket
 from pai_sdk.storage.oss.connection import OssConnection
 from pai_sdk.storage.oss.parts import OssParts
-from pai_sdk.storage.oss.wire import Body, content_md5, etag_in, etag_of, info_of, meta_headers
+from pai_sdk.storage.oss.wire import (
+    Body,
+    ListedPage,
+    content_md5,
+    etag_in,
+    etag_of,
+    info_of,
+    meta_headers,
+    page_in,
+)
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
 
@@ -311,10 +320,10 @@ class OssClient:
         Raises:
             InvalidInputError: no URI can name one of the keys.
         """
-        token = ""
-        while True:
+        token: str | None = ""
+        while token is not None:
             page = self._call(prefix, partial(_page, prefix=prefix, token=token))
-            for found in page.object_list:
+            for found in page.objects:
                 try:
                     uri = OssUri(prefix.bucket, found.key, prefix.endpoint)
                 except InvalidInputError as error:
@@ -327,12 +336,10 @@ class OssClient:
                         found.size,
                         found.etag,
                         {},
-                        storage_class=found.storage_class or "",
-                        modified_s=found.last_modified,
+                        storage_class=found.storage_class,
+                        modified_s=found.modified_s,
                     )
-            if not page.is_truncated:
-                return
-            token = page.next_continuation_token
+            token = page.next_token
 
     def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> int:
         """Fetch bytes `start` to `end` (which is not among them) into the same place of an open file.
@@ -384,9 +391,13 @@ def _delete(bucket: OssBucket, keys: list[str]) -> None:
     bucket.batch_delete_objects(keys)
 
 
-def _page(bucket: OssBucket, prefix: OssUri, token: str) -> Any:
-    page = bucket.list_objects_v2(prefix.key, continuation_token=token, max_keys=_PAGE)
-    if page.is_truncated and page.next_continuation_token in ("", token):
+def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ListedPage:
+    query = {"list-type": "2", "encoding-type": "url", "prefix": prefix.key, "max-keys": str(_PAGE)}
+    if token:
+        query["continuation-token"] = token
+    # Not `oss2.Bucket.list_objects_v2`, whose reading of the response takes 0.2 ms an object.
+    page = page_in(bucket.send("GET", "", params=query).read())
+    if page.next_token in ("", token):
         raise StorageError(f"{prefix}: a page of the list arrived twice", uri=str(prefix), retryable=True)
     return page
 

@@ -5,14 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from pai_sdk.storage.objects import ObjectInfo, md5_of
 from pai_sdk.storage.oss.errors import ForeignResponseError
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["Body", "content_md5", "etag_in", "etag_of", "info_of", "meta_headers"]
+__all__ = [
+    "Body",
+    "ListedObject",
+    "ListedPage",
+    "content_md5",
+    "etag_in",
+    "etag_of",
+    "info_of",
+    "meta_headers",
+    "page_in",
+]
 
 _PIECE_BYTES = 1 << 17
 _META_PREFIX = "x-oss-meta-"
@@ -72,6 +86,57 @@ def etag_in(body: bytes, uri: OssUri) -> str:
     if not etag:
         raise ForeignResponseError(uri, "a server", "without an ETag")
     return etag
+
+
+class ListedObject(NamedTuple):
+    """An object as a list names it; `modified_s` in seconds since 1970."""
+
+    key: str
+    size: int
+    etag: str
+    storage_class: str
+    modified_s: float
+
+
+class ListedPage(NamedTuple):
+    """A page of a list; `next_token` asks for the page after it, and is None on the last one."""
+
+    objects: list[ListedObject]
+    next_token: str | None
+
+
+def page_in(body: bytes) -> ListedPage:
+    """The page in a response to ListObjectsV2.
+
+    Raises:
+        ValueError: an element is missing, or its text is no number or date.
+        ParseError: it is not XML.
+    """
+    root = ElementTree.fromstring(body)  # noqa: S314 - OSS wrote it
+    facts = {child.tag: child.text or "" for child in root}
+    plain = unquote if facts.get("EncodingType") == "url" else str
+    try:
+        found = [_listed(one, plain) for one in root.findall("Contents")]
+        is_last = {"true": False, "false": True}[facts["IsTruncated"]]
+        return ListedPage(found, None if is_last else plain(facts["NextContinuationToken"]))
+    except KeyError as error:
+        raise ValueError(f"a list without {error.args[0]}") from None
+
+
+def _listed(element: ElementTree.Element, plain: Callable[[str], str]) -> ListedObject:
+    facts = {child.tag: child.text or "" for child in element}
+    return ListedObject(
+        plain(facts["Key"]),
+        int(facts["Size"]),
+        facts["ETag"].strip('"'),
+        facts.get("StorageClass", ""),
+        _listed_at(facts["LastModified"]),
+    )
+
+
+@lru_cache(maxsize=1024)  # objects of one folder were often written in the same seconds
+def _listed_at(text: str) -> float:
+    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc).timestamp()
 
 
 def info_of(uri: OssUri, headers: Mapping[str, str]) -> ObjectInfo:

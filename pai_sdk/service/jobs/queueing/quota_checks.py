@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.identity.principal import OPERATOR
 from pai_sdk.service.identity.quotas import Quota, quota_of
 from pai_sdk.service.jobs.host_resources import Need, need_or_instances
 from pai_sdk.service.state.models import Job
@@ -58,6 +59,8 @@ def refuse_over_quota(session: Session, owner: str, request: TrainingJobRequest)
     Raises:
         WireError: it could never begin, or too many of the user's jobs wait already.
     """
+    if owner == OPERATOR:
+        return  # the service's own key has no quota
     quota = quota_of(session, owner)
     missing = list(missing_in_quota(quota, need_or_instances(request)))
     if missing:
