@@ -32,7 +32,6 @@ _MOST_ATTEMPTS = 4  # of a trial whose job is lost through no fault of its own
 _SUBMITS_AT_ONCE = 8
 _LOOK_S = 10.0  # how often metrics are read of a job whose record does not show that they have changed
 _TICK_S = 2.0
-_LATE_S = 3.0  # how long the metrics of a job that has ended may come late
 _TOLD_IN_FULL = 5  # failed jobs whose log is read for the reason
 
 
@@ -224,9 +223,9 @@ class JobTrials:
 
     def _on_success(self, live: LiveTrial, job: TrainingJob) -> None:
         first, *others = [one.metric for one in self._study.objectives]
-        deadline = time.monotonic() + _LATE_S
+        deadline = time.monotonic() + self._policy.quiet_s  # its metrics may come a little later
         while not (points := self._points(job)) and time.monotonic() < deadline:
-            time.sleep(_LATE_S / 6)
+            time.sleep(self._policy.quiet_s / 5)
         if self._study.report(live, points):
             self._study.prune(live)
             return

@@ -42,7 +42,8 @@ class Objective:
         at: the value that counts: the `last` one, the `best` one, or the one at a step.
 
     Example:
-        >>> Objective("val_accuracy", "maximize", at="best").value_of([Point(1, 0.5), Point(2, 0.9), Point(3, 0.8)])
+        >>> points = [Point(1, 0.5), Point(2, 0.9), Point(3, 0.8)]
+        >>> Objective("val_accuracy", "maximize", at="best").value_of(points)
         0.9
     """
 
@@ -98,7 +99,7 @@ def checked_objectives(objective: object, direction: object, problems: Problems)
     return found
 
 
-def _checked(given: object, direction: object, where: str, problems: Problems) -> Objective | None:
+def _checked(given: object, direction: Any, where: str, problems: Problems) -> Objective | None:
     if isinstance(given, str):
         given = Objective(given)
     if not isinstance(given, Objective):

@@ -79,10 +79,11 @@ class SeededSampler(BaseSampler):
         return self._of(trial.number, "").sample_relative(study, trial, search_space)
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """As a sampler for this one parameter, so that the order of the parameters does not matter."""
-        return self._of(trial.number, name).sample_independent(study, trial, name, distribution)
+        of_parameter = self._of(trial.number, param_name)
+        return of_parameter.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """As the sampler of the trial."""
@@ -123,15 +124,15 @@ class GridSampler(BaseSampler):
         return {}
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """The value of the point of the trial."""
         at = self._order[(trial.number - self._skipped) % self.size]
         for known, column in zip(self._names, self._columns, strict=True):
             at, number = divmod(at, len(column))
-            if known == name:
+            if known == param_name:
                 return column[number]
-        raise KeyError(name)
+        raise KeyError(param_name)
 
 
 def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> Callable[[int, int], BaseSampler]:

@@ -1,7 +1,7 @@
 """A search space: which values each hyperparameter may have.
 
-`Uniform`, `LogUniform`, `IntRange` and `Choice` are plain values; a list is a `Choice`, and distributions of Optuna
-are accepted. This module does not import Optuna.
+`Uniform`, `LogUniform`, `IntRange` and `Choice` are plain values; a list is a `Choice`, and distributions of
+Optuna are accepted. This module does not import Optuna.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The records of a trial, each committed before the next step is taken:
     asked: number and hyperparameters ──▶ job submitted ──▶ values reported ──▶ told: complete, pruned, failed
                                                               └──▶ marked as pruned ──▶ its job stopped ──┘
 
-So a process that is killed anywhere leaves enough for the next one. The job of a trial has a key made of the study's
-id, the number of the trial and of the attempt; submitting it again gives the same job.
+So a process that is killed anywhere leaves enough for the next one. The job of a trial has a key made of the
+study's id, the number of the trial and of the attempt; submitting it again gives the same job.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Study:
             found = optuna.create_study(
                 storage=_storage(journal),
                 study_name=_NAME,
-                directions=[str(one.direction) for one in rules.objectives],
+                directions=[one.direction or "minimize" for one in rules.objectives],
                 sampler=rules.make_sampler(seed, len(earlier)),
                 pruner=rules.pruner,
             )
