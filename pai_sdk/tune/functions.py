@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -120,7 +121,7 @@ class FunctionTrials:
         if error is not None:
             logger.info("trial %d failed", live.number, exc_info=error)
             self._first_error = self._first_error or error
-            self._study.fail(live, f"{type(error).__name__}: {error}")
+            self._study.fail(live, _reason(error))
         elif self._study.end(live) != "failed":
             return
         failures = self._study.failures()
@@ -146,6 +147,13 @@ class FunctionTrials:
             raise TuningFailed(
                 self._failed, study=self._study.uri, trials=self._study.begun
             ) from self._first_error
+
+
+def _reason(error: BaseException) -> str:
+    """An error of the function, with the line that has raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _flat(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

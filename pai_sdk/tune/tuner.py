@@ -160,7 +160,7 @@ class Tuner:
         found = _search_module().opened_to_read(store, session)
         search = found.space.ranges
         return cls(
-            _cannot_run if estimator is None else estimator,
+            _shows_only if estimator is None else estimator,
             search,
             found.objectives,
             study=store.uri,
@@ -214,6 +214,9 @@ class Tuner:
             KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
         """
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
+        if self._estimator is _shows_only:
+            hint = "to continue the study: Tuner.load(study, estimator)"
+            raise InvalidInputError([Problem("estimator", "is missing", hint)])
         if isinstance(self._estimator, EstimatorBase):
             self._check(TrialTemplate(self._estimator, self._name), inputs)
         elif inputs is not None:
@@ -314,10 +317,8 @@ def _search_module() -> ModuleType:
     return search
 
 
-def _cannot_run(config: Any) -> None:
-    raise InvalidInputError(
-        [Problem("estimator", "is missing", "to continue the study: Tuner.load(study, estimator)")]
-    )
+def _shows_only(config: Any) -> None:
+    """In the place of the estimator of a study that is only looked at."""
 
 
 def _check_function(given: object, problems: Problems) -> None:

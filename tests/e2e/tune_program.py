@@ -36,7 +36,10 @@ def main() -> None:
         Tuner(train, search, trials=TRIALS, parallel=1, pruner="asha", seed=7, study=study).run()
         return
     estimator = Estimator(
-        "python:3.11", ["python", "-c", SCRIPT], instance_type="ecs.c6.large", session=Session.embedded(sys.argv[3])
+        "python:3.11",
+        ["python", "-c", SCRIPT],
+        instance_type="ecs.c6.large",
+        session=Session.embedded(sys.argv[3]),
     )
     space = {"lr": LogUniform(1e-3, 1)}
     tuner = Tuner(

@@ -77,7 +77,9 @@ def test_values_that_optuna_does_not_know_come_back_as_they_were() -> None:
 
 
 def test_earlier_values_fit_as_numbers_or_text() -> None:
-    space = checked_space({"lr": LogUniform(1e-3, 1), "n": IntRange(1, 9), "opt": ["adam", "sgd"], "on": [True, False]})
+    space = checked_space(
+        {"lr": LogUniform(1e-3, 1), "n": IntRange(1, 9), "opt": ["adam", "sgd"], "on": [True, False]}
+    )
     assert space.encoded({"lr": "0.1", "n": "3", "opt": "sgd", "on": True, "more": 1}) == {
         "lr": 0.1,
         "n": 3,

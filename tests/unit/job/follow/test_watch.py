@@ -14,7 +14,9 @@ def test_a_job_that_ended_since_the_last_look_comes_once_with_its_end() -> None:
         for subscription in watch._subscriptions.values():
             subscription.close()
         for status in ("Running", "Succeed"):  # both come before the consumer looks
-            watch._on_update(same_job(job), JobRecord.model_validate({"TrainingJobId": "train1", "Status": status}))
+            watch._on_update(
+                same_job(job), JobRecord.model_validate({"TrainingJobId": "train1", "Status": status})
+            )
         found = [(one.id, getattr(update, "status", "")) for one, update in watch.updates()]
     assert found[-1] == ("train1", "Succeed")
     assert [status for _, status in found].count("Succeed") == 1
