@@ -23,7 +23,7 @@ from pai_sdk.base.files import locked, replace_file
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StudyInUseError
 from pai_sdk.storage.store import Store
 
-__all__ = ["LEASE_S", "Claim", "claimed"]
+__all__ = ["LEASE_S", "StudyClaim", "claimed"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _LOCK, _DRIVER = "driver.lock", "driver.json"
 _SETTLE_S = 0.3  # two tuners that start at once both write; the later write stays
 
 
-class Claim:
+class StudyClaim:
     """The right to write a study. `check` raises when it is lost."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Claim:
 
 
 @contextmanager
-def claimed(store: Store) -> Iterator[Claim]:
-    """Claim a study for the time of a block.
+def claimed(store: Store) -> Iterator[StudyClaim]:
+    """StudyClaim a study for the time of a block.
 
     Args:
         store: the folder of the study.
@@ -63,7 +63,7 @@ def claimed(store: Store) -> Iterator[Claim]:
 
 
 @contextmanager
-def _locked_folder(folder: Path, uri: str) -> Iterator[Claim]:
+def _locked_folder(folder: Path, uri: str) -> Iterator[StudyClaim]:
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / _LOCK, waits=False) as is_ours:
         if not is_ours:
@@ -71,12 +71,12 @@ def _locked_folder(folder: Path, uri: str) -> Iterator[Claim]:
             with suppress(OSError, ValueError):
                 holder = json.loads((folder / _DRIVER).read_bytes())
             raise _in_use(uri, holder)
-        claim = Claim()
+        claim = StudyClaim()
         replace_file(folder / _DRIVER, json.dumps(claim.holder))
         yield claim
 
 
-class _Lease(Claim):
+class _Lease(StudyClaim):
     """A lease, renewed by a thread.
 
     Args:
@@ -153,7 +153,7 @@ class _Lease(Claim):
 
 
 @contextmanager
-def _leased(store: Store) -> Iterator[Claim]:
+def _leased(store: Store) -> Iterator[StudyClaim]:
     with ExitStack() as stack:
         lease = _Lease(store)
         lease.take()

@@ -14,7 +14,7 @@ from typing import Any
 from pai_sdk.errors import TuningFailed
 from pai_sdk.run.functions.calling import call_training
 from pai_sdk.run.report.session import Report, ReportSession, StopTraining
-from pai_sdk.tune.objectives import Point
+from pai_sdk.tune.objectives import StepValue
 from pai_sdk.tune.study import LiveTrial, Study
 
 __all__ = ["FunctionTrials"]
@@ -135,7 +135,7 @@ class FunctionTrials:
         objectives = self._study.objectives
         for name, value in _flat(report.metrics):
             metric = objectives[0].metric if name == _NUMBER and len(objectives) == 1 else name
-            live.points.setdefault(metric, []).append(Point(report.step, float(value)))
+            live.points.setdefault(metric, []).append(StepValue(report.step, float(value)))
         if not self._study.prunes:
             return
         with self._lock:

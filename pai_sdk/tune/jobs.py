@@ -21,7 +21,7 @@ from pai_sdk.job.gather import Gathering
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.job_retries import INTERRUPTIONS
 from pai_sdk.schemas.record import JobRecord, MetricPoint
-from pai_sdk.tune.objectives import Point
+from pai_sdk.tune.objectives import StepValue
 from pai_sdk.tune.study import LiveTrial, Study
 
 __all__ = ["JobTrials"]
@@ -231,7 +231,7 @@ class JobTrials:
             return
         if not points:  # for the message
             for point in job.metrics():
-                live.points.setdefault(point.name or "", []).append(Point(0, point.value or 0.0))
+                live.points.setdefault(point.name or "", []).append(StepValue(0, point.value or 0.0))
             live.points.pop(first, None)
         else:
             live.points[first] = points
@@ -240,7 +240,7 @@ class JobTrials:
         if self._study.end(live) == "failed":
             self._note_failure(live)
 
-    def _points(self, job: TrainingJob) -> list[Point]:
+    def _points(self, job: TrainingJob) -> list[StepValue]:
         """The values of the first objective."""
         return _points_of(job.metrics(self._study.objectives[0].metric))
 
@@ -258,11 +258,11 @@ class JobTrials:
             raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.begun)
 
 
-def _points_of(found: Sequence[MetricPoint] | Any) -> list[Point]:
+def _points_of(found: Sequence[MetricPoint] | Any) -> list[StepValue]:
     """The values of one metric, of the instance that has reported it first; without steps, they are counted."""
     values = [point for point in found if point.value is not None]
     mine = [point for point in values if point.instance == values[0].instance]
     return [
-        Point(number if point.step is None else point.step, float(point.value or 0.0))
+        StepValue(number if point.step is None else point.step, float(point.value or 0.0))
         for number, point in enumerate(mine, 1)
     ]

@@ -23,7 +23,7 @@ from optuna.storages.journal import BaseJournalBackend
 from pai_sdk.base.files import sync
 from pai_sdk.errors import ObjectNotFoundError, StorageError, StudyInUseError
 from pai_sdk.storage.store import Store
-from pai_sdk.tune.claims import Claim
+from pai_sdk.tune.claims import StudyClaim
 
 __all__ = ["StudyJournal", "open_journal"]
 
@@ -39,7 +39,7 @@ class StudyJournal(BaseJournalBackend, ABC):
         claim: the right to write; None to read only.
     """
 
-    def __init__(self, lines: Iterable[bytes], claim: Claim | None) -> None:
+    def __init__(self, lines: Iterable[bytes], claim: StudyClaim | None) -> None:
         self._lock = threading.Lock()  # guards both lists
         self._records: list[dict[str, Any]] = [json.loads(line) for line in lines]
         self._pending: list[str] = []
@@ -84,7 +84,7 @@ class StudyJournal(BaseJournalBackend, ABC):
 class _FileJournal(StudyJournal):
     """A journal in a file."""
 
-    def __init__(self, path: Path, claim: Claim | None) -> None:
+    def __init__(self, path: Path, claim: StudyClaim | None) -> None:
         content = path.read_bytes() if path.exists() else b""
         complete = content[: content.rfind(b"\n") + 1]
         super().__init__(complete.splitlines(), claim)
@@ -110,7 +110,7 @@ class _FileJournal(StudyJournal):
 class _StoreJournal(StudyJournal):
     """A journal in the objects of a store."""
 
-    def __init__(self, store: Store, claim: Claim | None) -> None:
+    def __init__(self, store: Store, claim: StudyClaim | None) -> None:
         paths = [file.path for file in store.list(_FOLDER)]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-journal") as pool:
             contents = [*pool.map(lambda path: b"".join(store.read(path)), paths)]
@@ -130,7 +130,7 @@ class _StoreJournal(StudyJournal):
         raise StudyInUseError(what, study=self._store.uri)
 
 
-def open_journal(store: Store, claim: Claim | None = None) -> StudyJournal:
+def open_journal(store: Store, claim: StudyClaim | None = None) -> StudyJournal:
     """The journal of the study in a folder.
 
     Args:

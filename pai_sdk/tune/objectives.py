@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["Direction", "Objective", "Point", "checked_objectives"]
+__all__ = ["Direction", "Objective", "StepValue", "checked_objectives"]
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
 
@@ -25,7 +25,7 @@ _LARGER = re.compile(
 )
 
 
-class Point(NamedTuple):
+class StepValue(NamedTuple):
     """One value of a metric at a step."""
 
     step: int
@@ -42,7 +42,7 @@ class Objective:
         at: the value that counts: the `last` one, the `best` one, or the one at a step.
 
     Example:
-        >>> points = [Point(1, 0.5), Point(2, 0.9), Point(3, 0.8)]
+        >>> points = [StepValue(1, 0.5), StepValue(2, 0.9), StepValue(3, 0.8)]
         >>> Objective("val_accuracy", "maximize", at="best").value_of(points)
         0.9
     """
@@ -56,7 +56,7 @@ class Objective:
         """True where larger values are better."""
         return self.direction == "maximize"
 
-    def value_of(self, points: Sequence[Point]) -> float | None:
+    def value_of(self, points: Sequence[StepValue]) -> float | None:
         """The value that counts; None if it is not there. A value that is not a number is never the best one."""
         if not points:
             return None

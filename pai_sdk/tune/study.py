@@ -29,7 +29,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
 from pai_sdk.tune.journal import StudyJournal
-from pai_sdk.tune.objectives import Objective, Point
+from pai_sdk.tune.objectives import Objective, StepValue
 from pai_sdk.tune.samplers import SeededSampler, distribution_of
 from pai_sdk.tune.space import SearchSpace
 from pai_sdk.tune.trials import Trial, TrialList
@@ -104,7 +104,7 @@ class LiveTrial:
     attempt: int = 0
     job_id: str = ""
     pruned_at: int | None = None
-    points: dict[str, list[Point]] = field(default_factory=dict)
+    points: dict[str, list[StepValue]] = field(default_factory=dict)
     _reported: set[int] = field(default_factory=set)
 
     @property
@@ -297,7 +297,7 @@ class Study:
         live.trial.set_user_attr(_JOB, "")
         self.commit()
 
-    def report(self, live: LiveTrial, points: Sequence[Point]) -> bool:
+    def report(self, live: LiveTrial, points: Sequence[StepValue]) -> bool:
         """Hand new values of the objective to the pruner, one after the other.
 
         The decision depends on the values and their order, and not on when they arrive.

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import pairs
 from pai_sdk.cli.tables import print_error
-from pai_sdk.errors import InvalidInputError, Problem, TuningFailed
-from pai_sdk.submit.submitter import EstimatorBase
+from pai_sdk.errors import TuningFailed
 
 if TYPE_CHECKING:
-    from pai_sdk.tune import Trial, Tuner
+    from pai_sdk.tune import Trial
 
 __all__ = ["tune"]
 
@@ -84,7 +82,9 @@ def tune(
         "study": study,
         "max_failures": max_failures,
     }
-    tuner, inputs = _tuner_of(file, search, values, options)
+    from pai_sdk.cli.tune.described import described_search  # for weight
+
+    tuner, inputs = described_search(file, search, values, options)
     if dry_run:
         typer.echo(str(tuner.plan(inputs)))
         return
@@ -102,30 +102,6 @@ def tune(
     if trials_found.best is not None:
         best = trials_found.best
         typer.echo(f"best: trial {best.number}; to download its model: pai-sdk download {best.job_id} model")
-
-
-def _tuner_of(
-    file: Path, search: Path, values: list[str] | None, options: dict[str, Any]
-) -> tuple[Tuner, dict[str, Any] | None]:
-    """The tuner, and the inputs of its jobs.
-
-    Raises:
-        InvalidInputError: with what is wrong with the job file, or else with the search.
-    """
-    from pai_sdk.submit.job_file import JobFile  # for weight
-    from pai_sdk.tune import Tuner
-    from pai_sdk.tune.search_file import SearchFile
-
-    described = JobFile.load(file)
-    described = described.with_values({described.hyperparameters_key: pairs(values, "--set")})
-    submitter, call = described.described()
-    if not isinstance(submitter, EstimatorBase):
-        raise InvalidInputError([Problem(str(file), "describes a Processor", "a search needs an Estimator")])
-    if call.get("outputs"):
-        hint = "leave it out: each job has a folder of its own"
-        raise InvalidInputError([Problem(f"{file}: outputs", "would be written by all trials", hint)])
-    arguments = SearchFile.load(search).with_values(options).arguments()
-    return Tuner(submitter, **arguments), call.get("inputs")
 
 
 def _json_of(trial: Trial) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.submit.problems import Problems
-from pai_sdk.tune.objectives import Objective, Point, checked_objectives
+from pai_sdk.tune.objectives import Objective, StepValue, checked_objectives
 from pai_sdk.tune.samplers import distribution_of
 from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform, checked_space
 
@@ -139,7 +139,7 @@ def test_objectives_that_contradict_themselves(objective: Any, direction: Any, w
 
 
 def test_the_value_of_an_objective() -> None:
-    points = [Point(1, 3.0), Point(2, float("nan")), Point(3, 1.0), Point(4, 2.0)]
+    points = [StepValue(1, 3.0), StepValue(2, float("nan")), StepValue(3, 1.0), StepValue(4, 2.0)]
     assert Objective("loss", "minimize").value_of(points) == 2.0
     assert Objective("loss", "minimize", at="best").value_of(points) == 1.0
     assert Objective("loss", "maximize", at="best").value_of(points) == 3.0

@@ -133,7 +133,7 @@ def test_a_tuner_that_has_lost_its_lease_writes_nothing_more(tmp_path: Path) -> 
         journal = open_journal(store, claim)
         journal.append_logs([{"n": 1}])
         journal.commit()
-        other = open_journal(store, claims.Claim())  # one that took over
+        other = open_journal(store, claims.StudyClaim())  # one that took over
         other.append_logs([{"n": 2}])
         other.commit()
         journal.append_logs([{"n": 3}])
