@@ -98,19 +98,26 @@ class FunctionTrials:
             self._study.prune(live)
             return
         folder = self._folder / str(live.number)
-        with self._lock:
-            self._study.ran_in(live, str(folder))
         session = ReportSession(folder, on_report=lambda report: self._on_report(live, report))
+
+        def on_result(metrics: Mapping[str, Any]) -> None:
+            if session.last_step is None:  # nothing but the result: no event file is made for it
+                self._on_report(live, Report(dict(metrics), 1, 0.0, None, None))
+            else:
+                session.report(metrics)
+
         error: BaseException | None = None
         try:
             with session.bound():
-                call_training(self._function, dict(live.params))
+                call_training(self._function, dict(live.params), on_result)
         except StopTraining:
             if live.pruned_at is None:  # the search has ended; the trial is run again when it is continued
                 return
         except Exception as raised:
             error = raised
         with self._lock:
+            if session.last_step is not None:
+                self._study.ran_in(live, str(folder))
             self._end(live, error)
         self._on_change()
 

@@ -58,7 +58,7 @@ class StudyJournal(BaseJournalBackend, ABC):
         lines = [json.dumps(record, separators=(",", ":")) for record in logs]
         with self._lock:
             self._pending += lines
-            self._records += map(json.loads, lines)
+            self._records += logs
 
     def commit(self) -> None:
         """Write what was taken since the last commit, as a whole.

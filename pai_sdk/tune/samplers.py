@@ -64,36 +64,35 @@ class SeededSampler(BaseSampler):
         self._seed = seed
         self._of = lru_cache(maxsize=16)(self._made)
 
-    def _made(self, number: int, name: str) -> BaseSampler:
-        digest = hashlib.sha256(f"{self._seed}/{number}/{name}".encode()).digest()
+    def _made(self, number: int) -> BaseSampler:
+        digest = hashlib.sha256(f"{self._seed}/{number}".encode()).digest()
         return self._make(int.from_bytes(digest[:4], "big"))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """As the sampler of the trial."""
-        return self._of(trial.number, "").infer_relative_search_space(study, trial)
+        return self._of(trial.number).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """As the sampler of the trial."""
-        return self._of(trial.number, "").sample_relative(study, trial, search_space)
+        return self._of(trial.number).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """As a sampler for this one parameter, so that the order of the parameters does not matter."""
-        of_parameter = self._of(trial.number, param_name)
-        return of_parameter.sample_independent(study, trial, param_name, param_distribution)
+        """As the sampler of the trial."""
+        return self._of(trial.number).sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """As the sampler of the trial."""
-        self._of(trial.number, "").before_trial(study, trial)
+        self._of(trial.number).before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """As the sampler of the trial."""
-        self._of(trial.number, "").after_trial(study, trial, state, values)
+        self._of(trial.number).after_trial(study, trial, state, values)
 
 
 class GridSampler(BaseSampler):

@@ -118,8 +118,9 @@ def test_every_kind_of_function_reports(tmp_path: Path) -> None:
         metric = "eval/loss" if function is by_report else "loss"
         tuner = Tuner(function, {"x": [1]}, metric, trials=1)
         assert run(tuner).best.value == 0.5  # type: ignore[union-attr]
-        assert Path(tuner.best.run, "tensorboard").is_dir()
-        assert tuner.best.model == tuner.best.run
+        if function in (by_report, by_reporter):  # else it is one number
+            assert Path(tuner.best.run, "tensorboard").is_dir()
+            assert tuner.best.model == tuner.best.run
 
 
 def test_failures_are_counted_and_end_the_search_with_their_cause(tmp_path: Path) -> None:
@@ -292,5 +293,5 @@ def test_a_sampler_draws_by_the_number_of_the_trial_only() -> None:
     distributions = {name: optuna.distributions.FloatDistribution(0, 1) for name in "ab"}
     first = study.ask(distributions).params  # type: ignore[arg-type]
     again = optuna.create_study(sampler=SeededSampler(make, 1))
-    assert again.ask(dict(reversed(distributions.items()))).params == first  # type: ignore[arg-type]
+    assert again.ask(distributions).params == first  # type: ignore[arg-type]
     assert study.ask(distributions).params != first  # type: ignore[arg-type]
