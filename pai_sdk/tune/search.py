@@ -146,7 +146,7 @@ class Search:
         session = template.session
         trials = JobTrials(
             study,
-            lambda live: template.submit(live.params, live.number, study.key(live), inputs),
+            lambda live: template.submit(live.params, live.number, study.key(live), inputs, is_new=live.is_new),
             session.get_job,
             trials=self.trials,
             parallel=self.parallel,

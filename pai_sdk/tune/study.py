@@ -97,6 +97,7 @@ class LiveTrial:
         job_id: of its job; empty before the submission.
         pruned_at: the step at which it was pruned, while its job has not been stopped.
         points: the values of each metric so far, by the metric.
+        is_new: it was asked for by this process, so it cannot have a job yet.
     """
 
     trial: optuna.trial.Trial
@@ -105,6 +106,7 @@ class LiveTrial:
     job_id: str = ""
     pruned_at: int | None = None
     points: dict[str, list[StepValue]] = field(default_factory=dict)
+    is_new: bool = False
     _reported: set[int] = field(default_factory=set)
 
     @property
@@ -267,7 +269,7 @@ class Study:
     def ask(self) -> LiveTrial:
         """Begin a trial. It is committed with the next commit, with all of its hyperparameters."""
         trial = self.optuna.ask(self._distributions)
-        return LiveTrial(trial, self.space.decoded(trial.params))
+        return LiveTrial(trial, self.space.decoded(trial.params), is_new=True)
 
     def _live(self, trial: optuna.trial.Trial, one: FrozenTrial) -> LiveTrial:
         attrs = one.user_attrs
@@ -291,7 +293,7 @@ class Study:
 
     def lost(self, live: LiveTrial) -> None:
         """The job of a trial was lost through no fault of its own: it is to be submitted again."""
-        live.attempt, live.job_id = live.attempt + 1, ""
+        live.attempt, live.job_id, live.is_new = live.attempt + 1, "", False
         live.points.clear()
         live.trial.set_user_attr(_ATTEMPT, live.attempt)
         live.trial.set_user_attr(_JOB, "")

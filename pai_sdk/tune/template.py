@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.base.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL
 from pai_sdk.session import Session
 from pai_sdk.submit.channels import InputSource
 from pai_sdk.submit.problems import Problems
@@ -92,10 +94,28 @@ class TrialTemplate:
         return one, one.plan(inputs, job_name=f"{self._name}-{number}")
 
     def submit(
-        self, params: Mapping[str, Any], number: int, key: str, inputs: Mapping[str, InputSource] | None
+        self,
+        params: Mapping[str, Any],
+        number: int,
+        key: str,
+        inputs: Mapping[str, InputSource] | None,
+        *,
+        is_new: bool,
     ) -> TrainingJob:
-        """Submit a trial's job; one that was submitted with this key before is the same job."""
+        """Submit a trial's job; one that was submitted with this key before is the same job.
+
+        Args:
+            params: the hyperparameters.
+            number: of the trial.
+            key: the idempotency key.
+            inputs: of all trials.
+            is_new: there can be no such job yet, so none is searched for. The label of the submission, by which it
+                is found later, is the same.
+        """
         one, plan = self.plan(params, number, key, inputs)
+        if is_new:
+            labels = [label for label in plan.request.labels or () if label.key != IDEMPOTENCY_LABEL]
+            plan = replace(plan, request=plan.request.model_copy(update={"labels": labels}))
         return one.submit(plan, show_logs=False)
 
     def check(
