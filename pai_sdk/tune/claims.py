@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.files import locked, replace_file
-from pai_sdk.errors import ObjectNotFoundError, PaiError, StudyInUseError
+from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError, StudyInUseError
 from pai_sdk.storage.store import Store
 
 __all__ = ["LEASE_S", "StudyClaim", "claimed"]
@@ -64,15 +64,20 @@ def claimed(store: Store) -> Iterator[StudyClaim]:
 
 @contextmanager
 def _locked_folder(folder: Path, uri: str) -> Iterator[StudyClaim]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / _LOCK, waits=False) as is_ours:
+    with ExitStack() as stack:
+        claim = StudyClaim()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
+            if is_ours:
+                replace_file(folder / _DRIVER, json.dumps(claim.holder))
+        except OSError as error:
+            raise StorageError(f"the study cannot be kept in {folder}: {error.strerror or error}") from error
         if not is_ours:
             holder: dict[str, Any] = {}
             with suppress(OSError, ValueError):
                 holder = json.loads((folder / _DRIVER).read_bytes())
             raise _in_use(uri, holder)
-        claim = StudyClaim()
-        replace_file(folder / _DRIVER, json.dumps(claim.holder))
         yield claim
 
 

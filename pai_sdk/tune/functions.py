@@ -14,14 +14,12 @@ from typing import Any
 from pai_sdk.errors import TuningFailed
 from pai_sdk.run.functions.calling import call_training
 from pai_sdk.run.report.session import Report, ReportSession, StopTraining
-from pai_sdk.tune.objectives import StepValue
+from pai_sdk.tune.objectives import UNNAMED, StepValue
 from pai_sdk.tune.study import LiveTrial, Study
 
 __all__ = ["FunctionTrials"]
 
 logger = logging.getLogger(__name__)
-
-_NUMBER = "_metric"  # the name of a number that is yielded or returned
 
 
 class FunctionTrials:
@@ -141,7 +139,7 @@ class FunctionTrials:
             raise StopTraining("the search has ended")
         objectives = self._study.objectives
         for name, value in _flat(report.metrics):
-            metric = objectives[0].metric if name == _NUMBER and len(objectives) == 1 else name
+            metric = objectives[0].metric if name == UNNAMED and len(objectives) == 1 else name
             live.points.setdefault(metric, []).append(StepValue(report.step, float(value)))
         if not self._study.prunes:
             return

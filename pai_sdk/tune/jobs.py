@@ -21,7 +21,7 @@ from pai_sdk.job.gather import Gathering
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.job_retries import INTERRUPTIONS
 from pai_sdk.schemas.record import JobRecord, MetricPoint
-from pai_sdk.tune.objectives import StepValue
+from pai_sdk.tune.objectives import UNNAMED, StepValue
 from pai_sdk.tune.study import LiveTrial, Study
 
 __all__ = ["JobTrials"]
@@ -241,8 +241,9 @@ class JobTrials:
             self._note_failure(live)
 
     def _points(self, job: TrainingJob) -> list[StepValue]:
-        """The values of the first objective."""
-        return _points_of(job.metrics(self._study.objectives[0].metric))
+        """The values of the first objective; a function may return a number, which has no name of its own."""
+        found = job.metrics(self._study.objectives[0].metric)
+        return _points_of(found or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
 
     # ---- failures
 

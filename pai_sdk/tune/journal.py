@@ -28,6 +28,7 @@ from pai_sdk.tune.claims import StudyClaim
 __all__ = ["StudyJournal", "open_journal"]
 
 _FILE, _FOLDER = "journal.jsonl", "journal/"
+_MORE = ',"more":1}'  # ends a record that is not the last one of its commit; Optuna passes it over
 _READERS = 16
 
 
@@ -41,7 +42,7 @@ class StudyJournal(BaseJournalBackend, ABC):
 
     def __init__(self, lines: Iterable[bytes], claim: StudyClaim | None) -> None:
         self._lock = threading.Lock()  # guards both lists
-        self._records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self._records = [_record(line, number) for number, line in enumerate(lines, 1)]
         self._pending: list[str] = []
         self._claim = claim
 
@@ -73,7 +74,9 @@ class StudyJournal(BaseJournalBackend, ABC):
             if self._claim is None:
                 raise StorageError("the study was opened for reading")
             self._claim.check()
-            self._write("".join(f"{line}\n" for line in self._pending).encode())
+            *first, last = self._pending
+            lines = [*(line[:-1] + _MORE for line in first), last]
+            self._write("".join(f"{line}\n" for line in lines).encode())
             self._pending.clear()
 
     @abstractmethod
@@ -86,11 +89,14 @@ class _FileJournal(StudyJournal):
 
     def __init__(self, path: Path, claim: StudyClaim | None) -> None:
         content = path.read_bytes() if path.exists() else b""
-        complete = content[: content.rfind(b"\n") + 1]
-        super().__init__(complete.splitlines(), claim)
+        lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+        while lines and lines[-1].rstrip().endswith(_MORE.encode()):
+            lines.pop()
+        super().__init__(lines, claim)
         self._path = path
-        if claim is not None and len(complete) < len(content):
-            os.truncate(path, len(complete))  # a commit that was cut off, as by a full disk
+        size = sum(map(len, lines))
+        if claim is not None and size < len(content):
+            os.truncate(path, size)  # a commit that was cut off, as by a full disk
 
     def _write(self, content: bytes) -> None:
         try:
@@ -128,6 +134,16 @@ class _StoreJournal(StudyJournal):
             return
         what = f"another tuner has written to the study {self._store.uri} meanwhile; run this again to go on"
         raise StudyInUseError(what, study=self._store.uri)
+
+
+def _record(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise StorageError(f"record {number} of the study's journal is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise StorageError(f"record {number} of the study's journal is damaged: it is no JSON object")
+    return found
 
 
 def open_journal(store: Store, claim: StudyClaim | None = None) -> StudyJournal:

@@ -11,7 +11,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["Direction", "Objective", "StepValue", "checked_objectives"]
+__all__ = ["UNNAMED", "Direction", "Objective", "StepValue", "checked_objectives"]
+
+UNNAMED = "_metric"
+"""The name of a number that a function returns or yields."""
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
 

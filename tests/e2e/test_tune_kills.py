@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk import Session
+from pai_sdk import Estimator, Session
 from pai_sdk.tune import Trial, TrialList, Tuner
 from pai_sdk.tune.template import TRIAL_LABEL
 from tests.waiting import PATIENCE_S, until
@@ -63,6 +63,39 @@ def test_a_search_over_a_function_is_as_if_it_had_not_been_killed(tmp_path: Path
     assert len(found.trials) == 40
     assert {trial.state for trial in found.trials} == {"complete", "pruned"}
     assert outcome(found.best) == outcome(expected.best)
+
+
+def test_of_two_processes_one_works_and_the_other_says_who_does(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    first = begin("functions", study, trials=400)
+    try:
+        until(lambda: (study / "driver.json").exists(), "the claim of the first process")
+        second = subprocess.run(
+            [sys.executable, "-m", "tests.e2e.tune_program", "functions", str(study)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert first.poll() is None
+        assert second.returncode == 1
+        assert f"is in use by the process {first.pid} of " in second.stderr
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.slow
+def test_a_function_is_searched_as_jobs(service_dir: Path, tmp_path: Path) -> None:
+    def train(config: dict[str, float]) -> float:
+        return config["x"] ** 2
+
+    estimator = Estimator.from_function(
+        train, image_uri="python", instance_type="ecs.c6.large", session=Session.embedded(service_dir)
+    )
+    tuner = Tuner(estimator, {"x": [1.0, 2.0]}, sampler="grid", study=tmp_path / "function")
+    assert tuner.run(show=False).best == tuner.best
+    assert tuner.best.params == {"x": 1.0}
+    assert tuner.best.job.result() == 1.0
 
 
 @pytest.mark.slow
