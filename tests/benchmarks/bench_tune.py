@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ SHARE_TPE = Row("Tuner to Optuna alone, tpe", unit="", at_least=0.9)
 TUNER_RANDOM = Row("Tuner, a trivial function, sampler random", unit="trials/s")
 OPTUNA_RANDOM = Row("Optuna alone, its journal in a file, sampler random", unit="trials/s")
 SHARE_RANDOM = Row("Tuner to Optuna alone, random", unit="", at_least=0.9)
+RAY = Row("Ray Tune, a trivial function, sampler random", unit="trials/s")
 JOBS = Row("Tuner, jobs of the embedded service, 8 at once", unit="trials/s", at_least=8)
 OVERHEAD = Row("processor time of the tuner a job", unit="ms")
 EPOCHS = Row("digits: epochs of 40 trials without pruning", unit="epochs")
@@ -34,6 +37,7 @@ ROWS = (
     TUNER_RANDOM,
     OPTUNA_RANDOM,
     SHARE_RANDOM,
+    RAY,
     JOBS,
     OVERHEAD,
     EPOCHS,
@@ -42,7 +46,7 @@ ROWS = (
     WORSE,
 )
 
-FUNCTIONS, JOB_TRIALS, MOST_EPOCHS = 300, 64, 40
+FUNCTIONS, JOB_TRIALS, RAY_TRIALS, MOST_EPOCHS = 300, 64, 10, 40
 SAMPLERS = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 EPOCHS_RUN = [0]
 
@@ -56,6 +60,7 @@ def measure(cache: Path) -> dict[str, float | str]:
         found[theirs.name] = of_optuna(sampler)
         found[ours.name] = of_tuner(sampler)
         found[share.name] = float(found[ours.name]) / float(found[theirs.name])
+    found[RAY.name] = of_ray()
     found[JOBS.name], found[OVERHEAD.name] = of_jobs()
     return {**found, **on_digits()}
 
@@ -81,6 +86,23 @@ def of_optuna(sampler: str) -> float:
         lambda trial: trial.suggest_float("x", -1, 1) ** 2 + trial.suggest_float("y", 0, 1), n_trials=FUNCTIONS
     )
     return FUNCTIONS / (time.perf_counter() - began)
+
+
+def of_ray() -> float | str:
+    try:
+        import ray
+        from ray import tune
+    except ImportError as error:
+        return f"{error.name} is not installed"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    space = {"x": tune.uniform(-1, 1), "y": tune.uniform(0, 1)}
+    options = tune.TuneConfig(num_samples=RAY_TRIALS, metric="loss", mode="min")
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(sys.stderr):
+        tune.Tuner(lambda config: {"loss": trivial(config)}, param_space=space, tune_config=options).fit()
+    took = time.perf_counter() - began
+    ray.shutdown()
+    return RAY_TRIALS / took
 
 
 def of_jobs() -> tuple[float, float]:
