@@ -24,6 +24,7 @@ from pai_sdk import session as session
 from pai_sdk import tensorboard as tensorboard
 from pai_sdk import toolkit as toolkit
 from pai_sdk import tracking as tracking
+from pai_sdk import tune as tune
 from pai_sdk import version as version
 from pai_sdk.backend.base import Plan as Plan
 from pai_sdk.base.retry import RetryPolicy as RetryPolicy
@@ -68,10 +69,12 @@ from pai_sdk.errors import ServiceFaultError as ServiceFaultError
 from pai_sdk.errors import ServiceStartError as ServiceStartError
 from pai_sdk.errors import SettingsError as SettingsError
 from pai_sdk.errors import StorageError as StorageError
+from pai_sdk.errors import StudyInUseError as StudyInUseError
 from pai_sdk.errors import SyncError as SyncError
 from pai_sdk.errors import ThrottledError as ThrottledError
 from pai_sdk.errors import TraceError as TraceError
 from pai_sdk.errors import TransferError as TransferError
+from pai_sdk.errors import TuningFailed as TuningFailed
 from pai_sdk.errors import UnreachableStorageError as UnreachableStorageError
 from pai_sdk.errors import UntrustedEndpointError as UntrustedEndpointError
 from pai_sdk.errors import UserQuotaError as UserQuotaError
@@ -178,3 +181,11 @@ from pai_sdk.trace.parquet import ParquetSink as ParquetSink
 from pai_sdk.trace.recis import TraceToOdpsHook as TraceToOdpsHook
 from pai_sdk.trace.trace_data import TraceData as TraceData
 from pai_sdk.trace.trace_writer import TraceWriter as TraceWriter
+from pai_sdk.tune.objectives import Objective as Objective
+from pai_sdk.tune.space import Choice as Choice
+from pai_sdk.tune.space import IntRange as IntRange
+from pai_sdk.tune.space import LogUniform as LogUniform
+from pai_sdk.tune.space import Uniform as Uniform
+from pai_sdk.tune.trials import Trial as Trial
+from pai_sdk.tune.trials import TrialList as TrialList
+from pai_sdk.tune.tuner import Tuner as Tuner

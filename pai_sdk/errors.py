@@ -42,6 +42,8 @@ been carried out).
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it finished
     │   └── WaitTimeoutError       the caller's deadline has passed; the job continues
+    ├── TuningFailed               a search has ended without a result, or by too many failures; `failures`
+    ├── StudyInUseError            another tuner drives the study; `holder` says which
     ├── RunNotFoundError           there is no such run; `run_id`
     ├── CheckpointError            a checkpoint cannot be saved or read
     ├── TraceError                 rows of a trace are not stored, or cannot be read
@@ -102,10 +104,12 @@ __all__ = [
     "ServiceStartError",
     "SettingsError",
     "StorageError",
+    "StudyInUseError",
     "SyncError",
     "ThrottledError",
     "TraceError",
     "TransferError",
+    "TuningFailed",
     "UnreachableStorageError",
     "UntrustedEndpointError",
     "UserQuotaError",
@@ -620,6 +624,50 @@ class WaitTimeoutError(JobError, TimeoutError):
         super().__init__(message, job_id=job_id)
         self.status = status
         self.timeout_s = timeout_s
+
+
+# ---- searches ---------------------------------------------------------------------------------------------
+
+
+class TuningFailed(PaiError):
+    """A search for hyperparameters has ended by too many failures, or no trial has succeeded.
+
+    Attributes:
+        failures: why each trial failed, by its number.
+        study: the URI of the study, which can be continued.
+
+    Example:
+        >>> print(TuningFailed({3: "exit code 1"}, study="file:///studies/digits/", trials=4))
+        1 of 4 trials failed:
+          - trial 3: exit code 1
+        the study file:///studies/digits/ can be continued, when the reason is gone
+    """
+
+    def __init__(self, failures: Mapping[int, str], *, study: str, trials: int) -> None:
+        shown = [
+            f"  - trial {number}: {(text.splitlines() or ['no reason is known'])[0]}"
+            for number, text in [*failures.items()][:_SHOWN_FAILURES]
+        ]
+        if len(failures) > _SHOWN_FAILURES:
+            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        rest = f"the study {study} can be continued, when the reason is gone"
+        super().__init__("\n".join([f"{len(failures)} of {trials} trials failed:", *shown, rest]))
+        self.failures = dict(failures)
+        self.study = study
+
+
+class StudyInUseError(PaiError):
+    """Another tuner drives the study; one at a time can.
+
+    Attributes:
+        study: the URI of the study.
+        holder: the process that has it: `user`, `host`, `pid`, `since`; empty when that is not known.
+    """
+
+    def __init__(self, message: str, *, study: str, holder: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.study = study
+        self.holder = dict(holder or {})
 
 
 class RunNotFoundError(PaiError, LookupError):

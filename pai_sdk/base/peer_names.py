@@ -80,6 +80,10 @@ def _environments_of(environment: Any) -> Any:
     return environment if isinstance(environment, Mapping) else DIFFERS
 
 
+def _direction_of(objective: Any) -> Any:
+    return objective.lower() if str(objective).lower() in ("minimize", "maximize") else DIFFERS
+
+
 def _role_arn_of(role: Any) -> Any:
     return role if isinstance(role, str) and role.startswith("acs:ram::") else DIFFERS
 
@@ -103,11 +107,13 @@ _IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
 _INPUTS = "inputs of fit() or run(): {'train': 'oss://bucket/data/'}; values such as lr are hyperparameters"
 _KEPT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
 _NOT_SERVED = "leave it out: pai_sdk does not serve models"
+_PARALLEL = "parallel=4"
 _OWN_KEYS = "leave it out: the encryption of files is a setting of the bucket"
 _RETRIES = "max_retries=3; retry_on=[…] names the endings; fallback=[…] is for a lack of capacity"
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
 _SPOT = "spot_spec=SpotSpec(spot_strategy='SpotAsPriceGo')"
+_TRIALS = "trials=20"
 _USER_ARGS = "hyperparameters={'lr': 0.1}, which $PAI_USER_ARGS in the command passes on as --lr 0.1"
 _VARIABLES = "environments={'NAME': 'value'} are the variables of the job; image_uri is its image"
 _VPC = "user_vpc_config=UserVpcConfig(vpc_id=…, switch_id=…, security_group_id=…)"
@@ -130,11 +136,19 @@ KEYWORDS: Mapping[str, Keyword] = {
     "environment_variables": Keyword("environments", _VARIABLES, _environments_of),
     "local_path": Keyword("source_path", "source_path=…", _same),  # of alipai's documentation, where it raises
     "logs": Keyword("show_logs", "show_logs=True", bool),
+    "max_concurrent_trials": Keyword("parallel", _PARALLEL, _same),
+    "max_jobs": Keyword("trials", _TRIALS, _same),
+    "max_parallel_jobs": Keyword("parallel", _PARALLEL, _same),
     "max_run": Keyword("max_run_time", "max_run_time=3600", _same),
     "max_runtime_in_seconds": Keyword("max_run_time", "max_run_time=3600", _same),
+    "max_total_trials": Keyword("trials", _TRIALS, _same),
+    "max_trial_count": Keyword("trials", _TRIALS, _same),
+    "objective_metric_name": Keyword("objective", "objective='loss'", _same),
+    "objective_type": Keyword("direction", "direction='minimize' or 'maximize'", _direction_of),
     "oss_bucket": Keyword(
         "oss_bucket_name", "oss_bucket_name='models'", _bucket_name_of
     ),  # of alipai's documentation
+    "parallel_trial_count": Keyword("parallel", _PARALLEL, _same),
     "poll": Keyword("interval", "interval=5", _same),
     "replica_count": Keyword("instance_count", "instance_count=2", _same),
     "role": Keyword(
@@ -152,6 +166,9 @@ KEYWORDS: Mapping[str, Keyword] = {
     "training_image": Keyword("image_uri", "image_uri='python:3.11'", _same),
     "use_spot_instances": Keyword("spot_spec", _SPOT, _spot_spec_of),
     "enable_managed_spot_training": Keyword("spot_spec", _SPOT, _spot_spec_of),
+    # Searches.
+    "hyperparameter_ranges": Keyword("search", "search={'lr': LogUniform(1e-5, 1e-1)}"),
+    "early_stopping_type": Keyword("pruner", "pruner='median' or 'asha'"),
     # What runs: image, command, code.
     "framework_version": Keyword("image_uri", _IMAGE),
     "image_name": Keyword("image_uri", "image_uri='python:3.11'"),
@@ -279,7 +296,8 @@ _FRAMEWORK = (
     "Estimator(image_uri=retrieve('PyTorch', '1.12').image_uri, entry_point='train.py', …), or any other image"
 )
 _INPUT = "a URI or a local path: fit({'train': 'oss://bucket/data/'})"
-_LOOP = "a loop over Estimator(…, hyperparameters=…).fit(wait=False), then gather(jobs) and compare(jobs)"
+_RANGE = "ranges: {'lr': LogUniform(1e-5, 1e-1), 'units': IntRange(16, 256), 'optimizer': ['adam', 'sgd']}"
+_TUNER = "Tuner(estimator, {'lr': LogUniform(1e-5, 1e-1)}, 'loss', trials=20, parallel=4).run()"
 _PROCESSOR = "Processor(image_uri=…, command='python prepare.py', source_dir='src').run({'data': …})"
 _REPORT = "report({'loss': 0.1}) in the job; session.runs, job.metrics() and compare() read it"
 _STEPS = "jobs one after the other: job.outputs of one are the inputs of the next"
@@ -287,11 +305,11 @@ _TORCHRUN = "instance_count=2, with torchrun in the command; the job has MASTER_
 
 NAMES: Mapping[str, str] = {
     # SageMaker, v2 and v3
-    "CategoricalParameter": _LOOP,
-    "ContinuousParameter": _LOOP,
+    "CategoricalParameter": _RANGE,
+    "ContinuousParameter": _RANGE,
     "DebuggerHookConfig": _KEPT,
-    "HyperparameterTuner": _LOOP,
-    "IntegerParameter": _LOOP,
+    "HyperparameterTuner": _TUNER,
+    "IntegerParameter": _RANGE,
     "HuggingFace": _FRAMEWORK,
     "PyTorch": _FRAMEWORK,
     "SKLearn": _FRAMEWORK,
@@ -338,13 +356,13 @@ NAMES: Mapping[str, str] = {
     "command": _ESTIMATOR,
     "dsl": _STEPS,
     "load_job": "a job file: pai-sdk submit job.yaml",
-    "sweep": _LOOP,
+    "sweep": _TUNER,
     # Vertex AI
     "CustomContainerTrainingJob": "Estimator(image_uri=…, command=[…], instance_type=…).fit()",
     "CustomJob": "Estimator(image_uri=…, command=[…], instance_type=…).fit()",
     "CustomPythonPackageTrainingJob": _ESTIMATOR,
     "CustomTrainingJob": _ESTIMATOR,
-    "HyperparameterTuningJob": _LOOP,
+    "HyperparameterTuningJob": _TUNER,
     "aiplatform": "Estimator, Session and the other names of pai_sdk",
     "init": "setup_default_session(region_id=…, workspace_id=…, oss_bucket_name=…)",
     "log_metrics": _REPORT,
@@ -373,7 +391,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "latest_job_tensorboard_artifacts_path": "tensorboard_data()",
         "register": _URI_OF_MODEL,
         "run": "fit({'train': 'oss://bucket/data/'})",
-        "sweep": _LOOP,
+        "sweep": _TUNER,
         "train": "fit({'train': 'oss://bucket/data/'})",
         "training_job_analytics": "latest_job.metrics()",
         "transformer": "a Processor, which runs a command on data",

@@ -31,6 +31,7 @@ from pai_sdk.cli import (
 )
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.tune import tune
 from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
@@ -52,6 +53,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "run": submitting.run,
         "submit": submitting.submit,
         "clone": submitting.clone,
+        "tune": tune.tune,
         "demo": demo.demo,
     },
     "Jobs": {

@@ -174,6 +174,7 @@ class Gathering:
         show: whether to show a table.
         policy: how patiently to follow.
         expected: how many jobs there will be, if not all are there yet.
+        display: what shows the jobs; by default, what suits a notebook, a terminal or a file.
 
     Attributes:
         failures: the error of each job that did not succeed, by id; the details from its log are added at the end.
@@ -189,6 +190,7 @@ class Gathering:
         show: bool,
         policy: FollowPolicy | None,
         expected: int = 0,
+        display: JobsDisplay | None = None,
     ) -> None:
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         check_one_of("fail_fast", str(fail_fast), ("False", "True", "stop"))
@@ -198,7 +200,7 @@ class Gathering:
         self._fail_fast = fail_fast
         self._on_interrupt = on_interrupt
         self._policy = policy or FollowPolicy()
-        self._display: JobsDisplay | None = choose_jobs_display() if show else None
+        self._display: JobsDisplay | None = (display or choose_jobs_display()) if show else None
         self._expected = expected
         self._failed: dict[Key, JobRecord] = {}
 
@@ -252,18 +254,18 @@ class Gathering:
         """One more job."""
         self._jobs.append(job)
         watch.add(job)
-        self._show()
+        self.show()
 
     def ends(self, watch: JobWatch[TrainingJob], *, deadline: float | None = None) -> Iterator[TrainingJob]:
         """Yields each job as it ends, until all have ended, a failure ends the wait, or the timeout is reached."""
-        self._show()
+        self.show()
         for job, update in watch.updates(deadline=deadline):
             key = same_job(job)
             self._note(watch, job, update)
-            self._show()
+            self.show()
             if self.is_over:
                 if self._fail_fast == "stop":
-                    self._stop(watch)
+                    self.stop(watch)
                 return
             if key in watch.ended or key in watch.lost:
                 yield job
@@ -313,11 +315,12 @@ class Gathering:
                 if self.is_over:
                     return
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Show the last snapshots."""
         if self._display is not None:
             self._display.changed([job._record or JobRecord(training_job_id=job.id) for job in self._jobs])
 
-    def _stop(self, watch: JobWatch[TrainingJob]) -> None:
+    def stop(self, watch: JobWatch[TrainingJob]) -> None:
         """Stop the jobs that have not ended, and wait for their ends, a minute at most."""
         rest = watch.unfinished
         if self._display is not None and rest:
@@ -328,7 +331,7 @@ class Gathering:
                     self._display.notice(f"{job.id} cannot be stopped: {error}")
         deadline = self._policy.schedule.now() + _STOPPED_WITHIN_S
         for _ in watch.updates(deadline=deadline):
-            self._show()
+            self.show()
 
     async def _stop_async(self, watch: JobWatch[TrainingJob]) -> None:
         async def stop(job: TrainingJob) -> None:
@@ -345,10 +348,10 @@ class Gathering:
         if self._on_interrupt == "stop":
             with suppress(KeyboardInterrupt):
                 rearm_interrupt()
-                self._stop(watch)
+                self.stop(watch)
             going = [job.id for job in watch.unfinished]
             with ignore_interrupts():
-                self._show()
+                self.show()
             ended = [job.id for job in rest if job.id not in going]
             return stopped(ended[0]) if len(ended) == 1 and not going else all_stopped(ended, going)
         with ignore_interrupts():

@@ -135,6 +135,27 @@ class JobFile:
             >>> submitter, plan = JobFile.load("job.yaml").plan()  # doctest: +SKIP
             >>> job = submitter.submit(plan)  # doctest: +SKIP
         """
+        submitter, call, problems = self._made(session)
+        try:
+            plan = submitter.plan(**call)
+        except InvalidInputError as error:
+            problems += map(self._located, error.problems)
+        if problems:
+            raise InvalidInputError(sorted(problems, key=_line))
+        return submitter, plan
+
+    def described(self, session: Session | None = None) -> tuple[JobSubmitter, dict[str, Any]]:
+        """The submitter, and the inputs and outputs of its jobs, for many jobs like this one.
+
+        Raises:
+            InvalidInputError: as `plan`.
+        """
+        self.plan(session)
+        submitter, call, _ = self._made(session)
+        return submitter, call
+
+    def _made(self, session: Session | None) -> tuple[JobSubmitter, dict[str, Any], list[Problem]]:
+        """The submitter, the arguments of its `plan`, and what is wrong so far."""
         problems = list(self.file.problems) if self.file else []
         kind = KINDS.get(self.kind)
         if kind is None:
@@ -155,13 +176,7 @@ class JobFile:
         submitter = kind(**values, session=session)
         if isinstance(submitter, Processor):
             problems += map(self._located, _define(submitter, channels))
-        try:
-            plan = submitter.plan(**call)
-        except InvalidInputError as error:
-            problems += map(self._located, error.problems)
-        if problems:
-            raise InvalidInputError(sorted(problems, key=_line))
-        return submitter, plan
+        return submitter, call, problems
 
     def _prepared(self, values: dict[str, Any]) -> dict[str, Any]:
         """The values as the classes take them: paths of the file from its folder, texts of scalars."""

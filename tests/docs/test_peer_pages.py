@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import pai_sdk
-from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob
+from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner
 from pai_sdk.base.peer_names import ATTRIBUTES, KEYWORDS, NAMES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("from-*.md"))
 KINDS = (Estimator, AlgorithmEstimator, Processor, TrainingJob, Session)
-CALLS = (*KINDS, Estimator.fit, Processor.run, TrainingJob.wait, TrainingJob.download, Session.upload_data)
+CALLS = (*KINDS, Estimator.fit, Processor.run, TrainingJob.wait, TrainingJob.download, Session.upload_data, Tuner)
 PARAMETERS = {name for call in CALLS for name in inspect.signature(call).parameters}
 ATTRIBUTES_HERE = {name for kind in KINDS for name in dir(kind)} | {
     name for each in ATTRIBUTES.values() for name in each

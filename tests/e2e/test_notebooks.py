@@ -128,6 +128,31 @@ def test_many_runs(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("embedded_home")
+def test_a_search(tmp_path: Path) -> None:
+    notebook = executed("tune.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    live = under("trials = tuner.run()")
+    assert "12 jobs" in live
+    assert "best so far: trial" in live
+    assert live.count("<table") == 1, "one table that updates in place"
+    table = under("trials\n") if any(cell.source == "trials\n" for cell in cells) else shown(cells[2])
+    assert table.count("<tr>") == 13
+    assert "<b>" in table
+    assert "pruned" in table
+    assert "accuracy" not in under("best.params")
+    assert "weights.npz" in under("best.job.download")
+    assert under('tuner.plot("history"').count('class="pai-line"') == 2
+    assert "<svg" in under('tuner.plot("curves"')
+    assert under("later.run()").strip().endswith("15")
+    assert "'x':" in under("small.run()")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("embedded_home")
 def test_several_instances(tmp_path: Path) -> None:
     notebook = executed("several-instances.ipynb", tmp_path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -24,7 +24,7 @@ SAME_CLASS = {
 }
 MOST_MODULES = 20  # side by side in a folder
 # Imports of our own inside functions: each keeps weight (numpy, pydantic, oss2) away until it is needed.
-MOST_LATE_IMPORTS = 83
+MOST_LATE_IMPORTS = 85
 MAY_PRINT = ("cli", "notebook")
 TELLS = {"add", "notice", "say", "echo", "debug", "info", "warning", "error", "JobFailed", "JobStopped"}
 DROPPED = {

@@ -92,7 +92,7 @@ class JobWatch(Generic[Job]):
         )
 
     def updates(self, *, deadline: float | None = None) -> Iterator[tuple[Job, Update]]:
-        """Each job whose snapshot has changed, until all have ended, or until the deadline.
+        """Each job whose snapshot has changed, with the newest one, until all have ended, or until the deadline.
 
         Args:
             deadline: on the clock of the policy's schedule.
@@ -122,7 +122,9 @@ class JobWatch(Generic[Job]):
         self._updates.put((key, update))
 
     def _take_all(self) -> list[tuple[Job, Update]]:
-        found: list[tuple[Job, Update]] = []
+        # One for each job, the last: with an earlier one, a job that has ended would be yielded with a snapshot of
+        # the time before.
+        found: dict[Key, tuple[Job, Update]] = {}
         while self._updates:
             key, update = self._updates.take()
             if key in self.ended or key in self.lost:
@@ -136,5 +138,5 @@ class JobWatch(Generic[Job]):
                     self.ended[key] = update
             if (key in self.ended or key in self.lost) and key in self._subscriptions:
                 self._subscriptions.pop(key).close()
-            found.append((job, update))
-        return found
+            found[key] = (job, update)
+        return [*found.values()]

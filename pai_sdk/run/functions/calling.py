@@ -89,12 +89,15 @@ def suspends(function: Callable[..., Any]) -> str:
     return ""
 
 
-def call_training(function: Callable[..., Any], config: Any) -> Any:
+def call_training(
+    function: Callable[..., Any], config: Any, on_result: Callable[[Mapping[str, Any]], None] | None = None
+) -> Any:
     """Call a training; what it yields is reported, and so is a number, or a dict of numbers, that it returns.
 
     Args:
         function: of one of the kinds of `kind_of`.
         config: its first argument.
+        on_result: called with the metrics that it returns, in place of their report.
 
     Returns:
         What it returns.
@@ -110,7 +113,7 @@ def call_training(function: Callable[..., Any], config: Any) -> Any:
         value = _exhausted(function(config))
     metrics = _metrics_of(value)
     if metrics:
-        _reporting().report(metrics)
+        (on_result or _reporting().report)(metrics)
     return value
 
 

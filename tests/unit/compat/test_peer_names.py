@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pai_sdk
-from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, setup_default_session
+from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner, setup_default_session
 from pai_sdk.base.peer_names import ATTRIBUTES, KEYWORDS, NAMES
 from pai_sdk.common.oss_utils import upload
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
@@ -34,6 +34,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (TrainingJob("train1", None).wait, ()),  # type: ignore[arg-type]
     (upload, ()),
     (ModelRecipe, ()),
+    (Tuner, (len, {"lr": [0.1]})),
 ]
 OF_JOBS = "instance_type"
 # Of each accepted keyword whose value is converted: one that means the same as ours.
@@ -44,6 +45,7 @@ MEANS_THE_SAME = {
     "environment": {"A": "b"},
     "environment_variables": {"A": "b"},
     "role": "acs:ram::1:role/r",
+    "objective_type": "Minimize",
     "tags": {"team": "vision"},
     "use_spot_instances": True,
     "enable_managed_spot_training": True,

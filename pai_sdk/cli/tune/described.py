@@ -1,0 +1,35 @@
+"""The search that a job file, a file with ranges and the options of `tune` describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.cli.options import pairs
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.submit.job_file import JobFile
+from pai_sdk.submit.submitter import EstimatorBase
+from pai_sdk.tune import Tuner
+from pai_sdk.tune.search_file import SearchFile
+
+__all__ = ["described_search"]
+
+
+def described_search(
+    file: Path, search: Path, values: list[str] | None, options: dict[str, Any]
+) -> tuple[Tuner, dict[str, Any] | None]:
+    """The tuner, and the inputs of its jobs.
+
+    Raises:
+        InvalidInputError: with what is wrong with the job file, or else with the search.
+    """
+    described = JobFile.load(file)
+    described = described.with_values({described.hyperparameters_key: pairs(values, "--set")})
+    submitter, call = described.described()
+    if not isinstance(submitter, EstimatorBase):
+        raise InvalidInputError([Problem(str(file), "describes a Processor", "a search needs an Estimator")])
+    if call.get("outputs"):
+        hint = "leave it out: each job has a folder of its own"
+        raise InvalidInputError([Problem(f"{file}: outputs", "would be written by all trials", hint)])
+    arguments = SearchFile.load(search).with_values(options).arguments()
+    return Tuner(submitter, **arguments), call.get("inputs")

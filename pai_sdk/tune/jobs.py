@@ -1,0 +1,269 @@
+"""Runs the trials of a study as jobs, at most a few at a time, on any backend.
+
+The next trial begins when a job has ended; no trial waits for another one. One watch follows all jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, TuningFailed
+from pai_sdk.job.failure.explain import brief_failure, job_failure
+from pai_sdk.job.follow.poller import Update
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.follow.watch import JobWatch, same_job
+from pai_sdk.job.gather import Gathering
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.job_retries import INTERRUPTIONS
+from pai_sdk.schemas.record import JobRecord, MetricPoint
+from pai_sdk.tune.objectives import UNNAMED, StepValue
+from pai_sdk.tune.study import LiveTrial, Study
+
+__all__ = ["JobTrials"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_ATTEMPTS = 4  # of a trial whose job is lost through no fault of its own
+_SUBMITS_AT_ONCE = 8
+_LOOK_S = 10.0  # how often metrics are read of a job whose record does not show that they have changed
+_TICK_S = 2.0
+_TOLD_IN_FULL = 5  # failed jobs whose log is read for the reason
+
+
+class JobTrials:
+    """Runs the trials of a study as jobs.
+
+    Args:
+        study: the study.
+        submit: submits the job of a trial, or gives the one that was submitted before.
+        find: gives a job by its id.
+        trials: how many trials the study is to have.
+        parallel: how many jobs run at once.
+        max_failures: how many trials may fail.
+        gathering: shows the jobs, and handles Ctrl-C.
+        policy: how patiently to follow.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        submit: Callable[[LiveTrial], TrainingJob],
+        find: Callable[[str], TrainingJob],
+        *,
+        trials: int,
+        parallel: int,
+        max_failures: int,
+        gathering: Gathering,
+        policy: FollowPolicy,
+    ) -> None:
+        self._study = study
+        self._submit = submit
+        self._find = find
+        self._trials = trials
+        self._parallel = parallel
+        self._max_failures = max_failures
+        self._gathering = gathering
+        self._policy = policy
+        self._waiting: deque[LiveTrial] = deque()
+        self._live: dict[str, LiveTrial] = {}
+        self._jobs: dict[str, TrainingJob] = {}
+        self._seen: dict[str, tuple[object, float]] = {}  # the metrics of the record that were read last, and when
+        self._failed: dict[int, str] = {}
+
+    def run(self, *, stops_on_interrupt: bool = False) -> None:
+        """Run all trials that are missing; those of an earlier process go on.
+
+        Args:
+            stops_on_interrupt: Ctrl-C stops the jobs. Their trials are submitted again when the study is
+                continued.
+
+        Raises:
+            TuningFailed: too many trials have failed; the running jobs are stopped.
+            KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
+        """
+        with (
+            ThreadPoolExecutor(_SUBMITS_AT_ONCE, thread_name_prefix="pai-tune") as self._pool,
+            self._gathering.watching() as watch,
+        ):
+            try:
+                self._begin(watch)
+                self._loop(watch)
+            except KeyboardInterrupt:
+                if stops_on_interrupt:
+                    self._give_back()
+                raise
+            except TuningFailed:
+                self._give_back()
+                self._gathering.stop(watch)
+                raise
+
+    def _begin(self, watch: JobWatch[TrainingJob]) -> None:
+        """Take up the trials that an earlier process has left."""
+        for live in self._study.unfinished():
+            if not live.job_id:
+                self._waiting.append(live)
+                continue
+            try:
+                self._follow(watch, live, self._find(live.job_id))
+            except NotFoundError:  # it was deleted
+                self._study.lost(live)
+                self._waiting.append(live)
+
+    def _loop(self, watch: JobWatch[TrainingJob]) -> None:
+        self._fill(watch)
+        while watch.unfinished or self._waiting:
+            for job, update in watch.updates(deadline=self._policy.schedule.now() + _TICK_S):
+                self._on_update(watch, job, update)
+                self._fill(watch)
+                self._gathering.show()
+            self._look_at_all()
+            self._fill(watch)
+
+    # ---- submitting
+
+    def _fill(self, watch: JobWatch[TrainingJob]) -> None:
+        """Submit until `parallel` jobs are unfinished."""
+        batch: list[LiveTrial] = []
+        while len(watch.unfinished) + len(batch) < self._parallel:
+            if self._waiting:
+                batch.append(self._waiting.popleft())
+            elif self._study.begun < self._trials:
+                batch.append(self._study.ask())
+            else:
+                break
+        if not batch:
+            return
+        self._study.commit()  # hyperparameters are on disk before a job has them
+        submitted = [self._pool.submit(self._submit, live) for live in batch]
+        unsent: PaiError | None = None
+        for live, each in zip(batch, submitted, strict=True):
+            try:
+                job = each.result()
+            except InvalidInputError as error:
+                self._fail(live, str(error))
+            except PaiError as error:  # the trial is submitted when the study is continued
+                unsent = unsent or error
+            else:
+                self._study.submitted(live, job.id)
+                self._follow(watch, live, job)
+        self._study.commit()
+        if unsent is not None:
+            raise unsent
+
+    def _follow(self, watch: JobWatch[TrainingJob], live: LiveTrial, job: TrainingJob) -> None:
+        self._live[job.id], self._jobs[job.id] = live, job
+        self._seen[job.id] = (None, time.monotonic())
+        self._gathering.add(watch, job)
+
+    def _give_back(self) -> None:
+        """Let the trials that have not ended be submitted again when the study is continued."""
+        for live in self._live.values():
+            if live.pruned_at is None:
+                self._study.lost(live)
+        self._live.clear()
+
+    # ---- following
+
+    def _on_update(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
+        live = self._live.get(job.id)
+        if live is None:  # its trial has ended: it was pruned
+            return
+        if not isinstance(update, JobRecord):
+            del self._live[job.id]
+            self._fail(live, f"nothing is known of its job {job.id}: {update}")
+        elif same_job(job) in watch.ended:
+            del self._live[job.id]
+            self._on_end(live, job, update)
+        elif update.latest_metrics != self._seen[job.id][0]:
+            self._look(live, job)
+
+    def _look_at_all(self) -> None:
+        """Read the metrics of jobs that were not looked at for a while; stop pruned jobs that are not stopped."""
+        now = time.monotonic()
+        for job_id, live in [*self._live.items()]:
+            if live.pruned_at is not None or now - self._seen[job_id][1] >= _LOOK_S:
+                self._look(live, self._jobs[job_id])
+
+    def _look(self, live: LiveTrial, job: TrainingJob) -> None:
+        """Read the metrics of a running job, and stop it if it is pruned."""
+        if not self._study.prunes:
+            return
+        latest = job._record.latest_metrics if job._record is not None else None
+        self._seen[job.id] = (latest, time.monotonic())
+        try:
+            points = live.pruned_at is None and self._points(job)
+            if self._study.report(live, points or ()):
+                job.stop()
+                self._study.prune(live)
+                del self._live[job.id]
+        except PaiError as error:
+            if not error.may_pass:
+                raise
+            logger.info("the metrics of %s could not be read, or it was not stopped: %s", job.id, error)
+
+    def _on_end(self, live: LiveTrial, job: TrainingJob, record: JobRecord) -> None:
+        if live.pruned_at is not None:
+            self._study.prune(live)
+        elif record.status.is_success:
+            self._on_success(live, job)
+        elif record.reason_code in INTERRUPTIONS and live.attempt + 1 < _MOST_ATTEMPTS:
+            self._study.lost(live)
+            self._waiting.append(live)
+        elif record.status.is_stopped:
+            self._fail(live, f"its job {job.id} was stopped", counts=False)
+        else:
+            has_room = len(self._failed) < _TOLD_IN_FULL
+            error = job_failure(job._backend, record) if has_room else brief_failure(record)
+            self._fail(live, str(error))
+
+    def _on_success(self, live: LiveTrial, job: TrainingJob) -> None:
+        first, *others = [one.metric for one in self._study.objectives]
+        deadline = time.monotonic() + self._policy.quiet_s  # its metrics may come a little later
+        while not (points := self._points(job)) and time.monotonic() < deadline:
+            time.sleep(self._policy.quiet_s / 5)
+        if self._study.report(live, points):
+            self._study.prune(live)
+            return
+        if not points:  # for the message
+            for point in job.metrics():
+                live.points.setdefault(point.name or "", []).append(StepValue(0, point.value or 0.0))
+            live.points.pop(first, None)
+        else:
+            live.points[first] = points
+        for metric in others:
+            live.points[metric] = _points_of([*job.metrics(metric)])
+        if self._study.end(live) == "failed":
+            self._note_failure(live)
+
+    def _points(self, job: TrainingJob) -> list[StepValue]:
+        """The values of the first objective; a function may return a number, which has no name of its own."""
+        found = job.metrics(self._study.objectives[0].metric)
+        return _points_of(found or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
+
+    # ---- failures
+
+    def _fail(self, live: LiveTrial, reason: str, *, counts: bool = True) -> None:
+        self._study.fail(live, reason, counts=counts)
+        self._note_failure(live)
+
+    def _note_failure(self, live: LiveTrial) -> None:
+        failures = self._study.failures()
+        if live.number in failures:
+            self._failed[live.number] = failures[live.number]
+        if len(self._failed) > self._max_failures:
+            raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.begun)
+
+
+def _points_of(found: Sequence[MetricPoint] | Any) -> list[StepValue]:
+    """The values of one metric, of the instance that has reported it first; without steps, they are counted."""
+    values = [point for point in found if point.value is not None]
+    mine = [point for point in values if point.instance == values[0].instance]
+    return [
+        StepValue(number if point.step is None else point.step, float(point.value or 0.0))
+        for number, point in enumerate(mine, 1)
+    ]

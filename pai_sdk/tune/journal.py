@@ -1,0 +1,156 @@
+"""The journal of a study: the records of Optuna's JournalStorage, in a file or in the objects of a store.
+
+Records are collected until `commit`, which writes them as a whole. So a process that is killed leaves a trial with
+all of its hyperparameters or without any, and a decision of a pruner with its consequences or not at all.
+
+    local folder   journal.jsonl            a record a line; Optuna's JournalFileBackend reads it, too
+    other stores   journal/00000042.jsonl   the records of one commit; an object is written once
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from optuna.storages.journal import BaseJournalBackend
+
+from pai_sdk.base.files import sync
+from pai_sdk.errors import ObjectNotFoundError, StorageError, StudyInUseError
+from pai_sdk.storage.store import Store
+from pai_sdk.tune.claims import StudyClaim
+
+__all__ = ["StudyJournal", "open_journal"]
+
+_FILE, _FOLDER = "journal.jsonl", "journal/"
+_MORE = ',"more":1}'  # ends a record that is not the last one of its commit; Optuna passes it over
+_READERS = 16
+
+
+class StudyJournal(BaseJournalBackend, ABC):
+    """The records of a study, in the order in which they were written.
+
+    Args:
+        lines: what was there at the beginning.
+        claim: the right to write; None to read only.
+    """
+
+    def __init__(self, lines: Iterable[bytes], claim: StudyClaim | None) -> None:
+        self._lock = threading.Lock()  # guards both lists
+        self._records = [_record(line, number) for number, line in enumerate(lines, 1)]
+        self._pending: list[str] = []
+        self._claim = claim
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def read_logs(self, log_number_from: int) -> Sequence[dict[str, Any]]:
+        """The records from a number on, with those that are not committed yet."""
+        with self._lock:
+            return self._records[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Take records for the next commit."""
+        lines = [json.dumps(record, separators=(",", ":")) for record in logs]
+        with self._lock:
+            self._pending += lines
+            self._records += logs
+
+    def commit(self) -> None:
+        """Write what was taken since the last commit, as a whole.
+
+        Raises:
+            StudyInUseError: another tuner has taken the study.
+            StorageError: it cannot be written.
+        """
+        with self._lock:
+            if not self._pending:
+                return
+            if self._claim is None:
+                raise StorageError("the study was opened for reading")
+            self._claim.check()
+            *first, last = self._pending
+            lines = [*(line[:-1] + _MORE for line in first), last]
+            self._write("".join(f"{line}\n" for line in lines).encode())
+            self._pending.clear()
+
+    @abstractmethod
+    def _write(self, content: bytes) -> None:
+        """Write the lines of one commit."""
+
+
+class _FileJournal(StudyJournal):
+    """A journal in a file."""
+
+    def __init__(self, path: Path, claim: StudyClaim | None) -> None:
+        content = path.read_bytes() if path.exists() else b""
+        lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+        while lines and lines[-1].rstrip().endswith(_MORE.encode()):
+            lines.pop()
+        super().__init__(lines, claim)
+        self._path = path
+        size = sum(map(len, lines))
+        if claim is not None and size < len(content):
+            os.truncate(path, size)  # a commit that was cut off, as by a full disk
+
+    def _write(self, content: bytes) -> None:
+        try:
+            with self._path.open("ab") as file:
+                before = file.tell()
+                try:
+                    file.write(content)
+                    file.flush()
+                    sync(file.fileno())
+                except OSError:
+                    os.truncate(self._path, before)
+                    raise
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+
+class _StoreJournal(StudyJournal):
+    """A journal in the objects of a store."""
+
+    def __init__(self, store: Store, claim: StudyClaim | None) -> None:
+        paths = [file.path for file in store.list(_FOLDER)]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-journal") as pool:
+            contents = [*pool.map(lambda path: b"".join(store.read(path)), paths)]
+        super().__init__((line for content in contents for line in content.splitlines()), claim)
+        self._store = store
+        self._next = 1 + (int(Path(paths[-1]).stem) if paths else 0)
+
+    def _write(self, content: bytes) -> None:
+        path = f"{_FOLDER}{self._next:08d}.jsonl"
+        try:
+            self._store.head(path)
+        except ObjectNotFoundError:
+            self._store.write(path, content)
+            self._next += 1
+            return
+        what = f"another tuner has written to the study {self._store.uri} meanwhile; run this again to go on"
+        raise StudyInUseError(what, study=self._store.uri)
+
+
+def _record(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise StorageError(f"record {number} of the study's journal is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise StorageError(f"record {number} of the study's journal is damaged: it is no JSON object")
+    return found
+
+
+def open_journal(store: Store, claim: StudyClaim | None = None) -> StudyJournal:
+    """The journal of the study in a folder.
+
+    Args:
+        store: the folder.
+        claim: the right to write; None to read only.
+    """
+    return _StoreJournal(store, claim) if store.root is None else _FileJournal(store.root / _FILE, claim)

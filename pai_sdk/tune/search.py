@@ -1,0 +1,170 @@
+"""A search: the checks of what the user gave, the study in its folder, and the run of its trials.
+
+All modules that need Optuna are imported here, and `tune.tuner` imports this one when a tuner is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pai_sdk.display.heartbeat import heartbeat
+from pai_sdk.errors import TuningFailed
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.gather import Gathering
+from pai_sdk.job.interrupts import single_interrupt
+from pai_sdk.storage.store import Store
+from pai_sdk.submit.channels import InputSource
+from pai_sdk.submit.problems import Problems
+from pai_sdk.tune.claims import claimed
+from pai_sdk.tune.functions import FunctionTrials
+from pai_sdk.tune.jobs import JobTrials
+from pai_sdk.tune.journal import open_journal
+from pai_sdk.tune.objectives import Objective
+from pai_sdk.tune.plots import plot_study
+from pai_sdk.tune.progress import TrialsDisplay, shows_functions
+from pai_sdk.tune.samplers import checked_pruner, checked_sampler
+from pai_sdk.tune.space import SearchSpace
+from pai_sdk.tune.study import Study, StudyRules
+from pai_sdk.tune.template import TrialTemplate
+from pai_sdk.tune.trials import TrialList
+from pai_sdk.tune.warm_start import earlier_trials
+
+__all__ = ["Search", "opened_to_read", "plot_study", "rules_of"]
+
+
+def rules_of(
+    space: SearchSpace,
+    objectives: list[Objective],
+    *,
+    sampler: object,
+    pruner: object,
+    seed: int | None,
+    warm_start: object,
+    session: Any,
+    problems: Problems,
+) -> StudyRules:
+    """The rules of a study, from what the user has given; `problems` notes what is wrong."""
+    return StudyRules(
+        space,
+        objectives,
+        checked_sampler(sampler, space, problems),
+        checked_pruner(pruner, len(objectives), problems),
+        seed,
+        (lambda: []) if warm_start is None else lambda: earlier_trials(warm_start, space, objectives, session),
+    )
+
+
+def opened_to_read(store: Store, session: Any = None) -> Study:
+    """The study in a folder, as it is now; another tuner may drive it.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    return Study.load(open_journal(store), store.uri, None, session)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One run of a tuner.
+
+    Attributes:
+        store: the folder of the study.
+        name: of the study.
+        rules: its rules.
+        trials: how many trials it is to have.
+        parallel: how many run at once.
+        max_failures: how many may fail.
+        show: a live table.
+        session: for the jobs of trials that are read.
+    """
+
+    store: Store
+    name: str
+    rules: StudyRules
+    trials: int
+    parallel: int
+    max_failures: int
+    show: bool
+    session: Any = None
+
+    @contextmanager
+    def study(self) -> Iterator[Study]:
+        """The study, claimed for this process; it is created when there is none.
+
+        Raises:
+            StudyInUseError: another tuner drives it.
+            InvalidInputError: it is a study with another search space, or other objectives.
+        """
+        with claimed(self.store) as claim:
+            journal = open_journal(self.store, claim)
+            if len(journal):
+                yield Study.load(journal, self.store.uri, self.rules, self.session)
+            else:
+                yield Study.create(journal, self.store.uri, self.rules, self.session)
+
+    def run_function(self, study: Study, function: Callable[..., Any]) -> TrialList:
+        """Call a function for each trial that is missing."""
+        display = TrialsDisplay(study) if self.show and shows_functions() else None
+        root = self.store.root or Path.home() / ".pai" / "runs" / self.name
+        trials = FunctionTrials(
+            study,
+            function,
+            root / "runs",
+            trials=self.trials,
+            parallel=self.parallel,
+            max_failures=self.max_failures,
+            on_change=(lambda: None) if display is None else display.functions_changed,
+        )
+        with single_interrupt(), nullcontext() if display is None else heartbeat(display):
+            trials.run()
+        if display is not None:
+            display.ended()
+        return self._result(study)
+
+    def run_jobs(
+        self,
+        study: Study,
+        template: TrialTemplate,
+        inputs: Mapping[str, InputSource] | None,
+        *,
+        on_interrupt: Literal["detach", "stop"],
+        policy: FollowPolicy | None,
+    ) -> TrialList:
+        """Run a job for each trial that is missing."""
+        gathering = Gathering(
+            [],
+            fail_fast=False,
+            on_interrupt=on_interrupt,
+            show=self.show,
+            policy=policy,
+            display=TrialsDisplay(study) if self.show else None,
+        )
+        session = template.session
+        trials = JobTrials(
+            study,
+            lambda live: template.submit(live.params, live.number, study.key(live), inputs, is_new=live.is_new),
+            session.get_job,
+            trials=self.trials,
+            parallel=self.parallel,
+            max_failures=self.max_failures,
+            gathering=gathering,
+            policy=policy or FollowPolicy(),
+        )
+        trials.run(stops_on_interrupt=on_interrupt == "stop")
+        return self._result(study)
+
+    def _result(self, study: Study) -> TrialList:
+        """All trials.
+
+        Raises:
+            TuningFailed: none has succeeded.
+        """
+        found = study.trials()
+        if found.best is None:
+            failed = {one.number: one.reason for one in found if one.state == "failed"}
+            raise TuningFailed(failed, study=study.uri, trials=len(found))
+        return found

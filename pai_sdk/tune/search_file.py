@@ -1,0 +1,110 @@
+"""A search in a YAML file: the ranges, and the other parameters of a `Tuner`.
+
+search:
+  lr: {log_uniform: [1e-5, 1e-1]}
+  optimizer: [adam, sgd]
+objective: loss
+pruner: asha
+
+A file without the key `search` has the ranges only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.base.paths import expanded
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.submit.yaml_file import YamlFile, read_yaml
+from pai_sdk.tune.objectives import Objective
+
+__all__ = ["SearchFile"]
+
+_KEYS = (
+    "search",
+    "objective",
+    "direction",
+    "trials",
+    "parallel",
+    "sampler",
+    "pruner",
+    "seed",
+    "study",
+    "max_failures",
+    "warm_start",
+)
+_OF_OBJECTIVE = ("metric", "direction", "at")
+
+
+@dataclass(frozen=True)
+class SearchFile:
+    """The arguments of a `Tuner`, as a file and the options of a command give them.
+
+    Attributes:
+        values: parameter to value.
+        file: where they come from.
+    """
+
+    values: Mapping[str, Any]
+    file: YamlFile | None = field(default=None, repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SearchFile:
+        """Read a YAML file. The ranges are checked when the tuner is made.
+
+        Raises:
+            InvalidInputError: it cannot be read, is not YAML, or has unknown keys.
+        """
+        file = read_yaml(expanded(path))
+        if not isinstance(file.value, dict) or not file.value:
+            hint = "such as `lr: {log_uniform: [1e-5, 1e-1]}`"
+            raise InvalidInputError([Problem(f"{file.path}:1", "is not a mapping of names to ranges", hint)])
+        found = {str(key): value for key, value in file.value.items()}
+        if "search" not in found:
+            found = {"search": found}
+        problems = [*file.problems]
+        problems += [
+            Problem(file.where(name), "is not known", name_hint(name, _KEYS))
+            for name in found
+            if name not in _KEYS
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        return cls(found, file)
+
+    def with_values(self, values: Mapping[str, Any]) -> SearchFile:
+        """The same with other values; those that are None change nothing."""
+        return replace(self, values={**self.values, **{k: v for k, v in values.items() if v is not None}})
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of a `Tuner`.
+
+        Raises:
+            InvalidInputError: an objective has unknown keys.
+        """
+        values = dict(self.values)
+        given = values.get("objective")
+        if isinstance(given, list):
+            values["objective"] = [_objective(one) for one in given]
+        elif given is not None:
+            values["objective"] = _objective(given)
+        return values
+
+
+def _objective(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    unknown = [
+        Problem(f"objective.{name}", "is not known", name_hint(str(name), _OF_OBJECTIVE))
+        for name in given
+        if name not in _OF_OBJECTIVE
+    ]
+    if "metric" not in given:
+        unknown.append(Problem("objective.metric", "is missing"))
+    if unknown:
+        raise InvalidInputError(unknown)
+    return Objective(**given)

@@ -1,0 +1,98 @@
+"""Trials to begin with: those of an earlier study, or runs of a store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.base.hints import is_of_type
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.store import RunStore
+from pai_sdk.run.watch.manager import RunManager
+from pai_sdk.storage.store import open_store
+from pai_sdk.tune.journal import open_journal
+from pai_sdk.tune.objectives import Objective
+from pai_sdk.tune.space import SearchSpace
+from pai_sdk.tune.study import EarlierTrial, Study
+from pai_sdk.tune.trials import Trial, TrialList
+
+__all__ = ["earlier_trials"]
+
+_HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, or its trials"
+
+
+def earlier_trials(
+    source: Any, space: SearchSpace, objectives: Sequence[Objective], session: Any = None
+) -> list[EarlierTrial]:
+    """The trials of a source that are points of a search space, and have a value of each objective.
+
+    Args:
+        source: the URI of a study or of a folder with runs, a run store, a tuner, trials, or a list of these.
+        space: the ranges.
+        objectives: what is searched for.
+        session: whose keys `oss://` takes.
+
+    Raises:
+        InvalidInputError: it is something else, or has no such trial.
+    """
+    sources = source if isinstance(source, list | tuple) and not isinstance(source, TrialList) else [source]
+    found: list[EarlierTrial] = []
+    looked_at = 0
+    for one in sources:
+        for params, values, origin in _candidates(one, objectives, session):
+            looked_at += 1
+            point = space.encoded(params)
+            numbers = [values.get(objective.metric, math.nan) for objective in objectives]
+            if point is not None and not any(math.isnan(number) for number in numbers):
+                found.append(EarlierTrial(point, numbers, origin))
+    if not found:
+        names = ", ".join(objective.metric for objective in objectives)
+        what = f"has no trial in the search space with a value of {names}; {looked_at} were looked at"
+        raise InvalidInputError([Problem("warm_start", what)])
+    return found
+
+
+def _candidates(
+    source: Any, objectives: Sequence[Objective], session: Any
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+    trials = getattr(source, "trials", source)
+    if isinstance(trials, Sequence) and not isinstance(trials, str):
+        yield from _of_trials(trials)
+    elif isinstance(source, str | Path):
+        store = open_store(source, session)
+        journal = open_journal(store)
+        if len(journal):
+            yield from _of_trials(Study.load(journal, store.uri).trials())
+        else:
+            yield from _of_runs(source, objectives, session)
+    elif isinstance(source, RunStore):
+        yield from _of_runs(source, objectives, session)
+    else:
+        raise InvalidInputError([Problem("warm_start", is_of_type(source), _HINT)])
+
+
+def _of_trials(trials: Sequence[Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+    for trial in trials:
+        if not isinstance(trial, Trial):
+            raise InvalidInputError([Problem("warm_start", is_of_type(trial), _HINT)])
+        if trial.state == "complete":
+            yield trial.params, trial.values, f"trial {trial.number} of an earlier study"
+
+
+def _of_runs(
+    source: Any, objectives: Sequence[Objective], session: Any
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+    with RunManager(source, refresh_s=0, session=session) as manager:
+        manager.wait_until_loaded()
+        for brief in manager.runs().runs:
+            values: dict[str, float] = {}
+            for objective in objectives:
+                tag = brief.tags.get(objective.metric) or brief.tags.get(f"metrics.{objective.metric}")
+                if tag is None or tag.last is None:
+                    continue
+                extreme = tag.max if objective.is_maximized else tag.min
+                value = extreme if objective.at == "best" else tag.last.value
+                values[objective.metric] = math.nan if value is None else float(value)
+            yield brief.hparams, values, f"run {brief.id}"

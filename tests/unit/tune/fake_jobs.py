@@ -1,0 +1,130 @@
+"""Jobs in memory for a tuner: each poll of a job shows one more value of its curve."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.errors import NotFoundError
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord, MetricPoint
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.submission import submit
+from tests.unit.fake_backend import FakeBackend
+
+Curve = Sequence[float]
+
+
+@dataclass
+class FakeJob:
+    """One job: the values that it will report, how it will end, and how far it is."""
+
+    id: str
+    request: TrainingJobRequest
+    curve: Curve
+    end: str = "Succeed"
+    reason: str = ""
+    seen: int = 0
+    status: str = "Running"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {label.key: label.value for label in self.request.labels or ()}
+
+    def advance(self) -> None:
+        if self.status == "Running":
+            self.seen += 1
+            if self.seen >= len(self.curve):
+                self.seen, self.status = len(self.curve), self.end
+
+
+class FakeJobs(FakeBackend):
+    """Makes jobs from plans.
+
+    Args:
+        curve: the values of `loss` of a job, by its hyperparameters.
+        ends: how the n-th created job ends, and its reason code; those that are not there succeed.
+    """
+
+    def __init__(
+        self,
+        curve: Callable[[Mapping[str, str]], Curve],
+        ends: Mapping[int, tuple[str, str]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.curve, self.ends = curve, dict(ends or {})
+        self.jobs: dict[str, FakeJob] = {}
+        self.most_at_once = 0
+        self.is_paused = False
+        self._made = threading.RLock()
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        with self._made:
+            number = len(self.jobs)
+            values = {one.name: one.value for one in plan.request.hyperparameters}
+            end, reason = self.ends.get(number, ("Succeed", ""))
+            job = FakeJob(f"train{number}", plan.request, self.curve(values), end, reason)
+            self.jobs[job.id] = job
+            running = sum(each.status == "Running" for each in self.jobs.values())
+            self.most_at_once = max(self.most_at_once, running)
+            return job.id
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        label = request.label(SUBMISSION_LABEL)
+        return [job.id for job in self.jobs.values() if job.request.label(SUBMISSION_LABEL) == label]
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        with self._made:
+            if job_id not in self.jobs:
+                raise NotFoundError(f"no {job_id}", code="NotFound", status_code=404)
+            job = self.jobs[job_id]
+            if not self.is_paused:
+                job.advance()
+            latest = [{"Name": "loss", "Value": job.curve[job.seen - 1]}] if job.seen and job.curve else []
+            record = JobRecord.model_validate(
+                {
+                    "TrainingJobId": job.id,
+                    "TrainingJobName": job.request.training_job_name,
+                    "Status": job.status,
+                    "ReasonCode": job.reason or None,
+                    "LatestMetrics": latest,
+                    "OutputChannels": [{"Name": "model", "OutputUri": f"oss://bucket/{job.id}/model/"}],
+                }
+            )
+            record._lists_all = True
+            return record
+
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        job = self.jobs[job_id]
+        for step, value in enumerate(job.curve[: job.seen], 1):
+            if name in (None, "loss"):
+                yield MetricPoint(name="loss", step=step, value=value)
+
+    def stop(self, job_id: str) -> None:
+        self.calls.append(f"stop {job_id}")
+        if self.jobs[job_id].status == "Running":
+            self.jobs[job_id].status = "Terminated"
+
+
+@dataclass
+class FakeSession:
+    """A session on these jobs."""
+
+    backend: FakeJobs
+    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x", prices={}))
+
+    def backend_for(self, instance_type: str | None) -> FakeJobs:
+        return self.backend
+
+    def files(self) -> Any:
+        return SimpleNamespace(list=lambda *_, **__: iter(()))
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        return TrainingJob(job_id, self.backend, record=self.backend.get(job_id))
+
+    def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
+        return TrainingJob(submit(plan, self.backend), self.backend)

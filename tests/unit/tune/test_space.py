@@ -1,0 +1,148 @@
+"""Search spaces: every way of writing a range, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.submit.problems import Problems
+from pai_sdk.tune.objectives import Objective, StepValue, checked_objectives
+from pai_sdk.tune.samplers import distribution_of
+from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform, checked_space
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Uniform(0, 1), Uniform(0, 1)),
+        ([1, 2], Choice([1, 2])),
+        ((True, False), Choice([True, False])),
+        (range(3), Choice([0, 1, 2])),
+        ({"uniform": [0, 1]}, Uniform(0, 1)),
+        ({"uniform": [0, 1], "step": 0.5}, Uniform(0, 1, step=0.5)),
+        ({"log_uniform": [1e-5, 1e-1]}, LogUniform(1e-5, 1e-1)),
+        ({"int": [1, 64], "log": True}, IntRange(1, 64, log=True)),
+        ({"choice": ["adam", "sgd"]}, Choice(["adam", "sgd"])),
+        (optuna.distributions.FloatDistribution(1e-5, 1, log=True), LogUniform(1e-5, 1)),
+        (optuna.distributions.FloatDistribution(0, 1, step=0.25), Uniform(0, 1, 0.25)),
+        (optuna.distributions.IntDistribution(1, 9, step=2), IntRange(1, 9, 2)),
+        (optuna.distributions.CategoricalDistribution(["a", None]), Choice(["a", None])),
+    ],
+)
+def test_a_range_is_written_in_many_ways(given: Any, expected: Any) -> None:
+    space = checked_space({"x": given})
+    assert space.ranges == {"x": expected}
+    assert SearchSpace.from_json(space.to_json()).ranges == space.ranges
+    distribution_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (0.1, "a fixed value belongs to the hyperparameters"),
+        ([], "without values"),
+        ([1, 1], "same value twice"),
+        ([object()], "cannot be kept"),
+        ([float("nan")], "cannot be kept"),
+        (Choice("adam"), "are a list"),
+        (Uniform(1, 0), "above high"),
+        (Uniform(0, float("inf")), "high is inf"),
+        (Uniform(0, 1, step=0), "step is 0"),
+        (Uniform("0", 1), "not a number"),  # type: ignore[arg-type]
+        (IntRange(0.5, 2), "not a whole number"),  # type: ignore[arg-type]
+        (IntRange(True, 2), "not a whole number"),
+        (LogUniform(0, 1), "begins above 0"),
+        (IntRange(1, 8, step=2, log=True), "cannot be combined"),
+        ({"loguniform": [1, 2]}, "did you mean 'log_uniform'?"),
+        ({"int": [1, 2], "stp": 1}, "is no range"),
+        ({"uniform": 3}, "is no range"),
+        ({}, "a range is one of"),
+    ],
+)
+def test_what_is_wrong_with_a_range_is_said(given: Any, what: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        checked_space({"x": given, "y": 5})
+    assert what in str(caught.value)
+    assert "search['y']" in str(caught.value)  # all at once
+
+
+def test_values_that_optuna_does_not_know_come_back_as_they_were() -> None:
+    space = checked_space({"layers": [[64], [64, 32]], "spec": Choice([{"cpu": 2}, None])})
+    keys = [distribution_of(one) for one in space.ranges.values()]
+    assert [each.choices for each in keys] == [("[64]", "[64, 32]"), ('{"cpu": 2}', "null")]  # type: ignore[attr-defined]
+    assert space.decoded({"layers": "[64]", "spec": "null"}) == {"layers": [64], "spec": None}
+
+
+def test_earlier_values_fit_as_numbers_or_text() -> None:
+    space = checked_space(
+        {"lr": LogUniform(1e-3, 1), "n": IntRange(1, 9), "opt": ["adam", "sgd"], "on": [True, False]}
+    )
+    assert space.encoded({"lr": "0.1", "n": "3", "opt": "sgd", "on": True, "more": 1}) == {
+        "lr": 0.1,
+        "n": 3,
+        "opt": "sgd",
+        "on": True,
+    }
+    for wrong in ({"lr": "2"}, {"n": "2.5"}, {"opt": "lion"}, {"lr": "fast"}):
+        assert space.encoded({"lr": 0.1, "n": 3, "opt": "sgd", "on": True, **wrong}) is None
+    assert space.encoded({"lr": 0.1}) is None
+
+
+def test_a_grid_needs_a_finite_number_of_values() -> None:
+    space = checked_space({"a": Uniform(0, 1, step=0.25), "b": IntRange(1, 5, 2), "c": ["x"]})
+    assert space.grid() == [[0.0, 0.25, 0.5, 0.75, 1.0], [1, 3, 5], ["x"]]
+    with pytest.raises(InvalidInputError, match=r"search\['lr'\].*infinitely"):
+        checked_space({"lr": LogUniform(1e-3, 1)}).grid()
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        ("loss", "minimize"),
+        ("val_error", "minimize"),
+        ("rmse", "minimize"),
+        ("accuracy", "maximize"),
+        ("mAP", "maximize"),
+        ("val/auc", "maximize"),
+        ("throughput", None),
+        ("map_time", None),
+    ],
+)
+def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: str | None) -> None:
+    problems = Problems()
+    (found,) = checked_objectives(metric, None, problems)
+    assert found.direction == direction
+    assert bool(problems.found) == (direction is None)
+    assert checked_objectives(metric, "maximize", Problems())[0].direction == "maximize"
+
+
+@pytest.mark.parametrize(
+    ("objective", "direction", "what"),
+    [
+        (Objective("loss", "minimize"), "maximize", "the objective says 'minimize'"),
+        ("loss", "min", "'min' is not known"),
+        (["loss", "accuracy"], ["minimize"], "has 1 directions for 2"),
+        (["loss", "loss"], None, "'loss' twice"),
+        (Objective("loss", at="first"), None, "at='first'"),  # type: ignore[arg-type]
+        (7, None, "is of type int"),
+        ([], None, "is empty"),
+        ("", None, "has no metric"),
+    ],
+)
+def test_objectives_that_contradict_themselves(objective: Any, direction: Any, what: str) -> None:
+    problems = Problems()
+    checked_objectives(objective, direction, problems)
+    assert what in "; ".join(map(str, problems.found))
+
+
+def test_the_value_of_an_objective() -> None:
+    points = [StepValue(1, 3.0), StepValue(2, float("nan")), StepValue(3, 1.0), StepValue(4, 2.0)]
+    assert Objective("loss", "minimize").value_of(points) == 2.0
+    assert Objective("loss", "minimize", at="best").value_of(points) == 1.0
+    assert Objective("loss", "maximize", at="best").value_of(points) == 3.0
+    assert Objective("loss", "minimize", at=3).value_of(points) == 1.0
+    assert Objective("loss", "minimize", at=9).value_of(points) is None
+    assert Objective("loss", "minimize").value_of([]) is None

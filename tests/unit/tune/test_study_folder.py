@@ -1,0 +1,154 @@
+"""The folder of a study: its journal on a disk and in a store, and the claim of the one tuner that drives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from pai_sdk.errors import StorageError, StudyInUseError
+from pai_sdk.storage.store import Store, open_store
+from pai_sdk.tune import Tuner, Uniform, claims
+from pai_sdk.tune.claims import LEASE_S, claimed
+from pai_sdk.tune.journal import open_journal
+
+SPACE = {"x": Uniform(-1, 1)}
+
+
+def parabola(config: dict[str, Any]) -> float:
+    return float(config["x"] ** 2)
+
+
+@pytest.fixture(params=["disk", "store"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty folder, on the disk and in a store of objects."""
+    return open_store(tmp_path / "study" if request.param == "disk" else f"memory://{tmp_path.name}/study")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_SETTLE_S", 0.0)
+
+
+def test_a_study_lives_in_any_store(store: Store) -> None:
+    tuner = Tuner(parabola, SPACE, trials=3, parallel=1, seed=1, study=store.uri)
+    tuner.run(show=False)
+    Tuner(parabola, SPACE, trials=6, parallel=1, seed=1, study=store.uri).run(show=False)
+    assert [one.number for one in Tuner.load(store.uri).trials] == list(range(6))
+    assert open_journal(store).read_logs(0) != []
+
+
+def test_only_what_was_committed_is_there(store: Store) -> None:
+    with claimed(store) as claim:
+        journal = open_journal(store, claim)
+        journal.append_logs([{"n": 1}, {"n": 2}])
+        assert [one["n"] for one in journal.read_logs(1)] == [2]
+        assert len(open_journal(store)) == 0
+        journal.commit()
+        journal.commit()  # nothing new
+        journal.append_logs([{"n": 3}])
+    assert [one["n"] for one in open_journal(store).read_logs(0)] == [1, 2]
+    reader = open_journal(store)
+    reader.append_logs([{"n": 4}])
+    with pytest.raises(StorageError, match="for reading"):
+        reader.commit()
+
+
+def test_a_line_that_was_cut_off_is_not_read_and_is_written_again(tmp_path: Path) -> None:
+    tuner = Tuner(parabola, SPACE, trials=4, parallel=1, seed=1, study=tmp_path)
+    tuner.run(show=False)
+    file = tmp_path / "journal.jsonl"
+    whole = file.read_bytes()
+    for cut in range(1, len(whole), 97):
+        file.write_bytes(whole[:-cut])
+        trials = tuner.run(show=False)
+        assert [one.state for one in trials] == ["complete"] * 4
+        assert all(json.loads(line) for line in file.read_bytes().splitlines())
+
+
+def test_a_folder_that_cannot_be_used_and_a_damaged_journal_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(StorageError, match="cannot be kept in"):
+        Tuner(parabola, SPACE, trials=1, study=file / "study").run(show=False)
+    (tmp_path / "journal.jsonl").write_text('{"op_code": 0\n')
+    with pytest.raises(StorageError, match=r"record 1 .* is damaged"):
+        Tuner(parabola, SPACE, trials=1, study=tmp_path).run(show=False)
+
+
+def test_optuna_reads_the_journal_of_a_study_on_disk(tmp_path: Path) -> None:
+    Tuner(parabola, SPACE, trials=4, parallel=1, seed=1, study=tmp_path).run(show=False)
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal.jsonl"))
+    study = optuna.load_study(study_name="study", storage=optuna.storages.JournalStorage(backend))
+    assert len(study.trials) == 4
+    assert study.best_trial.values is not None
+
+
+def test_the_second_tuner_of_a_study_is_told_who_has_it(store: Store) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(config: dict[str, Any]) -> float:
+        inside.set()
+        assert leave.wait(30)
+        return 1.0
+
+    first = Tuner(slow, SPACE, trials=1, parallel=1, study=store.uri)
+    thread = threading.Thread(target=first.run, kwargs={"show": False})
+    thread.start()
+    try:
+        assert inside.wait(30)
+        with pytest.raises(StudyInUseError) as caught:
+            Tuner(slow, SPACE, trials=1, study=store.uri).run(show=False)
+        assert caught.value.holder["pid"] == os.getpid()
+        assert f"process {os.getpid()}" in str(caught.value)
+        assert "token" not in caught.value.holder
+        with pytest.raises(StudyInUseError):  # a lookout changes nothing
+            Tuner(slow, SPACE, trials=1, study=store.uri).run(show=False)
+    finally:
+        leave.set()
+        thread.join()
+    assert len(Tuner(slow, SPACE, trials=2, study=store.uri).run(show=False)) == 2
+
+
+def test_a_lease_runs_out_when_its_holder_is_gone(tmp_path: Path) -> None:
+    store = open_store(f"memory://{tmp_path.name}/lease")
+
+    def leave(**changes: Any) -> None:
+        holder = {"token": "t", "user": "ann", "host": "far", "pid": 1, "renewed_at": time.time(), **changes}
+        store.write("driver.json", json.dumps(holder).encode())
+
+    leave()
+    with pytest.raises(StudyInUseError, match=r"ann@far.*try again in"), claimed(store):
+        pass
+    for gone in (
+        {"renewed_at": time.time() - LEASE_S - 1},
+        {"host": claims.socket.gethostname(), "pid": 2**22 + 1},
+    ):
+        leave(**gone)
+        with claimed(store) as claim:
+            claim.check()
+        assert [*store.list()] == []  # it is given back
+
+
+def test_a_tuner_that_has_lost_its_lease_writes_nothing_more(tmp_path: Path) -> None:
+    store = open_store(f"memory://{tmp_path.name}/lost")
+    with claimed(store) as claim:
+        journal = open_journal(store, claim)
+        journal.append_logs([{"n": 1}])
+        journal.commit()
+        other = open_journal(store, claims.StudyClaim())  # one that took over
+        other.append_logs([{"n": 2}])
+        other.commit()
+        journal.append_logs([{"n": 3}])
+        with pytest.raises(StudyInUseError, match="has written"):
+            journal.commit()
+        claim._renewed_at -= LEASE_S + 1  # type: ignore[attr-defined]
+        with pytest.raises(StudyInUseError, match="could not be renewed"):
+            claim.check()
+    assert [one["n"] for one in open_journal(store).read_logs(0)] == [1, 2]
