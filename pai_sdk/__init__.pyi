@@ -47,6 +47,7 @@ from pai_sdk.errors import FunctionError as FunctionError
 from pai_sdk.errors import FunctionFinished as FunctionFinished
 from pai_sdk.errors import ImageError as ImageError
 from pai_sdk.errors import ImageLookupError as ImageLookupError
+from pai_sdk.errors import InUseError as InUseError
 from pai_sdk.errors import InvalidInputError as InvalidInputError
 from pai_sdk.errors import InvalidRequestError as InvalidRequestError
 from pai_sdk.errors import JobError as JobError
@@ -61,6 +62,7 @@ from pai_sdk.errors import NotOfferedError as NotOfferedError
 from pai_sdk.errors import ObjectNotFoundError as ObjectNotFoundError
 from pai_sdk.errors import PaiError as PaiError
 from pai_sdk.errors import PermissionDeniedError as PermissionDeniedError
+from pai_sdk.errors import PipelineFailed as PipelineFailed
 from pai_sdk.errors import Problem as Problem
 from pai_sdk.errors import RemoteTraceback as RemoteTraceback
 from pai_sdk.errors import RepeatedRequestError as RepeatedRequestError
@@ -69,7 +71,6 @@ from pai_sdk.errors import ServiceFaultError as ServiceFaultError
 from pai_sdk.errors import ServiceStartError as ServiceStartError
 from pai_sdk.errors import SettingsError as SettingsError
 from pai_sdk.errors import StorageError as StorageError
-from pai_sdk.errors import StudyInUseError as StudyInUseError
 from pai_sdk.errors import SyncError as SyncError
 from pai_sdk.errors import ThrottledError as ThrottledError
 from pai_sdk.errors import TraceError as TraceError
@@ -100,6 +101,8 @@ from pai_sdk.model.recipe import ModelRecipe as ModelRecipe  # imports requests
 from pai_sdk.model.recipe import ModelTrainingRecipe as ModelTrainingRecipe  # imports requests
 from pai_sdk.model.registered_model import RegisteredModel as RegisteredModel  # imports requests
 from pai_sdk.modelscope.estimator import ModelScopeEstimator as ModelScopeEstimator
+from pai_sdk.pipeline.pipeline import Pipeline as Pipeline
+from pai_sdk.pipeline.pipeline_run import PipelineRun as PipelineRun
 from pai_sdk.run.events.records import EventRecord as EventRecord
 from pai_sdk.run.events.records import ScalarEvent as ScalarEvent
 from pai_sdk.run.events.series import Point as Point  # imports numpy

@@ -43,7 +43,8 @@ been carried out).
     │   ├── JobStopped             it was stopped before it finished
     │   └── WaitTimeoutError       the caller's deadline has passed; the job continues
     ├── TuningFailed               a search has ended without a result, or by too many failures; `failures`
-    ├── StudyInUseError            another tuner drives the study; `holder` says which
+    ├── PipelineFailed             steps of a pipeline have failed; `failures` has the error of each
+    ├── InUseError                 another process works on the same study or pipeline run; `holder`
     ├── RunNotFoundError           there is no such run; `run_id`
     ├── CheckpointError            a checkpoint cannot be saved or read
     ├── TraceError                 rows of a trace are not stored, or cannot be read
@@ -81,6 +82,7 @@ __all__ = [
     "FunctionFinished",
     "ImageError",
     "ImageLookupError",
+    "InUseError",
     "InvalidInputError",
     "InvalidRequestError",
     "JobError",
@@ -96,6 +98,7 @@ __all__ = [
     "ObjectNotFoundError",
     "PaiError",
     "PermissionDeniedError",
+    "PipelineFailed",
     "Problem",
     "RemoteTraceback",
     "RepeatedRequestError",
@@ -104,7 +107,6 @@ __all__ = [
     "ServiceStartError",
     "SettingsError",
     "StorageError",
-    "StudyInUseError",
     "SyncError",
     "ThrottledError",
     "TraceError",
@@ -656,17 +658,47 @@ class TuningFailed(PaiError):
         self.study = study
 
 
-class StudyInUseError(PaiError):
-    """Another tuner drives the study; one at a time can.
+# ---- pipelines --------------------------------------------------------------------------------------------
+
+
+class PipelineFailed(PaiError):
+    """Steps of a pipeline have failed. Steps that do not depend on them have ended.
 
     Attributes:
-        study: the URI of the study.
+        failures: the reason for each failed step, by its name.
+        run: the URI of the run, which can be resumed.
+
+    Example:
+        >>> print(PipelineFailed({"train": "exit code 1"}, run="file:///pipelines/demo/runs/1/"))
+        1 step failed:
+          - train: exit code 1
+        file:///pipelines/demo/runs/1/ can be resumed, when the reason is gone
+    """
+
+    def __init__(self, failures: Mapping[str, str], *, run: str) -> None:
+        shown = [
+            f"  - {name}: {(text.splitlines() or ['no reason is known'])[0]}"
+            for name, text in [*failures.items()][:_SHOWN_FAILURES]
+        ]
+        if len(failures) > _SHOWN_FAILURES:
+            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        number = f"{len(failures)} step{'s' if len(failures) > 1 else ''} failed:"
+        super().__init__("\n".join([number, *shown, f"{run} can be resumed, when the reason is gone"]))
+        self.failures = dict(failures)
+        self.run = run
+
+
+class InUseError(PaiError):
+    """Another process works on the same folder; one at a time can.
+
+    Attributes:
+        uri: the folder.
         holder: the process that has it: `user`, `host`, `pid`, `since`; empty when that is not known.
     """
 
-    def __init__(self, message: str, *, study: str, holder: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, uri: str, holder: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.study = study
+        self.uri = uri
         self.holder = dict(holder or {})
 
 

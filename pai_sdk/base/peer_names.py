@@ -300,7 +300,7 @@ _RANGE = "ranges: {'lr': LogUniform(1e-5, 1e-1), 'units': IntRange(16, 256), 'op
 _TUNER = "Tuner(estimator, {'lr': LogUniform(1e-5, 1e-1)}, 'loss', trials=20, parallel=4).run()"
 _PROCESSOR = "Processor(image_uri=…, command='python prepare.py', source_dir='src').run({'data': …})"
 _REPORT = "report({'loss': 0.1}) in the job; session.runs, job.metrics() and compare() read it"
-_STEPS = "jobs one after the other: job.outputs of one are the inputs of the next"
+_STEPS = "Pipeline: pipeline.step(estimator, inputs={'data': other.outputs.model})"
 _TORCHRUN = "instance_count=2, with torchrun in the command; the job has MASTER_ADDR, RANK and WORLD_SIZE"
 
 NAMES: Mapping[str, str] = {
@@ -316,7 +316,9 @@ NAMES: Mapping[str, str] = {
     "TensorFlow": _FRAMEWORK,
     "XGBoost": _FRAMEWORK,
     "FrameworkProcessor": _PROCESSOR,
-    "Pipeline": _STEPS,
+    "ParameterFloat": "pipeline.parameter('lr', float)",
+    "ProcessingStep": _STEPS,
+    "TrainingStep": _STEPS,
     "ProcessingInput": "a dict: run({'data': 'oss://bucket/data/'}), in the job $PAI_INPUT_DATA",
     "ProcessingOutput": "a dict: run(outputs={'clean': 'oss://bucket/clean/'}), in the job $PAI_OUTPUT_CLEAN",
     "ProfilerConfig": "leave it out: there is no profiler",

@@ -73,7 +73,7 @@ INSTEAD = {
     "pai.model._model": "pai_sdk.model",
     "pai.model._model_recipe": "pai_sdk.model",
     "pai.modelscope": "Estimator with an image of retrieve('ModelScope'), or requirements=['modelscope']",
-    "pai.pipeline": "run the steps as jobs, one after the other: the outputs of one are the inputs of the next",
+    "pai.pipeline": "pai_sdk.Pipeline: pipeline.step(estimator, inputs={'data': other.outputs.model})",
     "pai.session.ENV_PAI_CONFIG_PATH": "the variable is PAI_CONFIG_PATH, as before",
     "pai.session.load_default_config_file": "pai_sdk.config.load_settings(), or `pai-sdk config`",
     "pai.tensorboard.TensorBoard(": "TensorBoard.create(uri), or job.tensorboard()",

@@ -1,5 +1,23 @@
-"""alipai's pipelines: left out. Names can be imported, and their use names the replacement."""
+"""Pipelines: steps in plain Python, where outputs of one are inputs of the next.
 
-from pai_sdk.compat.left_out import module_left_out
+alipai's other names for pipelines are left out: they can be imported, and their use names the replacement.
+"""
 
-__path__, __getattr__ = module_left_out(__name__)
+from pai_sdk.compat.left_out import module_left_out, names_left_out
+from pai_sdk.compat.replacements import instead_of
+from pai_sdk.pipeline.pipeline import Pipeline
+from pai_sdk.pipeline.pipeline_run import PipelineRun
+
+__all__ = ["Pipeline", "PipelineRun"]
+
+_ALIPAI_NAMES = (
+    "ContainerComponent",
+    "PipelineArtifact",
+    "PipelineParameter",
+    "PipelineRunStatus",
+    "PipelineStep",
+    "PipelineVariable",
+    "RegisteredComponent",
+)
+__getattr__ = names_left_out(__name__, _ALIPAI_NAMES, instead_of("pai.pipeline"))
+__path__, _ = module_left_out(__name__, __path__)

@@ -21,9 +21,9 @@ from typing import Any
 from optuna.storages.journal import BaseJournalBackend
 
 from pai_sdk.base.files import sync
-from pai_sdk.errors import ObjectNotFoundError, StorageError, StudyInUseError
+from pai_sdk.errors import InUseError, ObjectNotFoundError, StorageError
+from pai_sdk.storage.claims import FolderClaim
 from pai_sdk.storage.store import Store
-from pai_sdk.tune.claims import StudyClaim
 
 __all__ = ["StudyJournal", "open_journal"]
 
@@ -40,7 +40,7 @@ class StudyJournal(BaseJournalBackend, ABC):
         claim: the right to write; None to read only.
     """
 
-    def __init__(self, lines: Iterable[bytes], claim: StudyClaim | None) -> None:
+    def __init__(self, lines: Iterable[bytes], claim: FolderClaim | None) -> None:
         self._lock = threading.Lock()  # guards both lists
         self._records = [_record(line, number) for number, line in enumerate(lines, 1)]
         self._pending: list[str] = []
@@ -65,7 +65,7 @@ class StudyJournal(BaseJournalBackend, ABC):
         """Write what was taken since the last commit, as a whole.
 
         Raises:
-            StudyInUseError: another tuner has taken the study.
+            InUseError: another tuner has taken the study.
             StorageError: it cannot be written.
         """
         with self._lock:
@@ -87,7 +87,7 @@ class StudyJournal(BaseJournalBackend, ABC):
 class _FileJournal(StudyJournal):
     """A journal in a file."""
 
-    def __init__(self, path: Path, claim: StudyClaim | None) -> None:
+    def __init__(self, path: Path, claim: FolderClaim | None) -> None:
         content = path.read_bytes() if path.exists() else b""
         lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
         while lines and lines[-1].rstrip().endswith(_MORE.encode()):
@@ -116,7 +116,7 @@ class _FileJournal(StudyJournal):
 class _StoreJournal(StudyJournal):
     """A journal in the objects of a store."""
 
-    def __init__(self, store: Store, claim: StudyClaim | None) -> None:
+    def __init__(self, store: Store, claim: FolderClaim | None) -> None:
         paths = [file.path for file in store.list(_FOLDER)]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-journal") as pool:
             contents = [*pool.map(lambda path: b"".join(store.read(path)), paths)]
@@ -133,7 +133,7 @@ class _StoreJournal(StudyJournal):
             self._next += 1
             return
         what = f"another tuner has written to the study {self._store.uri} meanwhile; run this again to go on"
-        raise StudyInUseError(what, study=self._store.uri)
+        raise InUseError(what, uri=self._store.uri)
 
 
 def _record(line: bytes, number: int) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _record(line: bytes, number: int) -> dict[str, Any]:
     return found
 
 
-def open_journal(store: Store, claim: StudyClaim | None = None) -> StudyJournal:
+def open_journal(store: Store, claim: FolderClaim | None = None) -> StudyJournal:
     """The journal of the study in a folder.
 
     Args:

@@ -16,10 +16,10 @@ from pai_sdk.errors import TuningFailed
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.job.gather import Gathering
 from pai_sdk.job.interrupts import single_interrupt
+from pai_sdk.storage.claims import claimed
 from pai_sdk.storage.store import Store
 from pai_sdk.submit.channels import InputSource
 from pai_sdk.submit.problems import Problems
-from pai_sdk.tune.claims import claimed
 from pai_sdk.tune.functions import FunctionTrials
 from pai_sdk.tune.jobs import JobTrials
 from pai_sdk.tune.journal import open_journal
@@ -96,7 +96,7 @@ class Search:
         """The study, claimed for this process; it is created when there is none.
 
         Raises:
-            StudyInUseError: another tuner drives it.
+            InUseError: another tuner drives it.
             InvalidInputError: it is a study with another search space, or other objectives.
         """
         with claimed(self.store) as claim:

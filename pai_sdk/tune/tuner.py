@@ -209,7 +209,7 @@ class Tuner:
 
         Raises:
             InvalidInputError: a trial cannot be submitted; `problems` lists all that is wrong.
-            StudyInUseError: another process drives the study.
+            InUseError: another process drives the study.
             TuningFailed: too many trials have failed, or none has succeeded.
             KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
         """

@@ -97,8 +97,22 @@ class JobWatch(Generic[Job]):
         Args:
             deadline: on the clock of the policy's schedule.
         """
+        while found := self.next_updates(deadline=deadline):
+            yield from found
+
+    def next_updates(self, *, deadline: float | None = None) -> list[tuple[Job, Update]]:
+        """All jobs whose snapshot has changed by now, or the first ones that change; none at the deadline.
+
+        For a caller that does something else between two calls. A loop over `updates` that is left early loses
+        the updates that came with the last one.
+
+        Args:
+            deadline: on the clock of the policy's schedule.
+        """
         while (self._updates or self.unfinished) and self._updates.wait(deadline):
-            yield from self._take_all()
+            if found := self._take_all():
+                return found
+        return []
 
     async def updates_async(self) -> AsyncGenerator[tuple[Job, Update], None]:
         """The same for asyncio; no thread waits."""

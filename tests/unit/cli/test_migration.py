@@ -66,7 +66,7 @@ def test_a_use_in_a_formatted_text_is_changed_or_named() -> None:
 @pytest.mark.parametrize(
     ("line", "what", "instead"),
     [
-        ("from pai.pipeline import Pipeline", "pai.pipeline.Pipeline", "jobs, one after the other"),
+        ("from pai.pipeline import Pipeline", "pai.pipeline.Pipeline", "pipeline.step("),
         ("import pai.dsw", "pai.dsw", "DSW"),
         ("from pai.toolkit.config import main", "pai.toolkit.config.main", "pai-sdk config"),
         ("from pai.model import InferenceSpec", "pai.model.InferenceSpec", "PAI-EAS"),

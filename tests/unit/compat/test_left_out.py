@@ -47,7 +47,7 @@ def test_the_first_use_names_the_replacement(use: Any, named: str, instead: str)
 @pytest.mark.parametrize(
     ("module", "name", "instead"),
     [
-        ("pai_sdk.pipeline", "Pipeline", "one after the other"),
+        ("pai_sdk.pipeline", "PipelineStep", "pipeline.step"),
         ("pai_sdk.dsw", "mount", "the console creates DSW notebooks"),
         ("pai_sdk.dataset", "list_common_datasets", "as an input"),
         ("pai_sdk.tracking", "log_lineage", "Experiment"),

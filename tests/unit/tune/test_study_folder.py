@@ -12,10 +12,10 @@ from typing import Any
 import optuna
 import pytest
 
-from pai_sdk.errors import StorageError, StudyInUseError
+from pai_sdk.errors import InUseError, StorageError
+from pai_sdk.storage.claims import LEASE_S, claimed
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.tune import Tuner, Uniform, claims
-from pai_sdk.tune.claims import LEASE_S, claimed
 from pai_sdk.tune.journal import open_journal
 
 SPACE = {"x": Uniform(-1, 1)}
@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_off_is_not_read_and_is_written_again(tmp_path: Path
 def test_a_folder_that_cannot_be_used_and_a_damaged_journal_are_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(StorageError, match="cannot be kept in"):
+    with pytest.raises(StorageError, match="nothing can be kept in"):
         Tuner(parabola, SPACE, trials=1, study=file / "study").run(show=False)
     (tmp_path / "journal.jsonl").write_text('{"op_code": 0\n')
     with pytest.raises(StorageError, match=r"record 1 .* is damaged"):
@@ -103,12 +103,12 @@ def test_the_second_tuner_of_a_study_is_told_who_has_it(store: Store) -> None:
     thread.start()
     try:
         assert inside.wait(30)
-        with pytest.raises(StudyInUseError) as caught:
+        with pytest.raises(InUseError) as caught:
             Tuner(slow, SPACE, trials=1, study=store.uri).run(show=False)
         assert caught.value.holder["pid"] == os.getpid()
         assert f"process {os.getpid()}" in str(caught.value)
         assert "token" not in caught.value.holder
-        with pytest.raises(StudyInUseError):  # a lookout changes nothing
+        with pytest.raises(InUseError):  # a lookout changes nothing
             Tuner(slow, SPACE, trials=1, study=store.uri).run(show=False)
     finally:
         leave.set()
@@ -124,7 +124,7 @@ def test_a_lease_runs_out_when_its_holder_is_gone(tmp_path: Path) -> None:
         store.write("driver.json", json.dumps(holder).encode())
 
     leave()
-    with pytest.raises(StudyInUseError, match=r"ann@far.*try again in"), claimed(store):
+    with pytest.raises(InUseError, match=r"ann@far.*try again in"), claimed(store):
         pass
     for gone in (
         {"renewed_at": time.time() - LEASE_S - 1},
@@ -142,13 +142,13 @@ def test_a_tuner_that_has_lost_its_lease_writes_nothing_more(tmp_path: Path) -> 
         journal = open_journal(store, claim)
         journal.append_logs([{"n": 1}])
         journal.commit()
-        other = open_journal(store, claims.StudyClaim())  # one that took over
+        other = open_journal(store, claims.FolderClaim())  # one that took over
         other.append_logs([{"n": 2}])
         other.commit()
         journal.append_logs([{"n": 3}])
-        with pytest.raises(StudyInUseError, match="has written"):
+        with pytest.raises(InUseError, match="has written"):
             journal.commit()
         claim._renewed_at -= LEASE_S + 1  # type: ignore[attr-defined]
-        with pytest.raises(StudyInUseError, match="could not be renewed"):
+        with pytest.raises(InUseError, match="could not be renewed"):
             claim.check()
     assert [one["n"] for one in open_journal(store).read_logs(0)] == [1, 2]

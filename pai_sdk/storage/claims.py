@@ -1,4 +1,4 @@
-"""One tuner drives a study: a lock on a local folder, a lease in any other store.
+"""One process at a time works on a folder of a store: a lock on a local folder, a lease in any other store.
 
 A lock ends with its process. A lease is an object that its holder renews; it runs out when that stops.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.files import locked, replace_file
-from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError, StudyInUseError
+from pai_sdk.errors import InUseError, ObjectNotFoundError, PaiError, StorageError
 from pai_sdk.storage.store import Store
 
-__all__ = ["LEASE_S", "StudyClaim", "claimed"]
+__all__ = ["LEASE_S", "FolderClaim", "claimed"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,48 +31,48 @@ LEASE_S = 20.0
 """A lease that was not renewed for this time has run out. It is renewed four times as often."""
 
 _LOCK, _DRIVER = "driver.lock", "driver.json"
-_SETTLE_S = 0.3  # two tuners that start at once both write; the later write stays
+_SETTLE_S = 0.3  # two processes that start at once both write; the later write stays
 
 
-class StudyClaim:
-    """The right to write a study. `check` raises when it is lost."""
+class FolderClaim:
+    """The right to work on a folder. `check` raises when it is lost."""
 
     def __init__(self) -> None:
         self.holder = _this_process()
 
     def check(self) -> None:
-        """Make sure that no other tuner has the study.
+        """Make sure that no other process has the folder.
 
         Raises:
-            StudyInUseError: another one has taken it.
+            InUseError: another process has taken it.
         """
 
 
 @contextmanager
-def claimed(store: Store) -> Iterator[StudyClaim]:
-    """StudyClaim a study for the time of a block.
+def claimed(store: Store) -> Iterator[FolderClaim]:
+    """Claim a folder for the time of a block.
 
     Args:
-        store: the folder of the study.
+        store: the folder.
 
     Raises:
-        StudyInUseError: another tuner has it; the error says which.
+        InUseError: another process has it; the error says which.
     """
     with _locked_folder(store.root, store.uri) if store.root is not None else _leased(store) as claim:
         yield claim
 
 
 @contextmanager
-def _locked_folder(folder: Path, uri: str) -> Iterator[StudyClaim]:
+def _locked_folder(folder: Path, uri: str) -> Iterator[FolderClaim]:
     with ExitStack() as stack:
-        claim = StudyClaim()
+        claim = FolderClaim()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
             if is_ours:
                 replace_file(folder / _DRIVER, json.dumps(claim.holder))
         except OSError as error:
-            raise StorageError(f"the study cannot be kept in {folder}: {error.strerror or error}") from error
+            raise StorageError(f"nothing can be kept in {folder}: {error.strerror or error}") from error
         if not is_ours:
             holder: dict[str, Any] = {}
             with suppress(OSError, ValueError):
@@ -81,11 +81,11 @@ def _locked_folder(folder: Path, uri: str) -> Iterator[StudyClaim]:
         yield claim
 
 
-class _Lease(StudyClaim):
+class _Lease(FolderClaim):
     """A lease, renewed by a thread.
 
     Args:
-        store: the folder of the study.
+        store: the folder.
     """
 
     def __init__(self, store: Store) -> None:
@@ -97,7 +97,7 @@ class _Lease(StudyClaim):
         self._other: dict[str, Any] | None = None
 
     def take(self) -> None:
-        """Write the lease, unless another tuner has one that has not run out."""
+        """Write the lease, unless another process has one that has not run out."""
         found = self._read()
         if found and not _has_run_out(found):
             raise _in_use(self._store.uri, found, left_s=LEASE_S - (time.time() - found.get("renewed_at", 0.0)))
@@ -117,16 +117,16 @@ class _Lease(StudyClaim):
                 logger.warning("the lease of %s was not renewed: %s", self._store.uri, error)
 
     def check(self) -> None:
-        """Raise if another tuner has the lease, or it has run out."""
+        """Raise if another process has the lease, or it has run out."""
         with self._lock:
             other, age_s = self._other, time.monotonic() - self._renewed_at
         if other is not None:
             raise _in_use(self._store.uri, other)
         if age_s > LEASE_S:
-            raise StudyInUseError(
-                f"the lease of the study {self._store.uri} could not be renewed for {age_s:.0f} s, so another "
-                "tuner may have taken the study; run this again to go on",
-                study=self._store.uri,
+            raise InUseError(
+                f"the claim on {self._store.uri} could not be renewed for {age_s:.0f} s, so another process may "
+                "have taken it; run this again to go on",
+                uri=self._store.uri,
             )
 
     def end(self) -> None:
@@ -158,12 +158,12 @@ class _Lease(StudyClaim):
 
 
 @contextmanager
-def _leased(store: Store) -> Iterator[StudyClaim]:
+def _leased(store: Store) -> Iterator[FolderClaim]:
     with ExitStack() as stack:
         lease = _Lease(store)
         lease.take()
         stack.callback(lease.end)
-        thread = threading.Thread(target=lease.run, name="pai-study-lease", daemon=True)
+        thread = threading.Thread(target=lease.run, name="pai-lease", daemon=True)
         thread.start()
         yield lease
 
@@ -195,15 +195,14 @@ def _has_run_out(found: dict[str, Any]) -> bool:
     return False
 
 
-def _in_use(uri: str, holder: dict[str, Any], *, left_s: float | None = None) -> StudyInUseError:
-    who = "another tuner"
+def _in_use(uri: str, holder: dict[str, Any], *, left_s: float | None = None) -> InUseError:
+    who = "another process"
     if holder:
         name = f"{holder.get('user') or 'a user'}@{holder.get('host', '?')}"
         who = f"the process {holder.get('pid', '?')} of {name}, since {holder.get('since', '?')}"
     until = "" if left_s is None else f" If that has ended, try again in {max(1, round(left_s))} s."
-    return StudyInUseError(
-        f"the study {uri} is in use by {who}; one tuner at a time can drive it.{until} "
-        "To look at it meanwhile: Tuner.load(…).trials",
-        study=uri,
+    return InUseError(
+        f"{uri} is in use by {who}; one process at a time can work on it.{until}",
+        uri=uri,
         holder={key: value for key, value in holder.items() if key != "token"},
     )

@@ -1,0 +1,162 @@
+"""Finds all that is wrong with a pipeline before anything of it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.base.hints import name_hint
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.pipeline.execution import job_name
+from pai_sdk.pipeline.references import OutputReference, PipelineParameter, ResultReference, resolved
+from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+
+__all__ = ["Placeholders", "check_parameters", "check_steps", "plan_of"]
+
+_PLACEHOLDERS = "oss://pipeline-placeholder/"
+
+
+class Placeholders:
+    """Stands for what a run will know: texts that name the references."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self.parameters = parameters
+
+    def output(self, step: str, channel: str) -> Any:
+        """A URI that is no place."""
+        return f"{_PLACEHOLDERS}{step}/{channel}/"
+
+    def result(self, step: str) -> Any:
+        """Stands for itself and for all parts of it."""
+        return _AnyPart(step)
+
+    def status(self) -> dict[str, Any]:
+        """As at the end of a run without failures."""
+        return {"status": "succeeded", "failed": {}}
+
+
+class _AnyPart(str):
+    def __new__(cls, step: str) -> _AnyPart:
+        return super().__new__(cls, f"<result of {step}>")
+
+    def __getitem__(self, key: Any) -> _AnyPart:
+        return self
+
+
+def check_parameters(
+    parameters: Mapping[str, PipelineParameter], given: Mapping[str, Any], problems: list[Problem]
+) -> dict[str, Any]:
+    """The values of a run's parameters; problems are noted."""
+    problems += [
+        Problem(name, "is not a parameter of the pipeline", name_hint(name, parameters))
+        for name in given
+        if name not in parameters
+    ]
+    values: dict[str, Any] = {}
+    for name, one in parameters.items():
+        value = given.get(name, one.default)
+        if value is ...:
+            problems.append(
+                Problem(name, "is missing", f"the pipeline has no default for it ({one.type.__name__})")
+            )
+            continue
+        try:
+            values[name] = _as_type(value, one.type)
+        except ValueError:
+            problems.append(Problem(name, f"{value!r} is not of type {one.type.__name__}"))
+    return values
+
+
+def _as_type(value: Any, type_: type) -> Any:
+    if isinstance(value, str) and type_ is not str:  # from a command line
+        return _as_bool(value) if type_ is bool else type_(value)
+    if type_ is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, type_) or (isinstance(value, bool) and type_ is not bool):
+        raise ValueError
+    return value
+
+
+def _as_bool(text: str) -> bool:
+    if text.lower() not in ("true", "1", "false", "0"):
+        raise ValueError
+    return text.lower() in ("true", "1")
+
+
+def check_steps(
+    steps: Sequence[PipelineStep], parameters: Mapping[str, PipelineParameter], values: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """All that is wrong with the steps.
+
+    Args:
+        steps: in the order in which they were described, so that there is no cycle.
+        parameters: of the pipeline.
+        values: those of the run.
+    """
+    plans: dict[str, Plan] = {}
+    for step in steps:
+        where = f"step {step.name!r}"
+        found = [*step.work.problems(), *_reference_problems(step, steps, parameters)]
+        yield from (Problem(f"{where}: {one.where}", one.what, one.hint) for one in found)
+        if found:
+            continue
+        try:
+            if (plan := plan_of(step, "", Placeholders(values))) is not None:
+                plans[step.name] = plan
+        except InvalidInputError as error:
+            yield from (Problem(f"{where}: {one.where}", one.what, one.hint) for one in error.problems)
+    for step in steps:
+        yield from _output_problems(step, plans)
+
+
+def plan_of(step: PipelineStep, pipeline: str, known: Placeholders) -> Plan | None:
+    """The plan of a step's job, with placeholders; None for a call."""
+    work = step.work
+    if isinstance(work, EachWork):
+        values = work.values if isinstance(work.values, list | tuple) else [""]
+        work = work.of_value(values[0] if values else "")
+    if isinstance(work, CallWork):
+        return None
+    given = resolved(work.given, known)
+    return work.plan(given, name=job_name(pipeline or "pipeline", step.name))[1]
+
+
+def _reference_problems(
+    step: PipelineStep, steps: Sequence[PipelineStep], parameters: Mapping[str, PipelineParameter]
+) -> Iterator[Problem]:
+    known = {id(one) for one in steps}
+    for one in step.needs:
+        if id(one) not in known:
+            yield Problem(one.name, "is a step of another pipeline", "add that pipeline as a step")
+        elif one.on_exit and not step.on_exit:
+            yield Problem(one.name, "runs at the end, so no other step can wait for it")
+        elif step.on_exit and not one.on_exit and one in step.gives:
+            hint = "an on_exit step runs also when that step has failed; give it pipeline.status"
+            yield Problem(one.name, "gives a value to a step with on_exit=True", hint)
+    for reference in step.references:
+        if isinstance(reference, PipelineParameter) and parameters.get(reference.name) is not reference:
+            yield Problem(f"parameter {reference.name!r}", "is one of another pipeline")
+        elif isinstance(reference, OutputReference) and _work_of(reference.step) is CallWork:
+            hint = f"a function gives a value: {reference.step.name}.result"
+            yield Problem(repr(reference), f"step {reference.step.name!r} is a call, which has no outputs", hint)
+        elif isinstance(reference, ResultReference) and _work_of(reference.step) is JobWork:
+            hint = f"a job has outputs: {reference.step.name}.outputs.NAME"
+            yield Problem(repr(reference), f"step {reference.step.name!r} is a job, which has no result", hint)
+    if step.reads_status and not step.on_exit:
+        yield Problem("pipeline.status", "is known at the end only", "give it to a step with on_exit=True")
+
+
+def _output_problems(step: PipelineStep, plans: Mapping[str, Plan]) -> Iterator[Problem]:
+    """References to outputs that a job does not have."""
+    for one in step.references:
+        if isinstance(one, OutputReference) and one.step.name in plans:
+            names = [channel.name for channel in plans[one.step.name].request.output_channels]
+            if one.channel not in names:
+                what = f"step {one.step.name!r} has no output {one.channel!r}"
+                yield Problem(f"step {step.name!r}: {one!r}", what, name_hint(one.channel, names))
+
+
+def _work_of(step: PipelineStep) -> type:
+    work = step.work
+    return type(work.template if isinstance(work, EachWork) else work)

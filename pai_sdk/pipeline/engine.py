@@ -1,0 +1,336 @@
+"""Runs the steps of a pipeline, a few at a time, each as soon as the steps that it needs have ended.
+
+The thread of the engine decides: it starts steps, follows jobs and notes ends. Worker threads carry out the
+beginning of a step: a function is called there, a job is submitted there. One watch follows all jobs.
+
+    waiting -> running -> succeeded | failed (-> running, another attempt) | stopped
+    waiting -> cached | skipped | blocked
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+from pai_sdk.errors import PaiError
+from pai_sdk.job.failure.explain import job_failure
+from pai_sdk.job.follow.poller import Update
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.follow.watch import JobWatch, same_job
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.pipeline.execution import LiveStep, StepExecution, reason_of
+from pai_sdk.pipeline.fingerprints import digest
+from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.steps import EachWork, PipelineStep
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.storage.claims import FolderClaim
+
+__all__ = ["PipelineEngine", "RunValues"]
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_LOOK_FOR_STOP_S = 1.0
+_DONE = ("succeeded", "cached")
+
+
+class RunValues:
+    """The values that a run knows by now.
+
+    Args:
+        run: with its parameters.
+        records: the states of its steps, by name.
+    """
+
+    def __init__(self, run: PipelineRunRecord, records: Mapping[str, StepRecord]) -> None:
+        self.parameters = run.parameters
+        self._records = records
+
+    def output(self, step: str, channel: str) -> Any:
+        """The URI of an output; a list of them for `each`.
+
+        Raises:
+            LookupError: the job had no such output.
+        """
+        record = self._records[step]
+        if record.children:
+            return [self.output(f"{step}[{number}]", channel) for number in range(record.children)]
+        if channel not in record.outputs:
+            raise LookupError(
+                f"{step}: its job had no output {channel!r}; it had: {', '.join(record.outputs) or 'none'}"
+            )
+        return record.outputs[channel]
+
+    def result(self, step: str) -> Any:
+        """The value that a function has returned; a list of them for `each`."""
+        return self._records[step].result
+
+    def status(self) -> dict[str, Any]:
+        """How the run went so far."""
+        failed = {name: one.error for name, one in self._records.items() if one.status == "failed"}
+        return {"status": "failed" if failed else "succeeded", "failed": failed}
+
+
+class PipelineEngine:
+    """Runs the steps that have not ended.
+
+    Args:
+        steps: all steps, each after those that it needs.
+        run: the run.
+        records: keep it.
+        known: what is known of the steps, by name; of an earlier process too.
+        execution: carries out steps.
+        claim: the right to work on the run.
+        parallel: how many calls and jobs run at once.
+        policy: how patiently to follow jobs.
+        on_change: called after each change.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[PipelineStep],
+        run: PipelineRunRecord,
+        records: RunRecords,
+        known: dict[str, StepRecord],
+        execution: StepExecution,
+        executions: dict[str, str],
+        claim: FolderClaim,
+        *,
+        parallel: int,
+        policy: FollowPolicy,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._run = run
+        self._records = records
+        self._known = known
+        self._execution = execution
+        self._executions = executions
+        self._claim = claim
+        self._parallel = parallel
+        self._policy = policy
+        self._on_change = on_change
+        self._live: dict[str, LiveStep] = {}
+        self._dependents: dict[str, list[LiveStep]] = {}
+        self._ready: deque[LiveStep] = deque()
+        self._begun: dict[Future[list[Any] | None], LiveStep] = {}
+        self._with_job: dict[tuple[int, str], LiveStep] = {}
+        self._look_for_stop_at = 0.0
+        self.is_stopped = False
+        for step in steps:
+            self._add(step)
+
+    # ---- the graph
+
+    def _add(self, step: PipelineStep, parent: LiveStep | None = None) -> LiveStep:
+        record = self._known.setdefault(step.name, StepRecord(step.name))
+        if record.status not in (*ENDED, "running"):
+            record.status = "waiting"
+        live = self._live[step.name] = LiveStep(step, record, parent=parent)
+        if record.status in ENDED:
+            self._note_execution(live)
+            return live
+        needs = [self._live[one.name] for one in step.needs]
+        live.open_needs = sum(not one.record.is_over for one in needs)
+        for one in needs:
+            if not one.record.is_over:
+                self._dependents.setdefault(one.name, []).append(live)
+        if not live.open_needs:
+            self._ready.append(live)
+        return live
+
+    def _note_execution(self, live: LiveStep) -> None:
+        if live.record.children:
+            made = [self._executions.get(f"{live.name}[{n}]", "") for n in range(live.record.children)]
+            self._executions[live.name] = digest(made)
+        else:
+            self._executions[live.name] = live.record.execution
+
+    # ---- the loop
+
+    def run(self) -> None:
+        """Run until all steps have ended, or the end of the run was asked for.
+
+        Raises:
+            InUseError: another process has taken the run.
+            KeyboardInterrupt: Ctrl-C; jobs continue.
+        """
+        pool = ThreadPoolExecutor(self._parallel, thread_name_prefix="pai-step")
+        try:
+            with JobWatch[TrainingJob]([], self._policy) as watch:
+                while self._ready or self._begun or self._with_job:
+                    self._fill(pool)
+                    self._wait(watch)
+                    self._end_late_steps()
+                    self._look_for_stop(watch)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _fill(self, pool: ThreadPoolExecutor) -> None:
+        while self._ready and len(self._begun) + len(self._with_job) < self._parallel:
+            live = self._ready.popleft()
+            if self.is_stopped:
+                self._end(live, "stopped")
+            elif reason := _blocked_by(live.step, self._known):
+                self._end(live, *reason)
+            else:
+                self._claim.check()
+                self._begun[pool.submit(self._execution.begin, live)] = live
+
+    def _wait(self, watch: JobWatch[TrainingJob]) -> None:
+        """Wait for the end of a call, or for news of a job."""
+        if self._begun:
+            has_jobs = bool(self._with_job)
+            late = min((one.deadline for one in self._begun.values() if one.deadline), default=None)
+            tick_s = _TICK_S if has_jobs or late is not None else _LOOK_FOR_STOP_S
+            done, _ = wait(self._begun, timeout=tick_s, return_when=FIRST_COMPLETED)
+            for future in done:
+                self._on_begun(watch, self._begun.pop(future), future)
+        if self._with_job and not (self._begun and self._ready):
+            pause_s = 0.0 if self._begun else _LOOK_FOR_STOP_S
+            for job, update in watch.next_updates(deadline=self._policy.schedule.now() + pause_s):
+                self._on_update(watch, job, update)
+
+    def _on_begun(self, watch: JobWatch[TrainingJob], live: LiveStep, future: Future[list[Any] | None]) -> None:
+        if live.is_given_up:
+            return
+        error = future.exception()
+        if error is not None:
+            if not isinstance(error, Exception):
+                raise error
+            if isinstance(error, PaiError) and error.maybe_arrived:
+                raise error  # the job may be there: the run is resumed, and finds it
+            logger.info("step %s failed", live.name, exc_info=error)
+            self._on_failure(live, reason_of(error))
+        elif live.job is not None and not live.record.is_over:
+            self._with_job[same_job(live.job)] = live
+            watch.add(live.job)
+        elif isinstance(live.step.work, EachWork) and not live.record.is_over:
+            self._open_each(live, live.step.work, future.result() or [])
+        else:
+            self._after_end(live)
+
+    def _open_each(self, live: LiveStep, work: EachWork, values: list[Any]) -> None:
+        """Make a step for each of the values."""
+        for number, value in enumerate(values):
+            one = replace(live.step, name=f"{live.name}[{number}]", work=work.of_value(value), when=None)
+            live.children.append(self._add(one, live))
+        self._close_each(live)
+
+    def _close_each(self, live: LiveStep) -> None:
+        """End an `each` whose steps have ended."""
+        if any(not child.record.is_over for child in live.children):
+            return
+        failed = [child for child in live.children if not child.record.is_success]
+        if failed:
+            status = "stopped" if self.is_stopped else "failed"
+            self._end(live, status, error=f"{failed[0].name}: {failed[0].record.error or failed[0].record.status}")
+            return
+        live.record.result = [child.record.result for child in live.children]
+        is_cached = live.children and all(child.record.status == "cached" for child in live.children)
+        self._end(live, "cached" if is_cached else "succeeded")
+
+    # ---- jobs
+
+    def _on_update(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
+        key = same_job(job)
+        if key not in watch.ended and key not in watch.lost:
+            return
+        live = self._with_job.pop(key, None)
+        if live is None or live.job is None:
+            return
+        if not isinstance(update, JobRecord):
+            self._on_failure(live, f"nothing is known of its job {job.id}: {update}")
+        elif update.status.is_success:
+            self._execution.on_end_of_job(live, update)
+            self._after_end(live)
+        elif self.is_stopped:
+            self._end(live, "stopped")
+        else:
+            self._on_failure(live, str(job_failure(job._backend, update)))
+
+    def interrupt(self, *, stops: bool) -> None:
+        """Ctrl-C: what still runs in threads does not count; jobs go on, or are stopped."""
+        for live in self._begun.values():
+            live.is_given_up = True
+        for live in self._with_job.values():
+            if stops and live.job is not None:
+                live.job.stop()
+
+    # ---- ends
+
+    def _on_failure(self, live: LiveStep, error: str) -> None:
+        """Another attempt, or the end."""
+        record = live.record
+        live.job = live.deadline = None
+        record.attempt = max(record.attempt, 1)
+        if record.attempt <= live.step.retries and not self.is_stopped:
+            record.status, record.error = "waiting", error
+            self._records.write_step(record)
+            self._ready.append(live)
+        else:
+            self._end(live, "failed", error=error)
+
+    def _end(self, live: LiveStep, status: Any, reason: str = "", *, error: str = "") -> None:
+        self._execution.end(live, status, reason=reason, error=error)
+        self._after_end(live)
+
+    def _after_end(self, live: LiveStep) -> None:
+        """Let the steps go on that have waited for this one."""
+        self._note_execution(live)
+        if live.parent is not None:
+            self._close_each(live.parent)
+        for other in self._dependents.pop(live.name, ()):
+            other.open_needs -= 1
+            if not other.open_needs:
+                self._ready.append(other)
+        self._on_change()
+
+    def _end_late_steps(self) -> None:
+        """End the attempts whose time is over."""
+        now = time.monotonic()
+        late = [one for one in self._running if one.deadline is not None and now > one.deadline]
+        for live in late:
+            text = f"it did not end within {live.step.timeout_s:g} s"
+            if live.job is not None:
+                self._with_job.pop(same_job(live.job), None)
+                live.job.stop()
+                self._on_failure(live, text)
+            else:  # a thread cannot be ended; what it still does does not count
+                live.is_given_up = True
+                again = LiveStep(live.step, live.record, parent=live.parent, children=live.children)
+                self._live[live.name] = again
+                self._begun = {future: one for future, one in self._begun.items() if one is not live}
+                self._on_failure(again, text)
+
+    @property
+    def _running(self) -> Iterable[LiveStep]:
+        return [*self._begun.values(), *self._with_job.values()]
+
+    def _look_for_stop(self, watch: JobWatch[TrainingJob]) -> None:
+        """Stop the jobs when the end of the run was asked for."""
+        now = time.monotonic()
+        if self.is_stopped or now < self._look_for_stop_at:
+            return
+        self._look_for_stop_at = now + _LOOK_FOR_STOP_S
+        if self._records.is_to_stop:
+            self.is_stopped = True
+            for live in self._with_job.values():
+                if live.job is not None:
+                    live.job.stop()
+
+
+def _blocked_by(step: PipelineStep, known: Mapping[str, StepRecord]) -> tuple[str, str] | None:
+    """The status of a step that cannot run, and why; None for one that can."""
+    for one in step.needs:
+        status = known[one.name].status
+        if status in ("failed", "blocked", "stopped"):
+            return "blocked", f"{one.name} has {'failed' if status == 'failed' else 'not run'}"
+    for one in step.gives:
+        if known[one.name].status == "skipped":
+            return "skipped", f"{one.name} was skipped"
+    return None

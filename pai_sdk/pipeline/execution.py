@@ -1,0 +1,247 @@
+"""Carries out one step: its condition, its cache, its call or the submission of its job. In a worker thread."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pai_sdk.errors import PaiError
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.pipeline.cache import StepCache, has_files
+from pai_sdk.pipeline.fingerprints import digest, parts_of_call, parts_of_plan
+from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
+from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+from pai_sdk.schemas.record import JobRecord
+
+__all__ = ["RUN_LABEL", "STEP_LABEL", "LiveStep", "StepExecution", "job_name", "reason_of"]
+
+logger = logging.getLogger(__name__)
+
+RUN_LABEL, STEP_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step"
+
+
+@dataclass(eq=False)
+class LiveStep:
+    """A step of a run that this process works on.
+
+    One thread at a time has it: the worker that carries it out, then the thread of the engine.
+
+    Attributes:
+        step: as it was described.
+        record: its state.
+        job: of its last attempt.
+        deadline: the end of its time, on the monotonic clock.
+        open_needs: how many of the steps that it needs have not ended.
+        children: of `each`.
+        parent: the `each` that it belongs to.
+        is_given_up: its time is over, and what its function still does does not count.
+    """
+
+    step: PipelineStep
+    record: StepRecord
+    job: TrainingJob | None = None
+    deadline: float | None = None
+    open_needs: int = 0
+    children: list[LiveStep] = field(default_factory=list)
+    parent: LiveStep | None = None
+    is_given_up: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the step."""
+        return self.step.name
+
+
+class StepExecution:
+    """Carries out steps of one run. Safe for many threads, with one for each step.
+
+    Args:
+        run: the run.
+        records: keep the states.
+        cache: earlier executions.
+        known: the values by now.
+        executions: gives the execution that has made the outputs of a step.
+        uses_cache: whether earlier executions count in this run.
+    """
+
+    def __init__(
+        self,
+        run: PipelineRunRecord,
+        records: RunRecords,
+        cache: StepCache,
+        known: Known,
+        executions: Mapping[str, str],
+        *,
+        uses_cache: bool,
+    ) -> None:
+        self._run = run
+        self._records = records
+        self._cache = cache
+        self._known = known
+        self._executions = executions
+        self._uses_cache = uses_cache
+
+    def begin(self, live: LiveStep) -> list[Any] | None:
+        """Carry out a step as far as this process does it; gives the values of an `each`.
+
+        Afterwards the step has ended, or its job runs.
+        """
+        record, step = live.record, live.step
+        if step.when is not None and not _holds(step.when, self._known):
+            self.end(live, "skipped", reason=f"{step.when} does not hold")
+            return None
+        if isinstance(step.work, EachWork):
+            values = resolved(step.work.values, self._known)
+            if not isinstance(values, list):
+                raise TypeError(f"values: {step.work.values} is of type {type(values).__name__}, not a list")
+            record.status, record.children, record.started_at = "running", len(values), time.time()
+            self._records.write_step(record)
+            return values
+        if isinstance(step.work, CallWork):
+            self._call(live, step.work)
+        else:
+            self._submit(live, step.work)
+        return None
+
+    # ---- calls
+
+    def _call(self, live: LiveStep, work: CallWork) -> None:
+        record = live.record
+        arguments = resolved(dict(work.arguments), self._known)
+        made = self._made(work.arguments)
+        record.parts = parts_of_call(work.function, arguments, made)
+        if self._is_cached(live, None):
+            return
+        self._begin_attempt(live)
+        result = as_json(work.function(**arguments))
+        if not live.is_given_up:
+            record.result = result
+            if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
+                self._cache.put(record, [])
+            self.end(live, "succeeded")
+
+    # ---- jobs
+
+    def _submit(self, live: LiveStep, work: JobWork) -> None:
+        record, session = live.record, work.submitter._session()
+        if record.status == "running" and record.job_id:  # another process has begun it
+            live.job = session.get_job(record.job_id)
+            self._set_deadline(live)
+            return
+        is_again = record.status == "running"  # it was killed before it knew the id of the job
+        key = self._key(record.name, record.attempt if is_again else record.attempt + 1)
+        submitter, plan = work.plan(
+            resolved(work.given, self._known),
+            name=job_name(self._run.pipeline, record.name),
+            key=key,
+            labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
+        )
+        parts = parts_of_plan(plan, self._made(work.inputs), session)
+        if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
+            found = next(
+                iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None
+            )
+            if found is None:
+                record.status = "waiting"
+                self._submit(live, work)
+                return
+        if is_again:
+            self._set_deadline(live)
+        else:
+            record.parts = parts
+            if self._is_cached(live, session):
+                return
+            self._begin_attempt(live)
+        live.job = submitter.submit(plan, show_logs=False)
+        record.job_id = live.job.id
+        self._records.write_step(record)
+
+    def on_end_of_job(self, live: LiveStep, job: JobRecord) -> None:
+        """Note the outputs of a job that has succeeded."""
+        record = live.record
+        record.outputs = dict(job.outputs)
+        if live.step.cache and isinstance(live.step.work, JobWork):
+            session = live.step.work.submitter._session()
+            self._cache.put(record, [name for name, uri in record.outputs.items() if has_files(uri, session)])
+        self.end(live, "succeeded")  # last: a process that is killed in between notes the end of the job again
+
+    def _key(self, name: str, attempt: int) -> str:
+        # The same from any process.
+        return f"{self._run.run_id}:{hashlib.sha256(name.encode()).hexdigest()[:12]}:{attempt}"
+
+    # ---- shared
+
+    def end(self, live: LiveStep, status: Any, *, reason: str = "", error: str = "") -> None:
+        """Note the end of a step."""
+        record = live.record
+        record.status, record.ended_at, record.error = status, time.time(), error
+        record.reason = reason or record.reason
+        record.started_at = record.started_at or record.ended_at
+        self._records.write_step(record)
+
+    def _begin_attempt(self, live: LiveStep) -> None:
+        record = live.record
+        record.attempt += 1
+        record.status, record.error, record.job_id = "running", "", ""
+        record.execution = f"{self._run.run_id}/{record.name}/{record.attempt}"
+        record.started_at = time.time()
+        self._set_deadline(live)
+        self._records.write_step(record)
+
+    def _set_deadline(self, live: LiveStep) -> None:
+        """The end of the attempt's time, which may have begun in another process."""
+        if live.step.timeout_s is not None:
+            age_s = max(0.0, time.time() - (live.record.started_at or time.time()))
+            live.deadline = time.monotonic() + live.step.timeout_s - age_s
+
+    def _is_cached(self, live: LiveStep, session: Any) -> bool:
+        record = live.record
+        if live.step.on_exit:
+            record.reason = "it is run at the end of each run"
+            return False
+        if not live.step.cache or not self._uses_cache:
+            record.reason = "its cache is off" if self._uses_cache else "the cache is off in this run"
+            return False
+        if record.attempt:  # an attempt of this run has failed or was cut off
+            record.reason = record.reason or "an attempt before it has failed"
+            return False
+        found, reason = self._cache.find(record.name, record.parts, session)
+        record.reason = reason
+        if found is None:
+            return False
+        record.execution, record.job_id = found["execution"], found["job_id"]
+        record.result, record.outputs = found["result"], found["outputs"]
+        self.end(live, "cached")
+        return True
+
+    def _made(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """For each value with outputs of other steps, the executions that have made them."""
+        made: dict[str, str] = {}
+        for name, value in given.items():
+            found = [*references_in(value)]
+            outputs = [one for one in found if isinstance(one, OutputReference)]
+            if outputs:
+                named = [[repr(one), self._executions.get(one.step.name, "")] for one in outputs]
+                others = [resolved(one, self._known) for one in found if not isinstance(one, OutputReference)]
+                made[name] = digest([named, others])
+        return made
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an error, for the record of a step."""
+    return str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
+
+
+def _holds(when: Any, known: Known) -> bool:
+    return when.holds(known) if isinstance(when, Condition) else bool(resolved(when, known))
+
+
+def job_name(pipeline: str, step: str) -> str:
+    """The name of the job of a step."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", f"{pipeline}-{step}").strip("-")

@@ -1,0 +1,149 @@
+"""What the outputs of a step depend on, as hashes, and why an earlier execution does or does not count.
+
+A step depends on its code, on its request or its arguments, and on its inputs. An input from another step is named
+by the execution that has made it, so a step that was executed again has its dependents executed again. An input
+from elsewhere is named by the ETags, or by sizes and times, of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.errors import PaiError
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
+from pai_sdk.storage.store import open_store
+
+__all__ = ["changes", "parts_of_call", "parts_of_plan"]
+
+_OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputChannels", "TrainingJobDescription")
+
+
+def digest(value: Any) -> str:
+    """A hash of what JSON can have."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def parts_of_call(
+    function: Callable[..., Any], arguments: Mapping[str, Any], made: Mapping[str, str]
+) -> dict[str, str]:
+    """What the result of a call depends on.
+
+    Args:
+        function: the function.
+        arguments: with values instead of references.
+        made: the executions that its references stand for, by argument.
+    """
+    own = {name: digest(value) for name, value in arguments.items() if name not in made}
+    return {
+        "the code of the function": digest([*_sources(function, set())]),
+        **{f"argument {name}": value for name, value in own.items()},
+        **{f"argument {name}": value for name, value in made.items()},
+    }
+
+
+def parts_of_plan(plan: Plan, made: Mapping[str, str], session: Any) -> dict[str, str]:
+    """What the outputs of a job depend on.
+
+    Args:
+        plan: of the job.
+        made: the executions that fill its input channels, by channel.
+        session: whose keys read inputs in OSS.
+    """
+    request = plan.request.to_wire()
+    hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
+    code = request.get("CodeDir")
+    rest = {name: value for name, value in request.items() if name not in _OF_ONE_JOB}
+    labels = {one["Key"]: one["Value"] for one in request.get("Labels", [])}
+    for name in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL):
+        labels.pop(name, None)
+    parts = {"the request": digest(_without_outputs(rest)), "the code": digest(code)}
+    parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
+    uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
+    for channel in request.get("InputChannels", []):
+        name, uri = channel["Name"], channel.get("InputUri") or ""
+        here = next((tree for folder, tree in uploaded.items() if uri.startswith(folder)), None)
+        parts[f"input {name}"] = made.get(name) or here or _identity(uri, session) or digest(channel)
+    return parts
+
+
+def changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    """Why a step has to be executed: what is not as it was.
+
+    Example:
+        >>> changes({"the code": "a", "input data": "b"}, {"the code": "a", "input data": "c"})
+        'input data has changed'
+        >>> changes(None, {})
+        'it was not executed before'
+    """
+    if before is None:
+        return "it was not executed before"
+    found = [name for name, value in now.items() if before.get(name) not in (None, value)]
+    new = [name for name in now if name not in before]
+    gone = [name for name in before if name not in now]
+    texts = [*(f"{name} has changed" for name in found), *(f"{name} is new" for name in new)]
+    return ", ".join([*texts, *(f"{name} is gone" for name in gone)]) or "the earlier execution is gone"
+
+
+def _without_outputs(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without the places of its outputs, which differ from run to run."""
+    spec = dict(request.get("AlgorithmSpec") or {})
+    spec.pop("CodeDir", None)
+    return {**request, "AlgorithmSpec": spec}
+
+
+def _identity(uri: str, session: Any) -> str | None:
+    """The content of a folder or a file, by what a list says of it; None where nothing is known."""
+    if not uri:
+        return None
+    folder, _, name = uri.rpartition("/") if not uri.endswith("/") else (uri, "", "")
+    try:
+        store = open_store(folder, session)
+        files = [store.head(name)] if name else [*store.list()]
+        if name and not files:
+            return None
+    except PaiError:
+        return _identity(f"{uri}/", session) if name else None
+    return digest([[one.path, one.size_bytes, one.etag or one.modified_ns] for one in files]) if files else None
+
+
+def _sources(function: Any, seen: set[int]) -> Iterator[str]:
+    """The source of a function, and of the functions and constants of its module that it names."""
+    function = inspect.unwrap(function)
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if not isinstance(function, types.FunctionType):
+        yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}"
+        return
+    try:
+        yield inspect.getsource(function)
+    except (OSError, TypeError):  # it was typed in, or made by exec
+        yield repr((function.__code__.co_code, function.__code__.co_consts))
+    yield repr((function.__defaults__, function.__kwdefaults__))
+    for name in _names_in(function.__code__):
+        value = function.__globals__.get(name, function)
+        if isinstance(value, types.FunctionType) and value.__module__ == function.__module__:
+            yield from _sources(value, seen)
+        elif isinstance(value, str | int | float | bool | tuple | None):
+            yield f"{name} = {value!r}"
+    for cell in function.__closure__ or ():
+        value = cell.cell_contents
+        if isinstance(value, types.FunctionType):
+            yield from _sources(value, seen)
+        else:
+            yield repr(value)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)

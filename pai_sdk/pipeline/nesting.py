@@ -1,0 +1,83 @@
+"""A pipeline as a step of another one: its steps, with names and values of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.pipeline.references import (
+    Condition,
+    OutputReference,
+    PipelineParameter,
+    Reference,
+    ResultReference,
+)
+from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+
+__all__ = ["nested_steps"]
+
+
+def nested_steps(
+    steps: Mapping[str, PipelineStep],
+    parameters: Mapping[str, PipelineParameter],
+    name: str,
+    arguments: Mapping[str, Any],
+    after: tuple[PipelineStep, ...],
+    when: Condition | Reference | None,
+) -> Iterator[PipelineStep]:
+    """The steps of a pipeline for another one, each named `name/step`.
+
+    Args:
+        steps: of the pipeline, by name.
+        parameters: likewise.
+        name: what their names begin with.
+        arguments: values for its parameters, which may be references to steps of the outer pipeline.
+        after: steps of the outer pipeline that all of them wait for.
+        when: a condition for all of them.
+
+    Raises:
+        InvalidInputError: a parameter without a default is not given.
+    """
+    missing = [one.name for one in parameters.values() if one.default is ... and one.name not in arguments]
+    if missing:
+        raise InvalidInputError([Problem(f"arguments[{one!r}]", "is missing") for one in missing])
+    values = {one.name: arguments.get(one.name, one.default) for one in parameters.values()}
+    made: dict[str, PipelineStep] = {}
+
+    def of_outer(value: Any) -> Any:
+        """The value with references to the steps of the outer pipeline."""
+        if isinstance(value, PipelineParameter):
+            return values[value.name]
+        if isinstance(value, OutputReference):
+            return OutputReference(made[value.step.name], value.channel)
+        if isinstance(value, ResultReference):
+            return ResultReference(made[value.step.name], value.path)
+        if isinstance(value, Condition):
+            return Condition(value.symbol, of_outer(value.left), of_outer(value.right))
+        if isinstance(value, Mapping):
+            return {key: of_outer(one) for key, one in value.items()}
+        return [of_outer(one) for one in value] if isinstance(value, list | tuple) else value
+
+    def work_of(work: JobWork | CallWork | EachWork) -> JobWork | CallWork | EachWork:
+        if isinstance(work, EachWork):
+            template = replace(work.template, **of_outer(work.template.given))
+            return replace(work, values=of_outer(work.values), template=template)
+        return replace(work, **of_outer(work.given))
+
+    for step in steps.values():
+        made[step.name] = replace(
+            step,
+            name=f"{name}/{step.name}",
+            work=work_of(step.work),
+            after=(*after, *(made[one.name] for one in step.after)),
+            when=_both(when, None if step.when is None else of_outer(step.when)),
+        )
+        yield made[step.name]
+
+
+def _both(first: Condition | Reference | None, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    return Condition("and", first, second)

@@ -1,0 +1,472 @@
+"""`Pipeline`: steps in plain Python, where outputs of one step are inputs of others."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.base.hints import name_hint, wrong_type
+from pai_sdk.base.keywords import checks_keywords
+from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.pipeline.cache import StepCache
+from pai_sdk.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
+from pai_sdk.pipeline.nesting import nested_steps
+from pai_sdk.pipeline.pipeline_run import PipelineRun
+from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
+from pai_sdk.pipeline.references import (
+    Condition,
+    PipelineParameter,
+    Reference,
+    StatusReference,
+)
+from pai_sdk.pipeline.running import drive
+from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+from pai_sdk.storage.store import Store, open_store
+from pai_sdk.submit.submitter import JobSubmitter
+
+if TYPE_CHECKING:
+    from pai_sdk.session import Session
+
+__all__ = ["Pipeline"]
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_TYPES = (str, int, float, bool)
+_Work = JobSubmitter | Callable[..., Any]
+
+
+class Pipeline:
+    """Jobs and calls of functions, in the order that their inputs and outputs demand.
+
+    Nothing runs before `run`. A run is a folder in a store: another process can show it, stop it, and resume it
+    after this one was killed.
+
+    Args:
+        name: of the pipeline.
+        store: a folder or URI for its runs and for what is kept of earlier executions; by default
+            `~/.pai/pipelines/<name>`.
+        parallel: how many calls and jobs run at once.
+        session: whose keys open a store in OSS.
+
+    Raises:
+        InvalidInputError: an argument is not usable.
+
+    Example:
+        >>> import tempfile
+        >>> pipeline = Pipeline("double", store=tempfile.mkdtemp())
+        >>> number = pipeline.parameter("number", int, 3)
+        >>> double = pipeline.step(lambda x: 2 * x, name="double", arguments={"x": number})
+        >>> more = pipeline.step(
+        ...     lambda x: x + 1, name="more", arguments={"x": double.result}, when=double.result > 5
+        ... )
+        >>> pipeline.run(show=False)["more"].result
+        7
+    """
+
+    @checks_keywords
+    def __init__(
+        self,
+        name: str,
+        *,
+        store: str | Path | None = None,
+        parallel: int = 8,
+        session: Session | None = None,
+    ) -> None:
+        problems = []
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problems.append(Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64"))
+        if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
+            problems.append(Problem("parallel", f"is {parallel!r}", "a whole number, 1 or more"))
+        if problems:
+            raise InvalidInputError(problems)
+        self.name = name
+        self.parallel = parallel
+        self._session = session
+        self._root: Store = open_store(store or Path.home() / ".pai" / "pipelines" / name, session)
+        self._steps: dict[str, PipelineStep] = {}
+        self._parameters: dict[str, PipelineParameter] = {}
+
+    # ---- describing it
+
+    @property
+    def steps(self) -> Mapping[str, PipelineStep]:
+        """The steps by name, in the order in which they were described."""
+        return self._steps
+
+    @property
+    def parameters(self) -> Mapping[str, PipelineParameter]:
+        """The parameters by name."""
+        return self._parameters
+
+    @property
+    def status(self) -> Reference:
+        """How the run went, for steps with `on_exit=True`: a dict with `status` and `failed`."""
+        return StatusReference()
+
+    def parameter(self, name: str, type: type = str, default: Any = ..., *, help: str = "") -> PipelineParameter:
+        """A value that a run is given: `pipeline.run(lr=0.1)`.
+
+        Args:
+            name: its name.
+            type: `str`, `int`, `float` or `bool`.
+            default: the value without another one; without a default each run has to give one.
+            help: what it is for.
+
+        Raises:
+            InvalidInputError: the name or the type is not usable.
+        """
+        problems = []
+        if not isinstance(name, str) or not name.isidentifier() or name in ("show", "cache"):
+            problems.append(Problem("name", f"is {name!r}", "a name that Python allows; not 'show' or 'cache'"))
+        elif name in self._parameters:
+            problems.append(Problem("name", f"there is a parameter {name!r} already"))
+        if type not in _TYPES:
+            problems.append(Problem("type", f"is {type!r}", "str, int, float or bool"))
+        if problems:
+            raise InvalidInputError(problems)
+        one = PipelineParameter(name, type, default, help)
+        if default is not ...:
+            check_parameters({name: one}, {}, problems)
+        if problems:
+            raise InvalidInputError(problems)
+        self._parameters[name] = one
+        return one
+
+    def step(
+        self,
+        work: _Work | Pipeline,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        environments: Mapping[str, Any] | None = None,
+        outputs: Sequence[str] | Mapping[str, Any] = (),
+        arguments: Mapping[str, Any] | None = None,
+        after: PipelineStep | Sequence[PipelineStep] = (),
+        when: Condition | Reference | None = None,
+        retries: int = 0,
+        timeout: float | None = None,
+        cache: bool = True,
+        on_exit: bool = False,
+    ) -> PipelineStep:
+        """Add a step. Values may be outputs of other steps, their results, or parameters.
+
+        Args:
+            work: an estimator, a processor, a function, or another pipeline.
+            name: of the step; that of the function or the job by default.
+            inputs: of a job: channel to what fills it.
+            hyperparameters: of a job, added to those that the estimator has.
+            environments: likewise.
+            outputs: of a job: the names of outputs, or output channel to where it goes. An `Estimator` has the
+                outputs `model`, `checkpoints` and `tensorboard`.
+            arguments: of a function by name, or parameters of a pipeline.
+            after: steps that have to end before, without giving a value.
+            when: a condition; the step is skipped if it does not hold, with all that need a value of it.
+            retries: how many attempts may follow a failed one.
+            timeout: the longest time of an attempt, in seconds.
+            cache: whether an earlier execution with the same code, values and inputs counts.
+            on_exit: run it when all others have ended, however they ended.
+
+        Returns:
+            The step. Its `outputs` and its `result` are for other steps. For a pipeline, the last of its steps.
+
+        Raises:
+            InvalidInputError: something is wrong; the rest is checked before anything runs.
+        """
+        if isinstance(work, Pipeline):
+            return self._add_pipeline(work, name or work.name, dict(arguments or {}), after, when)
+        made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
+        return self._add(name or _name_of(work), made, after, when, retries, timeout, cache=cache, on_exit=on_exit)
+
+    def each(
+        self,
+        values: Sequence[Any] | Reference,
+        work: _Work,
+        *,
+        value: str,
+        name: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        environments: Mapping[str, Any] | None = None,
+        outputs: Sequence[str] | Mapping[str, Any] = (),
+        arguments: Mapping[str, Any] | None = None,
+        after: PipelineStep | Sequence[PipelineStep] = (),
+        when: Condition | Reference | None = None,
+        retries: int = 0,
+        timeout: float | None = None,
+        cache: bool = True,
+    ) -> PipelineStep:
+        """Add a step for each of some values, which may be known later only: `train[0]`, `train[1]` and so on.
+
+        Args:
+            values: a list, or the result of a step that is one.
+            work: as in `step`.
+            value: the name of the argument, or of the hyperparameter, that each value becomes.
+            name: of the step.
+            inputs: as in `step`.
+            hyperparameters: likewise.
+            environments: likewise.
+            outputs: likewise.
+            arguments: likewise.
+            after: likewise.
+            when: a condition for all of them.
+            retries: of each.
+            timeout: of each, in seconds.
+            cache: as in `step`, for each.
+
+        Returns:
+            The step. Its `result` is the list of the results, its `outputs.NAME` the list of the URIs.
+        """
+        made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
+        return self._add(
+            name or _name_of(work), EachWork(values, made, value), after, when, retries, timeout, cache=cache
+        )
+
+    def _add(
+        self,
+        name: str,
+        work: JobWork | CallWork | EachWork,
+        after: PipelineStep | Sequence[PipelineStep],
+        when: Condition | Reference | None,
+        retries: int,
+        timeout: float | None,
+        *,
+        cache: bool,
+        on_exit: bool = False,
+    ) -> PipelineStep:
+        problems = [*_setting_problems(when, retries, timeout)]
+        if name in self._steps:
+            problems.append(Problem("name", f"there is a step {name!r} already", "give `name`"))
+        elif not all(_NAME.fullmatch(part) for part in name.split("/")):
+            problems.append(Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64"))
+        if problems:
+            raise InvalidInputError(problems)
+        before = (after,) if isinstance(after, PipelineStep) else tuple(after)
+        self._steps[name] = PipelineStep(name, work, before, when, retries, timeout, cache, on_exit)
+        return self._steps[name]
+
+    def _add_pipeline(
+        self,
+        other: Pipeline,
+        name: str,
+        arguments: dict[str, Any],
+        after: PipelineStep | Sequence[PipelineStep],
+        when: Condition | Reference | None,
+    ) -> PipelineStep:
+        if not other._steps:
+            raise InvalidInputError([Problem("work", f"the pipeline {other.name!r} has no steps")])
+        problems = [
+            Problem(f"arguments[{one!r}]", "is no parameter of that pipeline", name_hint(one, other._parameters))
+            for one in arguments
+            if one not in other._parameters
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        before = (after,) if isinstance(after, PipelineStep) else tuple(after)
+        for step in nested_steps(other._steps, other._parameters, name, arguments, before, when):
+            self._steps[step.name] = step
+        return step
+
+    # ---- running it
+
+    def check(self, **parameters: Any) -> dict[str, Any]:
+        """Look for all that is wrong, without network.
+
+        Args:
+            parameters: those of a run.
+
+        Returns:
+            The values of all parameters.
+
+        Raises:
+            InvalidInputError: with all problems.
+        """
+        problems: list[Problem] = []
+        values = check_parameters(self._parameters, parameters, problems)
+        if not self._steps:
+            problems.append(Problem("pipeline", "has no steps", "add them by pipeline.step(…)"))
+        if not problems:
+            problems += check_steps([*self._steps.values()], self._parameters, values)
+        if problems:
+            raise InvalidInputError(problems)
+        return values
+
+    def plans(self, **parameters: Any) -> dict[str, Plan]:
+        """A dry run: the plans of all jobs. What is not known before the run has a name that says what it is.
+
+        Args:
+            parameters: those of a run.
+
+        Raises:
+            InvalidInputError: with all problems.
+        """
+        known = Placeholders(self.check(**parameters))
+        found = ((name, plan_of(step, self.name, known)) for name, step in self._steps.items())
+        return {name: plan for name, plan in found if plan is not None}
+
+    def run(
+        self,
+        *,
+        show: bool = True,
+        cache: bool = True,
+        on_interrupt: Literal["detach", "stop"] = "detach",
+        policy: FollowPolicy | None = None,
+        **parameters: Any,
+    ) -> PipelineRun:
+        """Run all steps, and wait for them.
+
+        Args:
+            show: a live table in a terminal, a line for each end elsewhere.
+            cache: whether earlier executions count in this run.
+            on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped.
+            policy: how patiently to follow jobs.
+            parameters: by name.
+
+        Returns:
+            The run; all steps have succeeded, or were skipped.
+
+        Raises:
+            InvalidInputError: something is wrong with the pipeline; nothing was run.
+            PipelineFailed: steps have failed.
+            KeyboardInterrupt: Ctrl-C; `resume` goes on.
+        """
+        values = self.check(**parameters)
+        run_id = _new_run_id()
+        steps = [
+            {"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()
+        ]
+        record = PipelineRunRecord(run_id, self.name, values, steps, created_at=time.time())
+        records = self._records(run_id)
+        records.write_run(record)
+        return self._drive(record, records, show, on_interrupt, policy, cache=cache)
+
+    def resume(
+        self,
+        run_id: str | None = None,
+        *,
+        show: bool = True,
+        on_interrupt: Literal["detach", "stop"] = "detach",
+        policy: FollowPolicy | None = None,
+    ) -> PipelineRun:
+        """Go on with a run whose process has ended, or run failed steps again.
+
+        Args:
+            run_id: of the run; the newest one that has not succeeded by default.
+            show: as in `run`.
+            on_interrupt: as in `run`.
+            policy: as in `run`.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+            InUseError: another process works on it.
+            PipelineFailed: steps have failed.
+        """
+        found = self._records(run_id) if run_id is not None else self._unfinished()
+        record = found.read_run()
+        self.check(**record.parameters)
+        return self._drive(record, found, show, on_interrupt, policy)
+
+    def runs(self) -> list[PipelineRun]:
+        """The runs, the newest first."""
+        paths = [file.path for file in self._root.list("runs/") if file.path.endswith("/run.json")]
+        ids = sorted({path.split("/")[1] for path in paths}, reverse=True)
+        return [PipelineRun(self._records(run_id)) for run_id in ids]
+
+    def _drive(
+        self,
+        record: PipelineRunRecord,
+        records: RunRecords,
+        show: bool,
+        on_interrupt: str,
+        policy: FollowPolicy | None,
+        *,
+        cache: bool = True,
+    ) -> PipelineRun:
+        return drive(
+            [*self._steps.values()],
+            record,
+            records,
+            StepCache(open_store(f"{self._root.uri.rstrip('/')}/executions/", self._session)),
+            parallel=self.parallel,
+            show=show,
+            cache=cache,
+            on_interrupt=on_interrupt,
+            policy=policy or FollowPolicy(),
+        )
+
+    def _unfinished(self) -> RunRecords:
+        for run in self.runs():
+            if run.record.status != "succeeded":
+                return run.records
+        raise RunNotFoundError(f"{self._root.uri} has no run that could be resumed", run_id=self._root.uri)
+
+    def _records(self, run_id: str) -> RunRecords:
+        return RunRecords(open_store(f"{self._root.uri.rstrip('/')}/runs/{run_id}/", self._session))
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name!r}: {len(self._steps)} steps>"
+
+
+def _new_run_id() -> str:
+    """An id that sorts by time: two runs may begin in one second."""
+    now_ns = time.time_ns()
+    day = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ns // 10**9))
+    return f"{day}-{now_ns // 10**6 % 1000:03}{secrets.token_hex(2)}"
+
+
+def _work(
+    work: object,
+    inputs: Mapping[str, Any] | None,
+    hyperparameters: Mapping[str, Any] | None,
+    environments: Mapping[str, Any] | None,
+    outputs: Sequence[str] | Mapping[str, Any],
+    arguments: Mapping[str, Any] | None,
+) -> JobWork | CallWork:
+    given: dict[str, Any] = {
+        "inputs": dict(inputs or {}),
+        "hyperparameters": dict(hyperparameters or {}),
+        "environments": dict(environments or {}),
+        "outputs": outputs
+        if isinstance(outputs, Mapping)
+        else [outputs]
+        if isinstance(outputs, str)
+        else [*outputs],
+    }
+    if isinstance(work, JobSubmitter):
+        if arguments:
+            hint = "give `hyperparameters` or `environments`"
+            raise InvalidInputError([Problem("arguments", "are for functions and pipelines", hint)])
+        return JobWork(work, **given)
+    if callable(work) and not isinstance(work, type):
+        wrong = [Problem(name, "is for jobs", "give `arguments`") for name, value in given.items() if value]
+        if wrong:
+            raise InvalidInputError(wrong)
+        return CallWork(work, dict(arguments or {}))
+    raise InvalidInputError([wrong_type("work", work, "give an Estimator, a Processor, a function or a Pipeline")])
+
+
+def _name_of(work: object) -> str:
+    name = getattr(work, "base_job_name", None) or getattr(work, "__name__", "")
+    if not name or name == "<lambda>":
+        raise InvalidInputError([Problem("name", "is missing", "give `name`")])
+    return str(name)
+
+
+def _setting_problems(when: object, retries: object, timeout: object) -> list[Problem]:
+    problems = []
+    if when is not None and not isinstance(when, Condition | Reference):
+        hint = "a comparison of a result or a parameter, such as score.result > 0.9"
+        problems.append(Problem("when", f"is {when!r}", hint))
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        problems.append(Problem("retries", f"is {retries!r}", "a whole number, 0 or more"))
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+        problems.append(Problem("timeout", f"is {timeout!r}", "seconds, more than 0"))
+    return problems

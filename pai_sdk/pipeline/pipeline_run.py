@@ -1,0 +1,113 @@
+"""A run of a pipeline, as any process can look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.pipeline.picture import run_svg
+from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.table import run_table
+from pai_sdk.storage.store import open_store
+
+if TYPE_CHECKING:
+    from pai_sdk.session import Session
+
+__all__ = ["PipelineRun"]
+
+
+class PipelineRun:
+    """The state of a run. `PipelineRun.load(uri)` reads it from any process.
+
+    Args:
+        records: the folder of the run.
+        run: the facts about it; read from the folder by default.
+        steps: the states of its steps; read from the folder by default.
+
+    Example:
+        >>> def jobs_of(uri: str) -> list[str]:
+        ...     return [step.job_id for step in PipelineRun.load(uri).steps.values()]
+    """
+
+    def __init__(
+        self,
+        records: RunRecords,
+        run: PipelineRunRecord | None = None,
+        steps: Mapping[str, StepRecord] | None = None,
+    ) -> None:
+        self.records = records
+        self.record = run or records.read_run()
+        self._steps = dict(steps if steps is not None else records.read_steps())
+
+    @classmethod
+    def load(cls, uri: str | Path, *, session: Session | None = None) -> PipelineRun:
+        """A run by its URI.
+
+        Args:
+            uri: the folder of the run.
+            session: whose keys open a folder in OSS.
+
+        Raises:
+            RunNotFoundError: there is no run.
+        """
+        return cls(RunRecords(open_store(uri, session)))
+
+    @property
+    def uri(self) -> str:
+        """The folder of the run."""
+        return self.records.uri
+
+    @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self.record.run_id
+
+    @property
+    def status(self) -> str:
+        """`running`, `succeeded`, `failed` or `stopped`."""
+        return self.record.status
+
+    @property
+    def steps(self) -> dict[str, StepRecord]:
+        """The states of all steps by name, in the order in which they were described."""
+        names = [one["name"] for one in self.record.steps]
+        found = {name: self._steps.get(name) or StepRecord(name) for name in names}
+        for name in sorted(self._steps, key=_natural):
+            found.setdefault(name, self._steps[name])
+        return found
+
+    def __getitem__(self, name: str) -> StepRecord:
+        steps = self.steps
+        if name not in steps:
+            raise KeyError(f"there is no step {name!r}; {name_hint(name, steps)}")
+        return steps[name]
+
+    def refresh(self) -> PipelineRun:
+        """Read the state anew."""
+        return PipelineRun(self.records)
+
+    def stop(self) -> None:
+        """Ask the process that works on the run to stop its jobs, and to end."""
+        self.records.ask_to_stop()
+
+    def svg(self) -> str:
+        """A picture of the steps and their states."""
+        return run_svg(self.record, self.steps)
+
+    def __repr__(self) -> str:
+        return run_table(self.record, self.steps, self.uri)
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def _natural(name: str) -> tuple[str, int]:
+    base, _, number = name.rstrip("]").rpartition("[")
+    return (base, int(number)) if base and number.isdigit() else (name, -1)
+
+
+def as_dict(run: PipelineRun) -> dict[str, Any]:
+    """The run for a program: as JSON has it."""
+    return {**vars(run.record), "uri": run.uri, "steps": [vars(one) for one in run.steps.values()]}

@@ -1,0 +1,184 @@
+"""What is kept of a run of a pipeline: a folder in a store, with one file a step.
+
+    run.json            the pipeline, its parameters, the steps as they were described
+    steps/<name>.json   the state of a step; written before each thing that is done, and after it
+    stop                whoever writes it asks for the end of the run
+    driver.lock, …      which process works on the run (`storage.claims`)
+
+Each file is replaced as a whole. A job is submitted with a key that is made from the run, the step and the
+attempt. So a process that is killed between the submission and the record leaves a job that the next one finds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+from urllib.parse import quote
+
+from pai_sdk.errors import ObjectNotFoundError, RunNotFoundError
+from pai_sdk.storage.store import Store
+
+__all__ = ["ENDED", "PipelineRunRecord", "RunRecords", "StepRecord", "StepStatus"]
+
+StepStatus = Literal["waiting", "running", "succeeded", "cached", "skipped", "failed", "blocked", "stopped"]
+
+ENDED = ("succeeded", "cached", "skipped")
+"""The statuses of a step that is not run again when the run is resumed."""
+
+_READERS = 16
+_RUN, _STEPS, _STOP = "run.json", "steps/", "stop"
+
+
+@dataclass
+class StepRecord:
+    """The state of a step in a run.
+
+    Attributes:
+        name: of the step.
+        status: `waiting`, `running`, `succeeded`, `cached` (an earlier execution counts), `skipped` (its condition
+            does not hold), `failed`, `blocked` (a step that it needs has failed) or `stopped`.
+        attempt: counts from 1; 0 before the first one.
+        execution: the execution whose outputs these are. An earlier one, if the step is cached.
+        job_id: of the job of the last attempt.
+        result: what the function has returned.
+        outputs: output channel to URI.
+        reason: why it was run, taken from the cache, skipped or blocked.
+        error: why it failed.
+        started_at: seconds since 1970.
+        ended_at: likewise.
+        parts: hashes of all that the outputs depend on, for the reason of the next run.
+        children: for `each`, how many steps it has become.
+    """
+
+    name: str
+    status: StepStatus = "waiting"
+    attempt: int = 0
+    execution: str = ""
+    job_id: str = ""
+    result: Any = None
+    outputs: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    error: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    parts: dict[str, str] = field(default_factory=dict)
+    children: int = 0
+
+    @property
+    def is_success(self) -> bool:
+        """Whether there are outputs."""
+        return self.status in ("succeeded", "cached")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the step has ended, in whatever way."""
+        return self.status not in ("waiting", "running")
+
+
+@dataclass
+class PipelineRunRecord:
+    """A run.
+
+    Attributes:
+        run_id: its id; the jobs of its steps have it in a label.
+        pipeline: the name of the pipeline.
+        parameters: by name.
+        steps: name, kind and needs of each step, in the order in which they were described.
+        status: `running`, `succeeded`, `failed` or `stopped`.
+        created_at: seconds since 1970.
+        ended_at: likewise.
+    """
+
+    run_id: str
+    pipeline: str
+    parameters: dict[str, Any]
+    steps: list[dict[str, Any]]
+    status: str = "running"
+    created_at: float = 0.0
+    ended_at: float | None = None
+
+
+class RunRecords:
+    """Reads and writes the folder of a run.
+
+    Args:
+        store: the folder.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def uri(self) -> str:
+        """The folder."""
+        return self.store.uri
+
+    def write_run(self, run: PipelineRunRecord) -> None:
+        """Write the facts about the run."""
+        self._write(_RUN, asdict(run))
+
+    def read_run(self) -> PipelineRunRecord:
+        """The facts about the run.
+
+        Raises:
+            RunNotFoundError: there is none.
+        """
+        try:
+            found = self._read(_RUN)
+        except (ObjectNotFoundError, ValueError):
+            raise RunNotFoundError(f"{self.uri} is not the run of a pipeline", run_id=self.uri) from None
+        return PipelineRunRecord(**_known(PipelineRunRecord, found))
+
+    def write_step(self, step: StepRecord) -> None:
+        """Replace the state of a step."""
+        facts = {k: v for k, v in vars(step).items() if k == "result" or v not in (None, "", 0, {})}
+        self._write(_file_of(step.name), facts)
+
+    def read_steps(self) -> dict[str, StepRecord]:
+        """The states of all steps that have begun, by name."""
+        paths = [file.path for file in self.store.list(_STEPS)]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-steps") as pool:
+            return {one.name: one for one in _of_json(pool.map(self._read, paths))}
+
+    def ask_to_stop(self) -> None:
+        """Ask the process that works on the run to end it."""
+        self.store.write(_STOP, b"")
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether the end of the run was asked for."""
+        try:
+            self.store.head(_STOP)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def forget_stop(self) -> None:
+        """The run is resumed."""
+        if self.is_to_stop:
+            self.store.delete([_STOP])
+
+    def _write(self, path: str, content: dict[str, Any]) -> None:
+        self.store.write(path, json.dumps(content).encode())
+
+    def _read(self, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(b"".join(self.store.read(path)))
+        return found
+
+
+def _file_of(name: str) -> str:
+    return f"{_STEPS}{quote(name, safe='')}.json"
+
+
+def _of_json(found: Iterable[dict[str, Any]]) -> Iterator[StepRecord]:
+    for one in found:
+        yield StepRecord(**_known(StepRecord, one))
+
+
+def _known(kind: type, found: dict[str, Any]) -> dict[str, Any]:
+    """What this version knows of a record that another one may have written."""
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in found.items() if name in names}

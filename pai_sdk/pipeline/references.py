@@ -1,0 +1,269 @@
+"""Values that are not known when a pipeline is described: outputs and results of steps, parameters, conditions."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterator, Mapping, ValuesView
+from typing import Any, Protocol
+
+__all__ = [
+    "Condition",
+    "Known",
+    "OutputReference",
+    "PipelineParameter",
+    "Reference",
+    "ResultReference",
+    "StatusReference",
+    "as_json",
+    "references_in",
+    "resolved",
+]
+
+_SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+class Named(Protocol):
+    """A step."""
+
+    name: str
+
+
+class Known(Protocol):
+    """What a run knows by now."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Values by name."""
+
+    def output(self, step: str, channel: str) -> Any:
+        """The URI of an output."""
+
+    def result(self, step: str) -> Any:
+        """The value that a function has returned."""
+
+    def status(self) -> dict[str, Any]:
+        """How the run went so far."""
+
+
+class Reference:
+    """A value that is known when the run has begun, or when a step has ended. Comparisons give conditions."""
+
+    def value(self, known: Known) -> Any:
+        """The value, as soon as it is known."""
+        raise NotImplementedError
+
+    @property
+    def step(self) -> Any:
+        """The step that gives the value."""
+        return None
+
+    def __lt__(self, other: object) -> Condition:
+        return Condition("<", self, other)
+
+    def __le__(self, other: object) -> Condition:
+        return Condition("<=", self, other)
+
+    def __gt__(self, other: object) -> Condition:
+        return Condition(">", self, other)
+
+    def __ge__(self, other: object) -> Condition:
+        return Condition(">=", self, other)
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override] # a condition, which is looked at later
+        return Condition("==", self, other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return Condition("!=", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self} is not known yet; give it to `when=`, and join conditions with & and |")
+
+
+class Condition:
+    """A comparison that is made when its values are known: for `when=`. `&`, `|` and `~` join conditions.
+
+    Args:
+        symbol: of the comparison; or `and`, `or`, `not`.
+        left: a reference, a condition or a value.
+        right: likewise; None for `not`.
+    """
+
+    def __init__(self, symbol: str, left: object, right: object = None) -> None:
+        self.symbol = symbol
+        self.left = left
+        self.right = right
+
+    def holds(self, known: Known) -> bool:
+        """Make the comparison."""
+        left, right = (
+            one.holds(known) if isinstance(one, Condition) else resolved(one, known) for one in self.sides
+        )
+        if self.symbol == "not":
+            return not left
+        if self.symbol in ("and", "or"):
+            return bool(left and right) if self.symbol == "and" else bool(left or right)
+        return bool(_SYMBOLS[self.symbol](left, right))
+
+    @property
+    def sides(self) -> tuple[object, object]:
+        """What is compared."""
+        return self.left, self.right
+
+    def __and__(self, other: object) -> Condition:
+        return Condition("and", self, other)
+
+    def __or__(self, other: object) -> Condition:
+        return Condition("or", self, other)
+
+    def __invert__(self) -> Condition:
+        return Condition("not", self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self} is not known yet; give it to `when=`, and join conditions with & and |")
+
+    def __str__(self) -> str:
+        if self.symbol == "not":
+            return f"not ({self.left})"
+        left, right = (str(one) if isinstance(one, Reference | Condition) else repr(one) for one in self.sides)
+        return (
+            f"({left} {self.symbol} {right})" if self.symbol in ("and", "or") else f"{left} {self.symbol} {right}"
+        )
+
+    __repr__ = __str__
+
+
+class PipelineParameter(Reference):
+    """A value that is given to a run. Made by `Pipeline.parameter`.
+
+    Attributes:
+        name: its name.
+        type: `str`, `int`, `float` or `bool`.
+        default: the value without another one; `...` where each run has to give one.
+        help: what it is for.
+    """
+
+    def __init__(self, name: str, type: type = str, default: Any = ..., help: str = "") -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.help = help
+
+    def value(self, known: Known) -> Any:
+        """The value of the run."""
+        return known.parameters[self.name]
+
+    def __repr__(self) -> str:
+        return f"parameter {self.name!r}"
+
+
+class _StepReference(Reference):
+    def __init__(self, step: Named) -> None:
+        self._step = step
+
+    @property
+    def step(self) -> Any:
+        return self._step
+
+
+class OutputReference(_StepReference):
+    """The URI of an output of a job: `train.outputs.model`."""
+
+    def __init__(self, step: Named, channel: str) -> None:
+        super().__init__(step)
+        self.channel = channel
+
+    def value(self, known: Known) -> Any:
+        """The URI."""
+        return known.output(self.step.name, self.channel)
+
+    def __repr__(self) -> str:
+        return f"{self.step.name}.outputs.{self.channel}"
+
+
+class ResultReference(_StepReference):
+    """The value that a function returns, or a part of it: `score.result["auc"]`."""
+
+    def __init__(self, step: Named, path: tuple[Any, ...] = ()) -> None:
+        super().__init__(step)
+        self.path = path
+
+    def __getitem__(self, key: Any) -> ResultReference:
+        return ResultReference(self.step, (*self.path, key))
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{self} is not known yet; use pipeline.each() for a step for each of its values")
+
+    def value(self, known: Known) -> Any:
+        """The value.
+
+        Raises:
+            LookupError: the result has no such part.
+        """
+        found = known.result(self.step.name)
+        for key in self.path:
+            try:
+                found = found[key]
+            except (LookupError, TypeError):
+                raise LookupError(f"{self}: the result has no {key!r}") from None
+        return found
+
+    def __repr__(self) -> str:
+        return f"{self.step.name}.result" + "".join(f"[{key!r}]" for key in self.path)
+
+
+class StatusReference(Reference):
+    """How a run went: for steps with `on_exit=True`. A dict with `status` and `failed`, the reasons by step."""
+
+    def value(self, known: Known) -> Any:
+        """The status."""
+        return known.status()
+
+    def __repr__(self) -> str:
+        return "pipeline.status"
+
+
+def references_in(value: object) -> Iterator[Reference]:
+    """All references in a value: in lists, in dicts, in conditions."""
+    if isinstance(value, Reference):
+        yield value
+    elif isinstance(value, Condition):
+        yield from references_in(value.sides)
+    elif isinstance(value, Mapping):
+        yield from references_in(value.values())
+    elif isinstance(value, list | tuple | ValuesView):
+        for one in value:
+            yield from references_in(one)
+
+
+def _value_of(side: object, known: Known) -> Any:
+    return side.holds(known) if isinstance(side, Condition) else resolved(side, known)
+
+
+def resolved(value: Any, known: Known) -> Any:
+    """The value with what its references stand for."""
+    if isinstance(value, Reference):
+        return value.value(known)
+    if isinstance(value, Mapping):
+        return {name: resolved(one, known) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolved(one, known) for one in value]
+    return value
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it, so that a result is the same from a cache as from a call.
+
+    Raises:
+        TypeError: it is none.
+    """
+    return json.loads(json.dumps(value, allow_nan=True))

@@ -1,0 +1,99 @@
+"""Drives a run: claims it, runs its steps, then those that run at the end, and notes how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pai_sdk.errors import PipelineFailed
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.pipeline.cache import StepCache
+from pai_sdk.pipeline.engine import PipelineEngine, RunValues
+from pai_sdk.pipeline.execution import StepExecution
+from pai_sdk.pipeline.pipeline_run import PipelineRun
+from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
+from pai_sdk.pipeline.steps import PipelineStep
+from pai_sdk.pipeline.table import RunDisplay
+from pai_sdk.storage.claims import claimed
+
+__all__ = ["drive"]
+
+
+def drive(
+    steps: Sequence[PipelineStep],
+    run: PipelineRunRecord,
+    records: RunRecords,
+    earlier: StepCache,
+    *,
+    parallel: int,
+    show: bool,
+    cache: bool,
+    on_interrupt: str,
+    policy: FollowPolicy,
+) -> PipelineRun:
+    """Run all steps that have not ended; see `Pipeline.run`.
+
+    Args:
+        steps: of the pipeline.
+        run: the run.
+        records: keep it.
+        earlier: executions of earlier runs.
+        parallel: how many calls and jobs run at once.
+        show: whether to show it.
+        cache: whether earlier executions count.
+        on_interrupt: effect of Ctrl-C on running jobs: `detach` or `stop`.
+        policy: how patiently to follow jobs.
+
+    Raises:
+        InUseError: another process works on the run.
+        PipelineFailed: steps have failed.
+    """
+    with claimed(records.store) as claim:
+        records.forget_stop()
+        known = records.read_steps()
+        run.status, run.ended_at = "running", None
+        records.write_run(run)
+        executions: dict[str, str] = {}
+        values = RunValues(run, known)
+        execution = StepExecution(run, records, earlier, values, executions, uses_cache=cache)
+        is_stopped = False
+        with RunDisplay(run, steps, known, records.uri, shown=show) as display:
+            for chosen in ([s for s in steps if not s.on_exit], [s for s in steps if s.on_exit]):
+                engine = PipelineEngine(
+                    chosen,
+                    run,
+                    records,
+                    known,
+                    execution,
+                    executions,
+                    claim,
+                    parallel=parallel,
+                    policy=policy,
+                    on_change=display.update,
+                )
+                try:
+                    engine.run()
+                except KeyboardInterrupt:
+                    engine.interrupt(stops=on_interrupt == "stop")
+                    raise KeyboardInterrupt(_interrupted(records, stopped=on_interrupt == "stop")) from None
+                is_stopped = is_stopped or engine.is_stopped
+                if is_stopped:
+                    break
+        failures = {name: one.error for name, one in known.items() if one.status == "failed" and one.error}
+        run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
+        run.ended_at = time.time()
+        records.write_run(run)
+    if failures and not is_stopped:
+        shown: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
+        raise PipelineFailed(shown or failures, run=records.uri)
+    return PipelineRun(records, run, known)
+
+
+def _is_each(known: dict[str, Any], name: str) -> bool:
+    return bool(known[name].children)
+
+
+def _interrupted(records: RunRecords, *, stopped: bool) -> str:
+    jobs = "jobs were stopped" if stopped else "jobs that run go on"
+    return f"the run {records.uri} was interrupted; {jobs}. pipeline.resume() goes on with it"

@@ -1,0 +1,139 @@
+"""Pipelines of jobs: outputs become inputs, and earlier executions count while their outputs are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.errors import InvalidInputError, PipelineFailed
+from pai_sdk.pipeline import Pipeline, PipelineRun
+from pai_sdk.pipeline.execution import RUN_LABEL
+from pai_sdk.session import Session
+from pai_sdk.storage.store import open_store
+from pai_sdk.submit.estimator import Estimator
+from pai_sdk.submit.processor import Processor
+from tests.service.services import Client
+from tests.service.test_many_jobs import session_of
+from tests.waiting import until
+
+SPLIT = 'echo "$ROWS rows" >"$PAI_OUTPUT_CLEAN/data.txt"'
+TRAIN = '(cat "$PAI_INPUT_DATA/data.txt"; echo "lr $PAI_HPS_LR") >"$PAI_OUTPUT_MODEL/model.txt"'
+
+
+@pytest.fixture
+def session(service: Client) -> Session:
+    return session_of(service)
+
+
+def text_of(model: str, session: Session) -> str:
+    return b"".join(open_store(model, session).read("model.txt")).decode()
+
+
+def make(tmp_path: Path, session: Session, *, train: str = TRAIN, **settings: Any) -> Pipeline:
+    pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+    rows = pipeline.parameter("rows", int, 10)
+    lr = pipeline.parameter("lr", float, 0.1)
+    job = {"instance_type": "ecs.c6.large", "session": session}
+    split = pipeline.step(
+        Processor("python:3.11", SPLIT, **job), name="split", outputs=["clean"], environments={"ROWS": rows}
+    )
+    trained = pipeline.step(
+        Estimator("python:3.11", train, **job),
+        name="train",
+        inputs={"data": split.outputs.clean},
+        hyperparameters={"lr": lr},
+        **settings,
+    )
+    pipeline.step(lambda model: text_of(model, session), name="read", arguments={"model": trained.outputs.model})
+    return pipeline
+
+
+def statuses(run: PipelineRun) -> list[str]:
+    return [one.status for one in run.steps.values()]
+
+
+def jobs_of(run: PipelineRun, session: Session) -> list[str]:
+    return [job.id for job in session.list_jobs() if job.labels.get(RUN_LABEL) == run.id]
+
+
+def test_outputs_of_jobs_are_inputs_of_others(tmp_path: Path, session: Session) -> None:
+    run = make(tmp_path, session).run(show=False, rows=3)
+    assert run["read"].result == "3 rows\nlr 0.1\n"
+    assert sorted(jobs_of(run, session)) == sorted([run["split"].job_id, run["train"].job_id])
+    again = make(tmp_path, session).run(show=False, rows=3)
+    assert statuses(again) == ["cached"] * 3
+    assert jobs_of(again, session) == []
+    other = make(tmp_path, session).run(show=False, rows=3, lr=0.2)
+    assert statuses(other) == ["cached", "succeeded", "succeeded"]
+    assert other["train"].reason == "hyperparameter lr has changed"
+    assert other["read"].result == "3 rows\nlr 0.2\n"
+    changed = make(tmp_path, session, train=f"{TRAIN}; true").run(show=False, rows=3, lr=0.2)
+    assert changed["train"].reason == "the request has changed"
+
+
+def test_an_execution_whose_output_was_deleted_does_not_count(tmp_path: Path, session: Session) -> None:
+    run = make(tmp_path, session).run(show=False)
+    model = open_store(run["train"].outputs["model"], session)
+    model.delete([file.path for file in model.list()])
+    again = make(tmp_path, session).run(show=False)
+    assert again["train"].reason == "the output model of the earlier execution is gone"
+    assert statuses(again) == ["cached", "succeeded", "succeeded"]
+
+
+def test_the_failure_of_a_job_is_that_of_its_step(tmp_path: Path, session: Session) -> None:
+    with pytest.raises(PipelineFailed, match=r"train: job .* Failed: .* exit code 3") as failed:
+        make(tmp_path, session, train="exit 3", retries=1).run(show=False)
+    run = PipelineRun.load(failed.value.run)
+    assert statuses(run) == ["succeeded", "failed", "blocked"]
+    assert (run["train"].attempt, len(jobs_of(run, session))) == (2, 3)
+
+
+def test_a_job_that_takes_too_long_is_stopped(tmp_path: Path, session: Session) -> None:
+    with pytest.raises(PipelineFailed, match=r"train: it did not end within 1 s") as failed:
+        make(tmp_path, session, train="sleep 1000", timeout=1).run(show=False)
+    job = session.get_job(PipelineRun.load(failed.value.run)["train"].job_id)
+    until(lambda: job.refresh().status == "Terminated", "the end of the job")
+
+
+def test_a_step_that_had_begun_is_gone_on_with(tmp_path: Path, session: Session) -> None:
+    """A process was killed before it noted the job, and before it noted anything."""
+    first = make(tmp_path, session).run(show=False)
+    records = first.records
+    split, train = first["split"], first["train"]
+    split.status, train.status = "running", "running"
+    split.job_id, job_id = "", split.job_id
+    first.record.status = "running"
+    records.write_run(first.record)
+    records.write_step(split)
+    records.write_step(train)
+    resumed = make(tmp_path, session).resume(first.id, show=False)
+    assert (resumed["split"].job_id, resumed["train"].job_id) == (job_id, train.job_id)
+    assert resumed.status == "succeeded"
+    assert len(jobs_of(resumed, session)) == 2
+
+
+def test_mistakes_in_jobs_are_found_before_anything_runs(tmp_path: Path, session: Session) -> None:
+    pipeline = Pipeline("wrong", store=tmp_path / "store", session=session)
+    job = {"instance_type": "ecs.c6.large", "session": session}
+    split = pipeline.step(Processor("python:3.11", SPLIT, **job), name="split", outputs=["clean"])
+    pipeline.step(Estimator("python:3.11", TRAIN, **job), name="train", inputs={"data": split.outputs.cleen})
+    pipeline.step(Processor("python:3.11", "", **job), name="empty")
+    pipeline.step(Processor("python:3.11", "true", **job), name="hyper", hyperparameters={"lr": 1})
+    pipeline.step(Estimator("python:3.11", "true", **job), name="placed", outputs=["figures"])
+    with pytest.raises(InvalidInputError) as wrong:
+        pipeline.run(show=False)
+    text = str(wrong.value)
+    assert "step 'train': split.outputs.cleen: step 'split' has no output 'cleen' (did you mean 'clean'?)" in text
+    assert "step 'empty': command" in text
+    assert "step 'hyper': hyperparameters: a Processor has none" in text
+    assert "step 'placed': outputs: an output that is added to a Estimator needs a place" in text
+    assert not pipeline.runs()
+
+
+def test_a_dry_run_shows_every_request(tmp_path: Path, session: Session) -> None:
+    plans = make(tmp_path, session).plans(lr=0.3)
+    assert [*plans] == ["split", "train"]
+    assert [one.value for one in plans["train"].request.hyperparameters] == ["0.3"]
+    assert plans["train"].request.input_channels[0].input_uri == "oss://pipeline-placeholder/split/clean/"
