@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, TuningFailed
 from pai_sdk.job.failure.explain import brief_failure, job_failure
@@ -20,8 +19,8 @@ from pai_sdk.job.follow.watch import JobWatch, same_job
 from pai_sdk.job.gather import Gathering
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.job_retries import INTERRUPTIONS
-from pai_sdk.schemas.record import JobRecord, MetricPoint
-from pai_sdk.tune.objectives import UNNAMED, StepValue
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.tune.objectives import UNNAMED, StepValue, step_values
 from pai_sdk.tune.study import LiveTrial, Study
 
 __all__ = ["JobTrials"]
@@ -236,14 +235,14 @@ class JobTrials:
         else:
             live.points[first] = points
         for metric in others:
-            live.points[metric] = _points_of([*job.metrics(metric)])
+            live.points[metric] = step_values(job.metrics(metric))
         if self._study.end(live) == "failed":
             self._note_failure(live)
 
     def _points(self, job: TrainingJob) -> list[StepValue]:
         """The values of the first objective; a function may return a number, which has no name of its own."""
         found = job.metrics(self._study.objectives[0].metric)
-        return _points_of(found or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
+        return step_values(found or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
 
     # ---- failures
 
@@ -257,13 +256,3 @@ class JobTrials:
             self._failed[live.number] = failures[live.number]
         if len(self._failed) > self._max_failures:
             raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.begun)
-
-
-def _points_of(found: Sequence[MetricPoint] | Any) -> list[StepValue]:
-    """The values of one metric, of the instance that has reported it first; without steps, they are counted."""
-    values = [point for point in found if point.value is not None]
-    mine = [point for point in values if point.instance == values[0].instance]
-    return [
-        StepValue(number if point.step is None else point.step, float(point.value or 0.0))
-        for number, point in enumerate(mine, 1)
-    ]

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pai_sdk.base.hints import is_of_type, name_hint
+from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["UNNAMED", "Direction", "Objective", "StepValue", "checked_objectives"]
+__all__ = ["UNNAMED", "Direction", "Objective", "StepValue", "checked_objectives", "step_values"]
 
 UNNAMED = "_metric"
 """The name of a number that a function returns or yields."""
@@ -33,6 +34,16 @@ class StepValue(NamedTuple):
 
     step: int
     value: float
+
+
+def step_values(found: Iterable[MetricPoint]) -> list[StepValue]:
+    """The values of one metric, of the instance that has reported it first; without steps, they are counted."""
+    values = [point for point in found if point.value is not None]
+    mine = [point for point in values if point.instance == values[0].instance]
+    return [
+        StepValue(number if point.step is None else point.step, float(point.value or 0.0))
+        for number, point in enumerate(mine, 1)
+    ]
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class Tuner:
         seed: decides which hyperparameters are tried, trial by trial, also after an interruption.
         study: the folder of the study: a URI, a path, or a name below `~/.pai/studies`; a new one by default.
         max_failures: the search ends when more trials than this have failed.
-        warm_start: trials to begin with: the URI of another study or of a run store, a `Tuner`, or a list of them.
+        warm_start: trials to begin with: the URI of another study or of a run store, a `Tuner`, jobs, or a list of
+            them.
         session: whose keys `oss://` takes for the study; that of the estimator by default.
 
     Attributes:

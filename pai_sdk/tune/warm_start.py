@@ -9,18 +9,19 @@ from typing import Any
 
 from pai_sdk.base.hints import is_of_type
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.run.store import RunStore
 from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.storage.store import open_store
 from pai_sdk.tune.journal import open_journal
-from pai_sdk.tune.objectives import Objective
+from pai_sdk.tune.objectives import Objective, step_values
 from pai_sdk.tune.space import SearchSpace
 from pai_sdk.tune.study import EarlierTrial, Study
 from pai_sdk.tune.trials import Trial, TrialList
 
 __all__ = ["earlier_trials"]
 
-_HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, or its trials"
+_HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, its trials, or jobs"
 
 
 def earlier_trials(
@@ -29,7 +30,8 @@ def earlier_trials(
     """The trials of a source that are points of a search space, and have a value of each objective.
 
     Args:
-        source: the URI of a study or of a folder with runs, a run store, a tuner, trials, or a list of these.
+        source: the URI of a study or of a folder with runs, a run store, a tuner, trials, jobs, or a list of
+            these.
         space: the ranges.
         objectives: what is searched for.
         session: whose keys `oss://` takes.
@@ -58,7 +60,9 @@ def _candidates(
     source: Any, objectives: Sequence[Objective], session: Any
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
     trials = getattr(source, "trials", source)
-    if isinstance(trials, Sequence) and not isinstance(trials, str):
+    if isinstance(source, TrainingJob):
+        yield _of_job(source, objectives)
+    elif isinstance(trials, Sequence) and not isinstance(trials, str):
         yield from _of_trials(trials)
     elif isinstance(source, str | Path):
         store = open_store(source, session)
@@ -79,6 +83,14 @@ def _of_trials(trials: Sequence[Any]) -> Iterator[tuple[Mapping[str, Any], Mappi
             raise InvalidInputError([Problem("warm_start", is_of_type(trial), _HINT)])
         if trial.state == "complete":
             yield trial.params, trial.values, f"trial {trial.number} of an earlier study"
+
+
+def _of_job(
+    job: TrainingJob, objectives: Sequence[Objective]
+) -> tuple[Mapping[str, Any], Mapping[str, float], str]:
+    values = {one.metric: one.value_of(step_values(job.metrics(one.metric))) for one in objectives}
+    known = {name: value for name, value in values.items() if value is not None}
+    return job.record.hyperparameter_values, known if job.status.is_success else {}, f"job {job.id}"
 
 
 def _of_runs(

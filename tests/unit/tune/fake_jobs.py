@@ -92,6 +92,9 @@ class FakeJobs(FakeBackend):
                     "Status": job.status,
                     "ReasonCode": job.reason or None,
                     "LatestMetrics": latest,
+                    "HyperParameters": [
+                        {"Name": one.name, "Value": one.value} for one in job.request.hyperparameters
+                    ],
                     "OutputChannels": [{"Name": "model", "OutputUri": f"oss://bucket/{job.id}/model/"}],
                 }
             )

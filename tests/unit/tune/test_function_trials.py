@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from pai_sdk import ReportSession, report
 from pai_sdk.errors import InvalidInputError, MissingExtraError, RunNotFoundError, TuningFailed
+from pai_sdk.run.events import EventWriter
 from pai_sdk.run.store import RunStore
 from pai_sdk.tune import IntRange, Objective, Trial, TrialList, Tuner, Uniform
 from pai_sdk.tune.samplers import SeededSampler
@@ -171,6 +173,12 @@ def test_a_search_begins_with_the_trials_of_another_study_or_with_runs(tmp_path:
     for number in range(4):
         with ReportSession(tmp_path / "store" / "runs" / f"run{number}") as session:
             session.report({"loss": number / 10}, 1)
+    with EventWriter(tmp_path / "store" / "runs" / "good" / "tensorboard") as writer:
+        writer.hparams({"x": 0.25, "kind": "a"}, ["loss"])
+        writer.scalars({"loss": 0.125}, 1)
+    found = run(Tuner(parabola, SPACE, trials=1, study=tmp_path / "runs", warm_start=store))
+    assert (found[0].params, found[0].value) == ({"x": 0.25, "kind": "a"}, 0.125)
+    shutil.rmtree(tmp_path / "store" / "runs" / "good")
     with pytest.raises(InvalidInputError, match="4 were looked at"):  # they say nothing of hyperparameters
         run(Tuner(parabola, SPACE, study=tmp_path / "third", warm_start=store))
 

@@ -128,6 +128,17 @@ def test_resources_and_images_are_searched_too(tmp_path: Path) -> None:
     assert not any(job.request.hyperparameters for job in backend.jobs.values())
 
 
+def test_a_search_begins_with_earlier_jobs(tmp_path: Path) -> None:
+    backend = FakeJobs(falling)
+    first = tuner(backend, tmp_path / "first", trials=3)
+    jobs = [trial.job for trial in run(first)]
+    second = tuner(backend, tmp_path / "second", trials=1, warm_start=jobs)
+    found = run(second)
+    assert [trial.is_earlier for trial in found] == [True] * 3 + [False]
+    assert [trial.params["lr"] for trial in found[:3]] == [trial.params["lr"] for trial in first.trials]
+    assert [trial.value for trial in found[:3]] == [trial.value for trial in first.trials]
+
+
 @pytest.mark.parametrize("cut", ["submit", "submitted", "report", "end"])
 def test_a_tuner_that_ends_between_two_steps_submits_nothing_twice(
     cut: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
