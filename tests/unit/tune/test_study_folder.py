@@ -13,9 +13,10 @@ import optuna
 import pytest
 
 from pai_sdk.errors import InUseError, StorageError
+from pai_sdk.storage import claims
 from pai_sdk.storage.claims import LEASE_S, claimed
 from pai_sdk.storage.store import Store, open_store
-from pai_sdk.tune import Tuner, Uniform, claims
+from pai_sdk.tune import Tuner, Uniform
 from pai_sdk.tune.journal import open_journal
 
 SPACE = {"x": Uniform(-1, 1)}
