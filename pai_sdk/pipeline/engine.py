@@ -132,6 +132,7 @@ class PipelineEngine:
             record.status = "waiting"
         live = self._live[step.name] = LiveStep(step, record, parent=parent)
         if record.status in ENDED:
+            live.is_noted = True
             self._note_execution(live)
             return live
         needs = [self._live[one.name] for one in step.needs]
@@ -223,7 +224,7 @@ class PipelineEngine:
 
     def _close_each(self, live: LiveStep) -> None:
         """End an `each` whose steps have ended."""
-        if any(not child.record.is_over for child in live.children):
+        if not all(child.is_noted for child in live.children):
             return
         failed = [child for child in live.children if not child.record.is_success]
         if failed:
@@ -281,6 +282,7 @@ class PipelineEngine:
 
     def _after_end(self, live: LiveStep) -> None:
         """Let the steps go on that have waited for this one."""
+        live.is_noted = True
         self._note_execution(live)
         if live.parent is not None:
             self._close_each(live.parent)
@@ -304,6 +306,8 @@ class PipelineEngine:
                 live.is_given_up = True
                 again = LiveStep(live.step, live.record, parent=live.parent, children=live.children)
                 self._live[live.name] = again
+                if live.parent is not None:
+                    live.parent.children = [again if one is live else one for one in live.parent.children]
                 self._begun = {future: one for future, one in self._begun.items() if one is not live}
                 self._on_failure(again, text)
 

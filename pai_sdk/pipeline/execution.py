@@ -41,6 +41,7 @@ class LiveStep:
         children: of `each`.
         parent: the `each` that it belongs to.
         is_given_up: its time is over, and what its function still does does not count.
+        is_noted: the engine knows that it has ended; its record may say so before.
     """
 
     step: PipelineStep
@@ -51,6 +52,7 @@ class LiveStep:
     children: list[LiveStep] = field(default_factory=list)
     parent: LiveStep | None = None
     is_given_up: bool = False
+    is_noted: bool = False
 
     @property
     def name(self) -> str:

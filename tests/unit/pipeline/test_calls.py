@@ -368,3 +368,27 @@ def test_a_run_is_kept_in_a_store_without_a_folder(calls: Calls) -> None:
     run = described().run(show=False)
     assert statuses(run) == {"one": "cached", "two": "cached"}
     assert described().runs()[0].id == run.id
+
+
+def test_a_second_run_takes_a_step_for_each_value_from_the_cache(tmp_path: Path, calls: Calls) -> None:
+    def described() -> Pipeline:
+        pipeline = make(tmp_path)
+        every = pipeline.each(list(range(20)), calls.returning("each"), value="n", name="each")
+        pipeline.step(calls.returning("sum"), name="sum", arguments={"of": every.result})
+        return pipeline
+
+    described().run(show=False)
+    for _ in range(5):
+        assert set(statuses(described().run(show=False)).values()) == {"cached"}
+    assert len(calls.seen) == 21
+
+
+def test_one_of_many_values_that_takes_too_long_fails_all(tmp_path: Path) -> None:
+    over = threading.Event()
+    pipeline = make(tmp_path)
+    pipeline.each([0, 30], lambda s: over.wait(s), value="s", name="each", timeout=0.3)
+    try:
+        with pytest.raises(PipelineFailed, match=r"each\[1\]: it did not end within 0\.3 s"):
+            pipeline.run(show=False)
+    finally:
+        over.set()
