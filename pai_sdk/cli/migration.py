@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.compat.replacements import instead_of
+from pai_sdk.compat.replacements import CALLED_OTHERWISE, instead_of
 from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
 
@@ -274,6 +274,8 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
     """The finding about a name of alipai that pai_sdk lacks, or has to refuse."""
     try:
         _look_up(name.split("."))
+        if name in CALLED_OTHERWISE:
+            yield Leftover(line, name, instead_of(name))
     except NotOfferedError as error:
         yield Leftover(line, name, error.instead)
     except AttributeError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from pai_sdk.compat.replacements import instead_of
 from pai_sdk.errors import NotOfferedError
@@ -69,14 +69,13 @@ def names_left_out(module: str, names: Iterable[str], instead: str) -> Callable[
     return find
 
 
-def module_left_out(module: str, own: Iterable[str] = ()) -> tuple[list[str], Callable[[str], type]]:
+def module_left_out(module: str) -> tuple[list[str], Callable[[str], type]]:
     """The `__path__` and the `__getattr__` of a module that is left out, or of which most names are.
 
     Any name can be imported from it; its use raises, and so does the import of a module within it.
 
     Args:
         module: the name of the module; `replacements` says what replaces it.
-        own: the folders of its own modules, where it has some.
 
     Example:
         >>> _, find = module_left_out("pai_sdk.common.git_utils")
@@ -91,7 +90,7 @@ git_config= of an Estimator
             raise AttributeError(name)  # asked by Python itself
         return left_out(f"{module}.{name}", _instead(f"{module}.{name}"))
 
-    return _NoModules(module, own), find
+    return _NoModules(module), find
 
 
 def _instead(name: str) -> str:
@@ -99,12 +98,11 @@ def _instead(name: str) -> str:
 
 
 class _NoModules(list[str]):
-    """The `__path__` of a module with no modules but its own: the search for another one raises."""
+    """The `__path__` of a module without modules: the search for one raises."""
 
-    def __init__(self, module: str, own: Iterable[str]) -> None:
-        super().__init__(own)
+    def __init__(self, module: str) -> None:
+        super().__init__()
         self._module = module
 
-    def __iter__(self) -> Iterator[str]:
-        yield from super().__iter__()
+    def __iter__(self) -> NoReturn:
         raise NotOfferedError(self._module, _instead(self._module))

@@ -6,7 +6,7 @@ docs/migrating.md. A test compares it with the names of alipai.
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "INSTEAD", "instead_of", "key_of"]
+__all__ = ["ABSENT", "CALLED_OTHERWISE", "INSTEAD", "instead_of", "key_of"]
 
 _API = "session.algorithms, session.experiments, session.images, session.workspaces, session.get_job(id), …"
 _NO_GET = "TrainingJob.get(id), or what fit() and run() return; the constructor is not for users"
@@ -95,6 +95,9 @@ ABSENT = {
     "pai.tensorboard.TensorBoard.create(": "the URI of the event files is enough",
 }
 """Names without a replacement, likewise, each with the reason."""
+
+CALLED_OTHERWISE = ("pai.pipeline.Pipeline", "pai.pipeline.PipelineRun")
+"""Names that pai_sdk has for the same purpose, and that are called in another way."""
 
 
 def instead_of(name: str) -> str:

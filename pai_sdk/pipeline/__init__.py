@@ -3,7 +3,7 @@
 alipai's other names for pipelines are left out: they can be imported, and their use names the replacement.
 """
 
-from pai_sdk.compat.left_out import module_left_out, names_left_out
+from pai_sdk.compat.left_out import names_left_out
 from pai_sdk.compat.replacements import instead_of
 from pai_sdk.pipeline.pipeline import Pipeline
 from pai_sdk.pipeline.pipeline_run import PipelineRun
@@ -20,4 +20,3 @@ _ALIPAI_NAMES = (
     "RegisteredComponent",
 )
 __getattr__ = names_left_out(__name__, _ALIPAI_NAMES, instead_of("pai.pipeline"))
-__path__, _ = module_left_out(__name__, __path__)

@@ -73,7 +73,8 @@ class RunValues:
     def status(self) -> dict[str, Any]:
         """How the run went so far."""
         failed = {name: one.error for name, one in self._records.items() if one.status == "failed"}
-        return {"status": "failed" if failed else "succeeded", "failed": failed}
+        is_stopped = any(one.status == "stopped" for one in self._records.values())
+        return {"status": "stopped" if is_stopped else "failed" if failed else "succeeded", "failed": failed}
 
 
 class PipelineEngine:
@@ -89,6 +90,7 @@ class PipelineEngine:
         parallel: how many calls and jobs run at once.
         policy: how patiently to follow jobs.
         on_change: called after each change.
+        can_stop: whether a stop that is asked for ends these steps; steps of `on_exit` run in any case.
     """
 
     def __init__(
@@ -104,7 +106,9 @@ class PipelineEngine:
         parallel: int,
         policy: FollowPolicy,
         on_change: Callable[[], None],
+        can_stop: bool = True,
     ) -> None:
+        self._can_stop = can_stop
         self._run = run
         self._records = records
         self._known = known
@@ -318,7 +322,7 @@ class PipelineEngine:
     def _look_for_stop(self, watch: JobWatch[TrainingJob]) -> None:
         """Stop the jobs when the end of the run was asked for."""
         now = time.monotonic()
-        if self.is_stopped or now < self._look_for_stop_at:
+        if self.is_stopped or not self._can_stop or now < self._look_for_stop_at:
             return
         self._look_for_stop_at = now + _LOOK_FOR_STOP_S
         if self._records.is_to_stop:

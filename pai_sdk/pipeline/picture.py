@@ -43,7 +43,7 @@ def run_svg(run: PipelineRunRecord, steps: Mapping[str, StepRecord]) -> str:
     width = 2 * _EDGE + max((x + _WIDTH for x, _ in places.values()), default=0)
     height = 2 * _EDGE + max((y + _HEIGHT for _, y in places.values()), default=0)
     lines = [_line(places[one], places[name]) for name, before in needs.items() for one in before]
-    boxes = [_box(steps.get(name) or StepRecord(name), places[name]) for name in needs]
+    boxes = [_box(steps.get(name) or StepRecord(name), places[name], _progress(name, steps)) for name in needs]
     title = escape(f"{run.pipeline}, run {run.run_id}: {run.status}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -61,7 +61,16 @@ def _line(begin: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path d="{curve}" fill="none" stroke="#9ca3af" stroke-width="1.5"/>'
 
 
-def _box(step: StepRecord, place: tuple[int, int]) -> str:
+def _progress(name: str, steps: Mapping[str, StepRecord]) -> str:
+    """How many of the steps of an `each` have ended, while it runs."""
+    step = steps.get(name)
+    if step is None or not step.children or step.is_over:
+        return ""
+    children = (steps.get(f"{name}[{number}]") for number in range(step.children))
+    return f" · {sum(one is not None and one.is_over for one in children)} of {step.children}"
+
+
+def _box(step: StepRecord, place: tuple[int, int], progress: str) -> str:
     fill, ink = _FILLS[step.status]
     x, y = place
     more = f" ×{step.children}" if step.children else ""
@@ -74,5 +83,5 @@ def _box(step: StepRecord, place: tuple[int, int]) -> str:
         f'<g><title>{about}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" '
         f'stroke="{ink}"/>'
         f'<text x="{x + 10}" y="{y + 18}" font-size="13" fill="#111827">{escape(name + more)}</text>'
-        f'<text x="{x + 10}" y="{y + 35}" font-size="11" fill="{ink}">{step.status}{seconds}</text></g>'
+        f'<text x="{x + 10}" y="{y + 35}" font-size="11" fill="{ink}">{step.status}{progress}{seconds}</text></g>'
     )

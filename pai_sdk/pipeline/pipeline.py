@@ -39,6 +39,7 @@ __all__ = ["Pipeline"]
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_OF_RUN = ("show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)
 _Work = JobSubmitter | Callable[..., Any]
 
@@ -124,8 +125,9 @@ class Pipeline:
             InvalidInputError: the name or the type is not usable.
         """
         problems = []
-        if not isinstance(name, str) or not name.isidentifier() or name in ("show", "cache"):
-            problems.append(Problem("name", f"is {name!r}", "a name that Python allows; not 'show' or 'cache'"))
+        if not isinstance(name, str) or not name.isidentifier() or name in _OF_RUN:
+            hint = f"a name that Python allows, and none of: {', '.join(_OF_RUN)}"
+            problems.append(Problem("name", f"is {name!r}", hint))
         elif name in self._parameters:
             problems.append(Problem("name", f"there is a parameter {name!r} already"))
         if type not in _TYPES:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.hints import name_hint
+from pai_sdk.display.choice import notebook_cell
+from pai_sdk.errors import InUseError
+from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.picture import run_svg
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.table import run_table
+from pai_sdk.storage.claims import claimed
 from pai_sdk.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ class PipelineRun:
         records: the folder of the run.
         run: the facts about it; read from the folder by default.
         steps: the states of its steps; read from the folder by default.
+        shown_in_cell: the cell of a notebook that shows the run already.
 
     Example:
         >>> def jobs_of(uri: str) -> list[str]:
@@ -36,7 +42,10 @@ class PipelineRun:
         records: RunRecords,
         run: PipelineRunRecord | None = None,
         steps: Mapping[str, StepRecord] | None = None,
+        *,
+        shown_in_cell: int | None = None,
     ) -> None:
+        self._shown_in_cell = shown_in_cell
         self.records = records
         self.record = run or records.read_run()
         self._steps = dict(steps if steps is not None else records.read_steps())
@@ -88,9 +97,37 @@ class PipelineRun:
         """Read the state anew."""
         return PipelineRun(self.records)
 
-    def stop(self) -> None:
-        """Ask the process that works on the run to stop its jobs, and to end."""
+    def stop(self, *, session: Session | None = None) -> bool:
+        """Stop the run and its jobs: by the process that works on it, or from here where that is gone.
+
+        Args:
+            session: where the jobs are, if they are to be stopped from here; the default session otherwise.
+
+        Returns:
+            True if a process was asked to stop the run; it looks every second.
+
+        Raises:
+            PaiError: a job cannot be stopped.
+        """
         self.records.ask_to_stop()
+        try:
+            with claimed(self.records.store):
+                run = self.records.read_run()
+                if run.status == "running":
+                    self._stop_from_here(run, session)
+        except InUseError:
+            return True
+        return False
+
+    def _stop_from_here(self, run: PipelineRunRecord, session: Session | None) -> None:
+        for step in self.records.read_steps().values():
+            if step.status == "running":
+                if step.job_id:
+                    TrainingJob.get(step.job_id, session=session).stop()
+                step.status, step.ended_at = "stopped", time.time()
+                self.records.write_step(step)
+        run.status, run.ended_at = "stopped", time.time()
+        self.records.write_run(run)
 
     def svg(self) -> str:
         """A picture of the steps and their states."""
@@ -101,6 +138,10 @@ class PipelineRun:
 
     def _repr_html_(self) -> str:
         return self.svg()
+
+    def _ipython_display_(self) -> None:
+        if self._shown_in_cell is None or self._shown_in_cell != notebook_cell():
+            raise NotImplementedError  # IPython takes the other representations
 
 
 def _natural(name: str) -> tuple[str, int]:

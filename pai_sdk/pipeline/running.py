@@ -59,7 +59,8 @@ def drive(
         execution = StepExecution(run, records, earlier, values, executions, uses_cache=cache)
         is_stopped = False
         with RunDisplay(run, steps, known, records.uri, shown=show) as display:
-            for chosen in ([s for s in steps if not s.on_exit], [s for s in steps if s.on_exit]):
+            for at_end in (False, True):
+                chosen = [step for step in steps if step.on_exit == at_end]
                 engine = PipelineEngine(
                     chosen,
                     run,
@@ -71,6 +72,7 @@ def drive(
                     parallel=parallel,
                     policy=policy,
                     on_change=display.update,
+                    can_stop=not at_end,
                 )
                 try:
                     engine.run()
@@ -78,8 +80,6 @@ def drive(
                     engine.interrupt(stops=on_interrupt == "stop")
                     raise KeyboardInterrupt(_interrupted(records, stopped=on_interrupt == "stop")) from None
                 is_stopped = is_stopped or engine.is_stopped
-                if is_stopped:
-                    break
         failures = {name: one.error for name, one in known.items() if one.status == "failed" and one.error}
         run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
         run.ended_at = time.time()
@@ -87,7 +87,7 @@ def drive(
     if failures and not is_stopped:
         shown: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
         raise PipelineFailed(shown or failures, run=records.uri)
-    return PipelineRun(records, run, known)
+    return PipelineRun(records, run, known, shown_in_cell=display.shown_in_cell)
 
 
 def _is_each(known: dict[str, Any], name: str) -> bool:

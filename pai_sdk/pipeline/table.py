@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from pai_sdk.display.choice import notebook_cell
+from pai_sdk.pipeline.picture import run_svg
 from pai_sdk.pipeline.records import PipelineRunRecord, StepRecord
 from pai_sdk.pipeline.steps import PipelineStep
 
@@ -30,6 +33,7 @@ COLOURS = {
 """The colour of each status, by the names of Rich."""
 
 _MOST_ROWS = 40
+_REDRAW_S = 0.25  # in a notebook
 
 
 def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str) -> str:
@@ -73,23 +77,47 @@ class RunDisplay:
         self._run, self._steps, self._known, self._uri = run, steps, known, uri
         console = Console(stderr=True)
         self._live: Live | None = None
-        self._prints = shown and not console.is_terminal
+        self._cell = notebook_cell() if shown else None
+        self._handle: Any = None  # IPython's DisplayHandle, which has no types
+        self._drawn_at = float("-inf")
+        self._prints = shown and self._cell is None and not console.is_terminal
         self._console = console
         self._told: dict[str, str] = {}
-        if shown and console.is_terminal:
+        if shown and self._cell is None and console.is_terminal:
             self._live = Live(console=console, get_renderable=self._renderable, refresh_per_second=4)
 
     def __enter__(self) -> RunDisplay:
         if self._live is not None:
             self._live.start()
+        self.update()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._cell is not None:
+            self._draw()
+
+    @property
+    def shown_in_cell(self) -> int | None:
+        """The cell of a notebook that has the picture; None outside of a notebook."""
+        return self._cell
+
+    def _draw(self) -> None:
+        """Draw the picture of the run in the cell, in the place of the one before."""
+        from IPython.display import HTML, display
+
+        html = HTML(run_svg(self._run, self._known))  # type: ignore[no-untyped-call]
+        if self._handle is None:
+            self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(html)
+        self._drawn_at = time.monotonic()
 
     def update(self) -> None:
         """Something has changed."""
+        if self._cell is not None and time.monotonic() - self._drawn_at >= _REDRAW_S:
+            self._draw()
         if not self._prints:
             return
         for record in [*self._known.values()]:

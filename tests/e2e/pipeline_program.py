@@ -31,7 +31,7 @@ def note(name: str, ran: str, value: object = None) -> str:
 
 
 def described(folder: Path, session: Session, salt: str, changed: str = "") -> Pipeline:
-    """The pipeline: two chains of six jobs from one job, calls beside them, one job and one call at the end."""
+    """The pipeline: two chains of six jobs behind one, calls beside them, one job and two calls at the end."""
     pipeline = Pipeline("killed", store=folder / "store", session=session, parallel=3)
     ran = str(folder / f"{salt}.ran")
 

@@ -183,3 +183,23 @@ def test_notebooks_are_committed_without_output() -> None:
     for path in committed:
         for cell in nbformat.read(path, as_version=4).cells:
             assert not cell.get("outputs"), f"{path.name}: clear its outputs before committing"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("embedded_home")
+def test_a_pipeline(tmp_path: Path) -> None:
+    notebook = executed("pipeline.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    assert "prepare.outputs.point: step 'prepare' has no output 'point' (did you mean 'points'?)" in under("wrong")
+    (picture,) = next(cell for cell in cells if cell.source.endswith("\nrun"))["outputs"]
+    assert picture["data"]["text/html"].count("succeeded</title>") or "×4" in picture["data"]["text/html"]
+    assert "lr 1.0: y = 3.0" in under('run["report"].result')
+    assert "'report': 'cached'" in under("again =")
+    changed = under("changed =")
+    for line in ("prepare    cached", "train[0]   succeeded  the code has changed", "unneeded   skipped"):
+        assert line in changed
+    assert "<svg" in under("PipelineRun.load")

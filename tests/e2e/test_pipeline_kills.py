@@ -1,4 +1,4 @@
-"""A pipeline of 20 steps is killed again and again: jobs run once, and the cache knows the whole run."""
+"""A pipeline of 20 steps is killed again and again: jobs run once, and the cache has the whole run afterwards."""
 
 from __future__ import annotations
 

@@ -21,10 +21,12 @@ from pai_sdk import (
     Estimator,
     HuggingFaceEstimator,
     ModelScopeEstimator,
+    Pipeline,
     Processor,
     Secret,
     Session,
     TrainingJob,
+    Tuner,
     Webhook,
     compare,
     gather,
@@ -90,6 +92,7 @@ WITHOUT_VALUES = {
         "Store",
     ),
     *("OdpsSink", "ParquetSink", "TraceToOdpsHook", "JobFile", "Store"),
+    *("Choice", "IntRange", "LogUniform", "Objective", "PipelineRun", "Trial", "TrialList", "Uniform"),
 }
 # Commands that show nothing of a job, do not return, or are tested with secrets where they are tested.
 OTHER_COMMANDS = {
@@ -98,6 +101,8 @@ OTHER_COMMANDS = {
         "submit",
         "clone",
         "demo",
+        "pipeline",
+        "tune",
         "stop",
         "delete",
         "prune",
@@ -201,7 +206,12 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
         image="i",
         hyperparameter_definitions=[{"name": "api_key", "default_value": MARK}],  # type: ignore[list-item]
     )
+    pipeline = Pipeline("planted", store=planted.folder / "pipelines")
+    pipeline.step(planted.estimators[0], name="train")
     values: dict[str, object] = {
+        "Pipeline": pipeline,
+        "Pipeline.plans": pipeline.plans(),
+        "Tuner": Tuner(planted.estimators[0], {"lr": [1, 2]}, "loss", trials=1, study=planted.folder / "study"),
         "Estimator": planted.estimators[0],
         "Estimator.plan": planted.estimators[0].plan(),
         "Estimator.plan.request": planted.estimators[0].plan().request,

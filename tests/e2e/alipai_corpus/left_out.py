@@ -6,7 +6,7 @@ from pai.common.yaml_utils import safe_load
 from pai.dataset import list_common_datasets
 from pai.dsw import mount
 from pai.libs import alibabacloud_paistudio20220112
-from pai.pipeline import Pipeline
+from pai.pipeline import PipelineStep
 from pai.session import get_default_session
 from pai.tracking import log_lineage
 
@@ -18,7 +18,7 @@ uses = (
     lambda: list_common_datasets(),
     lambda: mount("oss://models/", "/mnt"),
     lambda: alibabacloud_paistudio20220112.models,
-    lambda: Pipeline(steps=[]),
+    lambda: PipelineStep(name="a"),
     lambda: log_lineage([], []),
     lambda: session.training_job_api.list(),
     lambda: session.job_api,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pai_sdk.cli.migration import migrate_source
-from pai_sdk.compat.replacements import ABSENT, INSTEAD, instead_of, key_of
+from pai_sdk.compat.replacements import ABSENT, CALLED_OTHERWISE, INSTEAD, instead_of, key_of
 from tests.unit.compat.alipai_table import NAMES, PAGE, PRESENT, compare, new_page
 
 
@@ -32,7 +32,7 @@ def test_the_migration_lists_exactly_the_names_that_are_not_present() -> None:
         for name in names:
             found = migrate_source(f"from {module} import {name}\n").findings
             word = words[f"{module}.{name}"]
-            instead = "" if word == PRESENT else word.partition(": ")[2]
-            if module == "pai.pipeline":  # its classes of the same names are called in another way
-                instead = instead_of(f"{module}.{name}")
-            assert [one.instead for one in found] == ([instead] if instead else []), module
+            instead = [] if word == PRESENT else [word.partition(": ")[2]]
+            if f"{module}.{name}" in CALLED_OTHERWISE:
+                instead = [instead_of(f"{module}.{name}")]
+            assert [one.instead for one in found] == instead, module

@@ -63,8 +63,9 @@ def test_a_module_that_is_left_out_names_the_replacement(module: str, name: str,
     found = getattr(import_module(module), name)
     with pytest.raises(NotOfferedError, match=rf"{module}\.{name} is not part of pai_sdk: .*{instead}"):
         found()
-    with pytest.raises(NotOfferedError, match=rf"{module} is not part of pai_sdk"):
-        import_module(f"{module}.inner")
+    if module != "pai_sdk.pipeline":  # which has modules of its own
+        with pytest.raises(NotOfferedError, match=rf"{module} is not part of pai_sdk"):
+            import_module(f"{module}.inner")
 
 
 def test_a_class_can_be_derived_and_raises_when_it_is_used() -> None:

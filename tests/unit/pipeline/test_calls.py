@@ -326,6 +326,13 @@ def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     first = pipeline.step(lambda: (begun.set(), time.sleep(2))[1], name="first")
     pipeline.step(lambda: 1, name="second", after=first)
+    told: list[str] = []
+    pipeline.step(
+        lambda status: told.append(status["status"]),
+        name="tell",
+        arguments={"status": pipeline.status},
+        on_exit=True,
+    )
     ended: list[PipelineRun] = []
     thread = threading.Thread(target=lambda: ended.append(pipeline.run(show=False)))
     thread.start()
@@ -335,6 +342,7 @@ def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
     thread.join(30)
     assert ended[0].status == "stopped"
     assert ended[0]["second"].status == "stopped"
+    assert told == ["stopped"], "steps of on_exit run also when a run is stopped"
     resumed = pipeline.resume(show=False)
     assert resumed["second"].status == "succeeded"
 

@@ -1,0 +1,137 @@
+"""`pai-sdk pipeline run|show|resume|stop`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.pipelines.files import parameters_of, pipeline_of
+from pai_sdk.cli.tables import print_error, print_json
+from pai_sdk.cli.where.place import placed
+from pai_sdk.errors import PipelineFailed
+from pai_sdk.pipeline import PipelineRun
+from pai_sdk.pipeline.pipeline_run import as_dict
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Pipelines: run, show, resume, stop.", no_args_is_help=True)
+
+_placed = partial(placed, with_local=False)
+_CODES = {
+    "succeeded": exit_codes.SUCCEEDED,
+    "failed": exit_codes.FAILED,
+    "stopped": exit_codes.STOPPED,
+    "running": exit_codes.NOT_FINISHED,
+}
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="A Python file with a pipeline; FILE.py:NAME if it has several.")
+]
+Uri = Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of the run, as `run` prints it.")]
+NoShow = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the URI of the run.")]
+
+
+@app.command("run")
+@_placed
+def run(
+    file: File,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline; may be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, and print the request of each job; run nothing.")
+    ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Run every step, also those that an earlier run has made.")
+    ] = False,
+    quiet: NoShow = False,
+) -> None:
+    """Run a pipeline, and wait for it.
+
+    Example: pai-sdk pipeline run digits.py --set lr=0.1
+    """
+    pipeline, parameters = pipeline_of(file), parameters_of(set_ or [])
+    if dry_run:
+        plans = pipeline.plans(**parameters)
+        for name, plan in plans.items():
+            typer.echo(f"# step {name}\n{plan}")
+        typer.echo(f"# steps: {len(pipeline.steps)}, requests: {len(plans)}; nothing was sent", err=True)
+        return
+    pipeline.check(**parameters)
+    _leave(lambda: pipeline.run(show=not quiet, cache=not no_cache, **parameters))
+
+
+@app.command("resume")
+@_placed
+def resume(
+    file: File,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="The id of the run; by default the newest that has not succeeded.")
+    ] = None,
+    quiet: NoShow = False,
+) -> None:
+    """Go on with a run whose process has ended; failed steps run again.
+
+    Example: pai-sdk pipeline resume digits.py
+    """
+    pipeline = pipeline_of(file)
+    _leave(lambda: pipeline.resume(run_id, show=not quiet))
+
+
+@app.command("show")
+@_placed
+def show(
+    uri: Uri,
+    svg: Annotated[Path | None, typer.Option(help="Write the picture of the run to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+) -> None:
+    """Show the steps of a run, with the reason for each; the exit code is that of the run.
+
+    Example: pai-sdk pipeline show ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b --svg digits.svg
+    """
+    found = PipelineRun.load(_place(uri))
+    if svg is not None:
+        svg.write_text(found.svg(), encoding="utf-8")
+    if as_json:
+        print_json(as_dict(found))
+    else:
+        typer.echo(repr(found))
+    raise typer.Exit(_CODES.get(found.status, exit_codes.ERROR))
+
+
+@app.command("stop")
+@_placed
+def stop(uri: Uri) -> None:
+    """Stop a run and its jobs, also where the process that ran it is gone.
+
+    Example: pai-sdk pipeline stop ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b
+    """
+    found = PipelineRun.load(_place(uri))
+    if found.status != "running":
+        typer.echo(f"{found.uri} has ended already: {found.status}")
+    elif found.stop():
+        typer.echo(f"{found.uri} will be stopped by the process that works on it")
+    else:
+        typer.echo(f"{found.uri} is stopped; `pai-sdk pipeline resume FILE` goes on with it")
+
+
+def _leave(work: Callable[[], PipelineRun]) -> None:
+    """Run a pipeline, print its URI, and leave with its exit code."""
+    try:
+        done = work()
+    except PipelineFailed as error:
+        print_error(f"error: {error}")
+        typer.echo(error.run)
+        raise typer.Exit(exit_codes.FAILED) from None
+    typer.echo(done.uri)
+    raise typer.Exit(_CODES.get(done.status, exit_codes.ERROR))
+
+
+def _place(uri: str) -> str:
+    return str(Path(uri).expanduser()) if uri.startswith("~") else uri

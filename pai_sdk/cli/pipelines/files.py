@@ -1,0 +1,69 @@
+"""A pipeline that a Python file describes, for the command line."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.base.paths import expanded
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.pipeline import Pipeline
+
+__all__ = ["parameters_of", "pipeline_of"]
+
+
+def pipeline_of(given: str) -> Pipeline:
+    """The pipeline of `FILE.py` or `FILE.py:NAME`; the file is run, and must not run the pipeline itself.
+
+    Raises:
+        InvalidInputError: the file cannot be read or raises, or it has no such pipeline, or several.
+    """
+    file, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
+    path = expanded(file)
+    if not path.is_file():
+        raise InvalidInputError([Problem(str(path), "is not a file", "give FILE.py, or FILE.py:NAME")])
+    found = {key: value for key, value in _names_of(path).items() if isinstance(value, Pipeline)}
+    if name and name not in found:
+        raise InvalidInputError([Problem(str(path), f"has no pipeline {name!r}", name_hint(name, found))])
+    distinct = {id(value): key for key, value in found.items()}
+    if not name and len(distinct) != 1:
+        what = "has several pipelines" if found else "has no pipeline"
+        hint = (
+            f"give {path.name}:NAME with one of: {', '.join(found)}" if found else "such as pipeline = Pipeline(…)"
+        )
+        raise InvalidInputError([Problem(str(path), what, hint)])
+    return found[name or next(iter(found))]
+
+
+def _names_of(path: Path) -> dict[str, Any]:
+    """The names of a file that was run, with its folder on the path, as `python FILE` has it."""
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        return runpy.run_path(str(path), run_name="pai_sdk_pipeline")
+    except (PaiError, KeyboardInterrupt):
+        raise
+    except (Exception, SystemExit) as error:
+        last = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f"{path}:{last[-1].lineno}" if last else str(path)
+        raise InvalidInputError([Problem(where, f"{type(error).__name__}: {error}")]) from error
+
+
+def parameters_of(given: Sequence[str]) -> dict[str, Any]:
+    """The parameters of `--set NAME=VALUE`.
+
+    Raises:
+        InvalidInputError: one has no `=`.
+
+    Example:
+        >>> parameters_of(["lr=0.1", "name=a=b"])
+        {'lr': '0.1', 'name': 'a=b'}
+    """
+    wrong = [Problem(f"--set {one}", "has no value", "write NAME=VALUE") for one in given if "=" not in one]
+    if wrong:
+        raise InvalidInputError(wrong)
+    return {name: value for name, _, value in (one.partition("=") for one in given)}
