@@ -128,7 +128,7 @@ def test_mistakes_in_jobs_are_found_before_anything_runs(tmp_path: Path, session
     assert "step 'train': split.outputs.cleen: step 'split' has no output 'cleen' (did you mean 'clean'?)" in text
     assert "step 'empty': command" in text
     assert "step 'hyper': hyperparameters: a Processor has none" in text
-    assert "step 'placed': outputs: an output that is added to a Estimator needs a place" in text
+    assert "step 'placed': outputs: an added output of Estimator needs a place" in text
     assert not pipeline.runs()
 
 
