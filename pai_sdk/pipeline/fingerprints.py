@@ -57,11 +57,12 @@ def parts_of_plan(plan: Plan, made: Mapping[str, str], session: Any) -> dict[str
     """
     request = plan.request.to_wire()
     hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
-    code = request.get("CodeDir")
+    code = request.get("CodeDir") or (request.get("AlgorithmSpec") or {}).get("CodeDir")
     rest = {name: value for name, value in request.items() if name not in _OF_ONE_JOB}
     labels = {one["Key"]: one["Value"] for one in request.get("Labels", [])}
     for name in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL):
         labels.pop(name, None)
+    # The place of code that is uploaded has the hash of its content in its name.
     parts = {"the request": digest(_without_outputs(rest)), "the code": digest(code)}
     parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
