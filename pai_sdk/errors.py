@@ -628,6 +628,16 @@ class WaitTimeoutError(JobError, TimeoutError):
         self.timeout_s = timeout_s
 
 
+def _reasons(failures: Mapping[str, str]) -> list[str]:
+    """The first line of each reason, by what has failed."""
+    shown = [
+        f"  - {name}: {(text.splitlines() or ['no reason is known'])[0]}"
+        for name, text in [*failures.items()][:_SHOWN_FAILURES]
+    ]
+    more = len(failures) - len(shown)
+    return [*shown, f"  … and {more} more"] if more else shown
+
+
 # ---- searches ---------------------------------------------------------------------------------------------
 
 
@@ -646,12 +656,7 @@ class TuningFailed(PaiError):
     """
 
     def __init__(self, failures: Mapping[int, str], *, study: str, trials: int) -> None:
-        shown = [
-            f"  - trial {number}: {(text.splitlines() or ['no reason is known'])[0]}"
-            for number, text in [*failures.items()][:_SHOWN_FAILURES]
-        ]
-        if len(failures) > _SHOWN_FAILURES:
-            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        shown = _reasons({f"trial {number}": text for number, text in failures.items()})
         rest = f"the study {study} can be continued, when the reason is gone"
         super().__init__("\n".join([f"{len(failures)} of {trials} trials failed:", *shown, rest]))
         self.failures = dict(failures)
@@ -676,12 +681,7 @@ class PipelineFailed(PaiError):
     """
 
     def __init__(self, failures: Mapping[str, str], *, run: str) -> None:
-        shown = [
-            f"  - {name}: {(text.splitlines() or ['no reason is known'])[0]}"
-            for name, text in [*failures.items()][:_SHOWN_FAILURES]
-        ]
-        if len(failures) > _SHOWN_FAILURES:
-            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        shown = _reasons(failures)
         number = f"{len(failures)} step{'s' if len(failures) > 1 else ''} failed:"
         super().__init__("\n".join([number, *shown, f"{run} can be resumed, when the reason is gone"]))
         self.failures = dict(failures)

@@ -302,7 +302,7 @@ class Executor(Protocol):
         return True
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether nothing of a job that has ended is left outside its folder, and nobody writes to it."""
+        """Return whether nothing of an ended job is left outside its folder, and no process writes to it."""
         return True
 
     def files(self, root: Path) -> JobFiles:

@@ -82,10 +82,10 @@ class PipelineEngine:
 
     Args:
         steps: all steps, each after those that it needs.
-        run: the run.
-        records: keep it.
+        records: keep the run.
         known: what is known of the steps, by name; of an earlier process too.
         execution: carries out steps.
+        executions: by step, the execution that has made its outputs; filled here, and read by `execution`.
         claim: the right to work on the run.
         parallel: how many calls and jobs run at once.
         policy: how patiently to follow jobs.
@@ -96,7 +96,6 @@ class PipelineEngine:
     def __init__(
         self,
         steps: Sequence[PipelineStep],
-        run: PipelineRunRecord,
         records: RunRecords,
         known: dict[str, StepRecord],
         execution: StepExecution,
@@ -109,7 +108,6 @@ class PipelineEngine:
         can_stop: bool = True,
     ) -> None:
         self._can_stop = can_stop
-        self._run = run
         self._records = records
         self._known = known
         self._execution = execution
@@ -171,7 +169,7 @@ class PipelineEngine:
                     self._fill(pool)
                     self._wait(watch)
                     self._end_late_steps()
-                    self._look_for_stop(watch)
+                    self._look_for_stop()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -214,6 +212,8 @@ class PipelineEngine:
         elif live.job is not None and not live.record.is_over:
             self._with_job[same_job(live.job)] = live
             watch.add(live.job)
+            if self.is_stopped:  # the stop was asked for while the job was submitted
+                _stop(live.job)
         elif isinstance(live.step.work, EachWork) and not live.record.is_over:
             self._open_each(live, live.step.work, future.result() or [])
         else:
@@ -264,7 +264,7 @@ class PipelineEngine:
             live.is_given_up = True
         for live in self._with_job.values():
             if stops and live.job is not None:
-                live.job.stop()
+                _stop(live.job)
 
     # ---- ends
 
@@ -304,7 +304,7 @@ class PipelineEngine:
             text = f"it did not end within {live.step.timeout_s:g} s"
             if live.job is not None:
                 self._with_job.pop(same_job(live.job), None)
-                live.job.stop()
+                _stop(live.job)
                 self._on_failure(live, text)
             else:  # a thread cannot be ended; what it still does does not count
                 live.is_given_up = True
@@ -319,17 +319,25 @@ class PipelineEngine:
     def _running(self) -> Iterable[LiveStep]:
         return [*self._begun.values(), *self._with_job.values()]
 
-    def _look_for_stop(self, watch: JobWatch[TrainingJob]) -> None:
-        """Stop the jobs when the end of the run was asked for."""
+    def _look_for_stop(self) -> None:
+        """Stop the jobs when the end of the run was asked for; end where another process has taken the run."""
         now = time.monotonic()
-        if self.is_stopped or not self._can_stop or now < self._look_for_stop_at:
+        if now < self._look_for_stop_at:
             return
         self._look_for_stop_at = now + _LOOK_FOR_STOP_S
-        if self._records.is_to_stop:
+        self._claim.check()
+        if self._can_stop and not self.is_stopped and self._records.is_to_stop:
             self.is_stopped = True
             for live in self._with_job.values():
                 if live.job is not None:
-                    live.job.stop()
+                    _stop(live.job)
+
+
+def _stop(job: TrainingJob) -> None:
+    try:
+        job.stop()
+    except PaiError as error:  # it may have ended meanwhile
+        logger.warning("job %s was not stopped: %s", job.id, error)
 
 
 def _blocked_by(step: PipelineStep, known: Mapping[str, StepRecord]) -> tuple[str, str] | None:

@@ -160,8 +160,12 @@ class StepExecution:
             if self._is_cached(live, session):
                 return
             self._begin_attempt(live)
-        live.job = submitter.submit(plan, show_logs=False)
-        record.job_id = live.job.id
+        job = submitter.submit(plan, show_logs=False)
+        if live.is_given_up:  # its time was over before the submission was
+            job.stop()
+            return
+        live.job = job
+        record.job_id = job.id
         self._records.write_step(record)
 
     def on_end_of_job(self, live: LiveStep, job: JobRecord) -> None:

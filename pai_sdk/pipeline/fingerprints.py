@@ -16,7 +16,6 @@ from typing import Any
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import PaiError
-from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk.storage.store import open_store
 
 __all__ = ["changes", "parts_of_call", "parts_of_plan"]
@@ -59,17 +58,19 @@ def parts_of_plan(plan: Plan, made: Mapping[str, str], session: Any) -> dict[str
     hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
     code = request.get("CodeDir") or (request.get("AlgorithmSpec") or {}).get("CodeDir")
     rest = {name: value for name, value in request.items() if name not in _OF_ONE_JOB}
-    labels = {one["Key"]: one["Value"] for one in request.get("Labels", [])}
-    for name in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL):
-        labels.pop(name, None)
-    # The place of code that is uploaded has the hash of its content in its name.
-    parts = {"the request": digest(_without_outputs(rest)), "the code": digest(code)}
-    parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
+
+    def content(uri: str) -> str | None:
+        here = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
+        return next(here, None) or _identity(uri, session)
+
+    place = (code or {}).get("LocationValue") or {}
+    in_oss = f"oss://{place['Bucket']}/{place['Key']}" if "Key" in place else ""
+    parts = {"the request": digest(_without_outputs(rest)), "the code": content(in_oss) or digest(code)}
+    parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     for channel in request.get("InputChannels", []):
         name, uri = channel["Name"], channel.get("InputUri") or ""
-        here = next((tree for folder, tree in uploaded.items() if uri.startswith(folder)), None)
-        parts[f"input {name}"] = made.get(name) or here or _identity(uri, session) or digest(channel)
+        parts[f"input {name}"] = made.get(name) or content(uri) or digest(channel)
     return parts
 
 

@@ -2,7 +2,7 @@
 
     run.json            the pipeline, its parameters, the steps as they were described
     steps/<name>.json   the state of a step; written before each thing that is done, and after it
-    stop                whoever writes it asks for the end of the run
+    stop                written to ask for the end of the run
     driver.lock, …      which process works on the run (`storage.claims`)
 
 Each file is replaced as a whole. A job is submitted with a key that is made from the run, the step and the

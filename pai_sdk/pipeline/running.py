@@ -63,7 +63,6 @@ def drive(
                 chosen = [step for step in steps if step.on_exit == at_end]
                 engine = PipelineEngine(
                     chosen,
-                    run,
                     records,
                     known,
                     execution,

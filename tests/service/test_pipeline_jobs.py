@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,62 @@ def test_a_dry_run_shows_every_request(tmp_path: Path, session: Session) -> None
     assert [*plans] == ["split", "train"]
     assert [one.value for one in plans["train"].request.hyperparameters] == ["0.3"]
     assert plans["train"].request.input_channels[0].input_uri == "oss://pipeline-placeholder/split/clean/"
+
+
+def test_a_job_that_is_submitted_while_the_run_is_stopped_is_stopped(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Processor.submit
+
+    def slowly(self: Processor, plan: Any, **more: Any) -> Any:
+        job = submit(self, plan, **more)
+        make(tmp_path, session).runs()[0].records.ask_to_stop()
+        time.sleep(1.5)  # the run has seen it by then
+        return job
+
+    pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+    pipeline.step(
+        Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session), name="long"
+    )
+    monkeypatch.setattr(Processor, "submit", slowly)
+    run = pipeline.run(show=False)
+    assert (run.status, run["long"].status) == ("stopped", "stopped")
+    assert session.get_job(run["long"].job_id).record.status == "Terminated"
+
+
+def test_a_job_whose_submission_took_too_long_is_stopped(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, jobs = Processor.submit, []
+
+    def slowly(self: Processor, plan: Any, **more: Any) -> Any:
+        time.sleep(1)
+        jobs.append(submit(self, plan, **more))
+        return jobs[-1]
+
+    monkeypatch.setattr(Processor, "submit", slowly)
+    pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+    long = Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session)
+    pipeline.step(long, name="long", timeout=0.3)
+    with pytest.raises(PipelineFailed, match=r"it did not end within 0\.3 s"):
+        pipeline.run(show=False)
+    until(lambda: jobs and jobs[0].refresh().status == "Terminated", "the end of the job")
+
+
+def test_code_that_was_changed_in_its_place_in_oss_is_run_again(
+    tmp_path: Path, session: Session, service: Client
+) -> None:
+    code, place = tmp_path / "code", f"oss://{service.info.bucket}/code-of-{tmp_path.name}/"
+    code.mkdir()
+
+    def run(text: str) -> PipelineRun:
+        (code / "a.sh").write_text(text)
+        session.upload(code, place, progress=False)
+        pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+        one = Processor("python:3.11", "sh a.sh", source_dir=place, instance_type="ecs.c6.large", session=session)
+        pipeline.step(one, name="one")
+        return pipeline.run(show=False)
+
+    assert run("echo 1")["one"].status == "succeeded"
+    assert run("echo 1")["one"].status == "cached"
+    assert run("echo 2")["one"].reason == "the code has changed"

@@ -1,4 +1,4 @@
-"""Another attempt at local jobs that were interrupted. Whoever looks at such a job when it is due begins it.
+"""Another attempt at local jobs that were interrupted. The process that looks at a job when it is due begins it.
 
     running --ends--> waiting --due: the end is noted, the folder renewed--> absent --> running
                          +------ a stop ------> ended

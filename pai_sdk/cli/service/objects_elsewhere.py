@@ -20,7 +20,7 @@ from pai_sdk.storage.uri import OssUri, uri_scheme
 
 __all__ = ["objects_store", "take_key"]
 
-# Within a request, so that its client is told to come back; whoever can wait longer tries again.
+# Within a request, so that its client gets an error in time, and can try again.
 _DEADLINE_S = 4.0
 _CONNECT_S, _READ_S = 3, 15
 

@@ -244,7 +244,7 @@ class Lease:
         return True
 
     def require(self, session: Session) -> None:
-        """See within a transaction that we have the lease; nobody takes it before the transaction ends.
+        """See within a transaction that we have the lease; no process takes it before the transaction ends.
 
         Raises:
             WireError: another has it.
