@@ -45,7 +45,7 @@ test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start 
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) -m "not slow" tests/docker
 
 test-cluster: $(VENV)/.dev ## jobs on clusters of Ray and Slurm, on three nodes that the tests make (as root on Debian)
-	@$(BIN)/python -m pytest -q $(ONCE_MORE) -m "not slow" tests/cluster
+	@$(BIN)/python -m pytest -v $(ONCE_MORE) -m "not slow" tests/cluster
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)

@@ -22,6 +22,7 @@ from pai_sdk.cli.options import host_names, token_in
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.cli.where.place import chosen_place, service_on, session_on
 from pai_sdk.display.base import visible_text
+from pai_sdk.pipeline.found_runs import FoundRuns
 from pai_sdk.session.default import default_session_from, get_default_session
 from pai_sdk.session.session import Session
 from pai_sdk.storage.uri import uri_scheme
@@ -211,7 +212,8 @@ def _serve_folder(
     if isinstance(place, Path) and not place.is_dir():
         raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
     token = token_in(token_file.expanduser()) if token_file is not None else ""
-    server = UiServer(UiSettings(place, host, port, tuple(names or ()), token))
+    pipelines = FoundRuns(place) if isinstance(place, Path) else None
+    server = UiServer(UiSettings(place, host, port, tuple(names or ()), token, pipelines))
     with contextlib.suppress(KeyboardInterrupt):
         server.run(lambda: _greet(server, place, run, open_browser=open_browser))
 

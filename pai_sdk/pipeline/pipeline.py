@@ -456,7 +456,7 @@ def _work(
 
 
 def _name_of(work: object) -> str:
-    name = getattr(work, "base_job_name", None) or getattr(work, "__name__", "")
+    name = getattr(work, "base_job_name", None) or getattr(work, "__name__", "").strip("_")
     if not name or name == "<lambda>":
         raise InvalidInputError([Problem("name", "is missing", "give `name`")])
     return str(name)

@@ -127,10 +127,9 @@ class RunRecords:
             RunNotFoundError: there is none.
         """
         try:
-            found = self._read(_RUN)
-        except (ObjectNotFoundError, ValueError):
+            return PipelineRunRecord(**_known(PipelineRunRecord, self._read(_RUN)))
+        except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
             raise RunNotFoundError(f"{self.uri} is not the run of a pipeline", run_id=self.uri) from None
-        return PipelineRunRecord(**_known(PipelineRunRecord, found))
 
     def write_step(self, step: StepRecord) -> None:
         """Replace the state of a step."""
@@ -165,7 +164,9 @@ class RunRecords:
         self.store.write(path, json.dumps(content).encode())
 
     def _read(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(b"".join(self.store.read(path)))
+        found = json.loads(b"".join(self.store.read(path)))
+        if not isinstance(found, dict):
+            raise ValueError(f"{path} is no record")
         return found
 
 

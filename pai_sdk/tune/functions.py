@@ -96,7 +96,13 @@ class FunctionTrials:
             self._study.prune(live)
             return
         folder = self._folder / str(live.number)
-        session = ReportSession(folder, on_report=lambda report: self._on_report(live, report))
+
+        def on_report(report: Report) -> None:
+            if not live.points:  # the first one; without a report there is no event file
+                session.hparams(live.params)
+            self._on_report(live, report)
+
+        session = ReportSession(folder, on_report=on_report)
 
         def on_result(metrics: Mapping[str, Any]) -> None:
             if session.last_step is None:  # nothing but the result: no event file is made for it

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from urllib.request import ProxyHandler, Request, build_opener
 
+import pytest
+
 from tests.cluster.ray_cluster import RayCluster
 from tests.waiting import until
 
@@ -23,6 +25,7 @@ input()
 """
 
 
+@pytest.mark.slow
 def test_a_raylet_that_is_killed_takes_its_cpus_along_and_can_be_restarted(ray_cluster: RayCluster) -> None:
     assert ray_cluster.free_cpus() == 3 * ray_cluster.cpus
     ray_cluster.kill_raylet(1)
@@ -42,6 +45,7 @@ def test_cpus_that_a_program_holds_are_not_free(ray_cluster: RayCluster) -> None
     ray_cluster.wait_until_free()
 
 
+@pytest.mark.slow
 def test_a_restarted_head_accepts_jobs(ray_cluster: RayCluster) -> None:
     ray_cluster.restart_head()
     body = json.dumps({"entrypoint": "echo done"}).encode()

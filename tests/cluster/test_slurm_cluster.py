@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.waiting import until
 
@@ -27,6 +29,7 @@ def test_a_gang_runs_on_every_worker(slurm_cluster: SlurmCluster) -> None:
     assert sorted(printed.split()) == ["node1", "node2", "node3"]
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_while_the_controller_is_dead(slurm_cluster: SlurmCluster) -> None:
     go = slurm_cluster.folder / "go"
     job = submit(slurm_cluster, f"while [ ! -e {go} ]; do sleep 0.1; done; echo end")
@@ -40,6 +43,7 @@ def test_a_job_goes_on_while_the_controller_is_dead(slurm_cluster: SlurmCluster)
     until(lambda: states(slurm_cluster, job) == ["COMPLETED"], "news of the end")
 
 
+@pytest.mark.slow
 def test_a_worker_without_power_is_noticed_and_comes_back(slurm_cluster: SlurmCluster) -> None:
     job = submit(slurm_cluster, "sleep 1000", "-w", "node2", "--no-requeue")
     until(lambda: states(slurm_cluster, job) == ["RUNNING"], "the start of the job")

@@ -84,6 +84,7 @@ def test_a_job_that_the_controller_forgot_runs_once(place: Place) -> None:
     assert [place.log(root, rank=rank).split()[0] for rank in range(3)] == ["up"] * 3
 
 
+@pytest.mark.slow
 def test_a_job_is_submitted_when_the_controller_is_back(place: Place) -> None:
     place.cluster.kill_controller()
     root = place.start("echo done")
@@ -97,6 +98,7 @@ def test_a_job_is_submitted_when_the_controller_is_back(place: Place) -> None:
     assert len(place.listed(root)) == 1
 
 
+@pytest.mark.slow
 def test_a_job_ends_and_is_stopped_without_the_controller(place: Place) -> None:
     ends, stopped = place.start(UNTIL_GO), place.start(UNTIL_GO, count=2)
     for root in (ends, stopped):

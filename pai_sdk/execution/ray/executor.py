@@ -233,6 +233,8 @@ class RayExecutor(Executor):
             _close(mirror)
             silent = f"the Ray cluster at {self.options.address} did not respond; see the end of {self._hub.log}"
             raise PaiError(said or silent)
+        # It may go on when this executor has ended: a thread reaps it, or it would stay a zombie.
+        threading.Thread(target=mirror.wait, name="pai-mirror-reaper", daemon=True).start()
         self._mirror = mirror
 
     def _keep_mirror(self) -> None:

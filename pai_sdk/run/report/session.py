@@ -417,6 +417,17 @@ class ReportSession:
             _end_at_caller(error)
             raise
 
+    def hparams(self, values: Mapping[str, Any]) -> None:
+        """Write the hyperparameters of a run outside a job into its event file, for views that compare runs.
+
+        Args:
+            values: by name; lists and mappings are written as JSON.
+        """
+        plain = (bool, int, float, str, type(None))
+        self._events.hparams(
+            {k: v if isinstance(v, plain) else json.dumps(v, default=str) for k, v in values.items()}
+        )
+
     def _report(
         self,
         metrics: Mapping[str, Any],

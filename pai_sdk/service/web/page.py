@@ -39,7 +39,7 @@ LINKS_PATH = "/api/v1/pagelinks"
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
 
-Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media"]
+Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines"]
 _REQUESTS_PER_S = 1000.0
 
 
@@ -123,15 +123,19 @@ class Page:
         """
         return f"{self._address(host)}{_fragment(run_id=run_id)}"
 
-    def new_link(self, host: str, run_id: str | None = None, *, access_key_id: str = "") -> str:
+    def new_link(
+        self, host: str, run_id: str | None = None, *, access_key_id: str = "", view: str | None = None
+    ) -> str:
         """The same with a code that signs a browser in once. The code is in the fragment, so in no log."""
-        return f"{self._address(host)}{_fragment(code=self.keys.new_code(access_key_id), run_id=run_id)}"
+        code = self.keys.new_code(access_key_id)
+        return f"{self._address(host)}{_fragment(code=code, run_id=run_id, view=view)}"
 
     def _address(self, host: str) -> str:
         origins = self.names.origins(host.strip().lower())
         return f"{origins[0] if origins else self.settings.endpoint}{PAGE_PATH}"
 
 
-def _fragment(*, code: str | None = None, run_id: str | None = None) -> str:
-    parts = [f"{name}={quote(text, safe='')}" for name, text in (("code", code), ("run", run_id)) if text]
+def _fragment(*, code: str | None = None, run_id: str | None = None, view: str | None = None) -> str:
+    fields = {"code": code, "run": run_id, "view": view}
+    parts = [f"{name}={quote(text, safe='')}" for name, text in fields.items() if text]
     return f"#{'&'.join(parts)}" if parts else ""

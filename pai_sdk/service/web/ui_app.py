@@ -28,6 +28,7 @@ from pai_sdk.service.web.browser_guard import SAFETY_HEADERS
 from pai_sdk.service.web.host_names import check_name, names_of_address
 from pai_sdk.service.web.page import STATIC_FOLDER, Ability, Page, PageSettings
 from pai_sdk.service.web.page_routes import add_page
+from pai_sdk.service.web.pipeline_routes import PipelineSource, add_pipelines
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["UiServer", "UiSettings", "create_ui"]
@@ -44,18 +45,21 @@ class _UiContext:
     runs: RunSource
 
 
-def create_ui(runs: RunSource, page: Page) -> ASGIApp:
+def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = None) -> ASGIApp:
     """The application.
 
     Args:
         runs: which runs it shows.
         page: its page, which lets browsers and programs in.
+        pipelines: which runs of pipelines it shows.
     """
     app = FastAPI(title="pai-sdk ui", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context, app.state.shares, app.state.downloads = _UiContext(runs), Shares(), Tickets()
     for router in ROUTERS:
         app.include_router(router)
     add_page(app, page)
+    if pipelines is not None:
+        add_pipelines(app, pipelines)
     app.add_api_route("/", lambda: RedirectResponse(PAGE_PATH, status_code=302), include_in_schema=False)
     add_refusals(app)
 
@@ -78,6 +82,7 @@ class UiSettings:
         names: names of this machine, besides those of loopback and `host`, by which browsers may ask for the page;
             `https://NAME` for one behind a proxy that adds TLS.
         token: for programs, as `Authorization: Bearer`; empty for none.
+        pipelines: the runs of pipelines in the folder; None where they are not looked for.
         static: the folder of the page's files.
     """
 
@@ -86,6 +91,7 @@ class UiSettings:
     port: int = 0
     names: Sequence[str] = ()
     token: str = ""
+    pipelines: PipelineSource | None = None
     static: Path = STATIC_FOLDER
 
     def __repr__(self) -> str:
@@ -111,7 +117,7 @@ class UiServer:
         self.port: int = self._listener.getsockname()[1]
         self._runs = FolderRuns(settings.logdir)
         self._page = Page(_page_settings(settings, self.port))
-        app = create_ui(self._runs, self._page)
+        app = create_ui(self._runs, self._page, settings.pipelines)
         self._server = HttpServer(
             app,
             ConnectionLimits(most=_CONNECTIONS),
@@ -124,8 +130,13 @@ class UiServer:
         return _url(self._settings, self.port)
 
     def new_link(self, run_id: str | None = None) -> str:
-        """A link for a browser, to the list or to one run, valid for one use within a minute."""
-        return self._page.new_link(urlsplit(self.url).netloc, run_id)
+        """A link for a browser, to the list or to one run, valid for one use within a minute.
+
+        The list is that of the pipelines, in a folder that has runs of some.
+        """
+        pipelines = self._settings.pipelines
+        view = "pipelines" if run_id is None and pipelines is not None and pipelines.rows() else None
+        return self._page.new_link(urlsplit(self.url).netloc, run_id, view=view)
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`."""
@@ -148,7 +159,7 @@ def _page_settings(settings: UiSettings, port: int) -> PageSettings:
         command=shlex.join(["pai-sdk", "ui", str(settings.logdir)]),
         endpoint=_url(settings, port),
         port=port,
-        can=_ABILITIES,
+        can=(*_ABILITIES, "pipelines") if settings.pipelines is not None else _ABILITIES,
         names=[*names_of_address(settings.host), *settings.names],
         token=settings.token,
         static=settings.static,

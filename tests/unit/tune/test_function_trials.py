@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import ReportSession, report
+from pai_sdk import ReportSession, RunManager, report
 from pai_sdk.errors import InvalidInputError, MissingExtraError, RunNotFoundError, TuningFailed
 from pai_sdk.run.events import EventWriter
 from pai_sdk.run.store import RunStore
-from pai_sdk.tune import IntRange, Objective, Trial, TrialList, Tuner, Uniform
+from pai_sdk.tune import Choice, IntRange, Objective, Trial, TrialList, Tuner, Uniform
 from pai_sdk.tune.samplers import SeededSampler
 
 SPACE = {"x": Uniform(-1, 1), "kind": ["a", "b"]}
@@ -303,3 +304,20 @@ def test_a_sampler_draws_by_the_number_of_the_trial_only() -> None:
     again = optuna.create_study(sampler=SeededSampler(make, 1))
     assert again.ask(distributions).params == first  # type: ignore[arg-type]
     assert study.ask(distributions).params != first  # type: ignore[arg-type]
+
+
+def test_the_runs_of_trials_have_their_hyperparameters(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> Iterator[dict[str, float]]:
+        for step in range(3):
+            yield {"loss": config["lr"] + step}
+
+    space = {"lr": Uniform(0, 1), "layers": Choice([[8, 8], [16]])}
+    tuner = Tuner(train, space, "loss", trials=2, seed=1, study=tmp_path)
+    run(tuner)
+    with RunManager(tmp_path) as manager:
+        manager.refresh()
+        found = {one.id: dict(one.hparams) for one in manager.runs().runs}
+    assert found == {
+        f"runs/{trial.number}": {"lr": trial.params["lr"], "layers": json.dumps(trial.params["layers"])}
+        for trial in tuner.trials
+    }

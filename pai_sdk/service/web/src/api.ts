@@ -10,6 +10,8 @@ const LIST = ["filter", "sort", "fields", "tags", "limit", "cursor"] as const;
 export const ROUTES = {
   about: { method: "GET", path: "/ui/about", query: [] },
   session: { method: "POST", path: "/ui/session", query: [] },
+  pipelines: { method: "GET", path: "/ui/pipelines", query: [] },
+  pipeline: { method: "GET", path: "/ui/pipelines/{run_id}", query: [] },
   runs: { method: "GET", path: RUNS, query: LIST },
   run: { method: "GET", path: ONE, query: ["v"] },
   tags: { method: "GET", path: `${ONE}/tags`, query: ["v"] },

@@ -19,6 +19,7 @@ const VIEWS = {
   curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
   hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
   media: loaded(async () => (await import("./views/media.tsx")).Media),
+  pipelines: loaded(async () => (await import("./views/pipelines.tsx")).Pipelines),
 };
 const Job = loaded(async () => (await import("./views/job.tsx")).Job);
 const refused = signal("");

@@ -12,9 +12,16 @@ const KINDS: Record<string, string> = {
   CreateFailed: "bad",
   Terminated: "ended",
   Terminating: "ended",
+  // of pipelines and their steps
+  running: "running",
+  succeeded: "good",
+  cached: "good",
+  failed: "bad",
+  stopped: "ended",
+  blocked: "ended",
 };
 
-/** The status of a job, with a colour and a sign that differs too. */
+/** The status of a job, a pipeline or a step, with a colour and a sign that differs too. */
 export function Status({ status, place }: { status: string | undefined; place?: number | undefined }) {
   if (!status) return null;
   const kind = KINDS[status] ?? "waiting";

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
-import { about } from "../place.ts";
+import { about, can } from "../place.ts";
 import { lostSince } from "../stream.ts";
 import { setTheme, theme, type Theme } from "../theme.ts";
 import { chinese, language, setLanguage, t } from "../words.ts";
@@ -14,7 +14,7 @@ const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" 
 
 export function Head() {
   const kept = withoutRun();
-  const views = { list: t("List"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media") };
+  const views = { list: t("List"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">
@@ -58,6 +58,7 @@ chinese({
   "Curves": "曲线",
   "Hyperparameters": "超参数",
   "Media": "媒体",
+  "Pipelines": "流水线",
   "Views": "视图",
   "Colours of the system": "跟随系统配色",
   "Light": "浅色",

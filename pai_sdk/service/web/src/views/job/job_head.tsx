@@ -15,7 +15,8 @@ const OURS = "pai-sdk-"; // labels that the library uses itself
 const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
 
 export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null }) {
-  const labels = Object.entries(job?.labels ?? run.labels ?? {}).filter(([name]) => !name.startsWith(OURS));
+  const all = job?.labels ?? run.labels ?? {};
+  const labels = Object.entries(all).filter(([name]) => !name.startsWith(OURS));
   return (
     <header class="job-head">
       <div class="job-title">
@@ -28,12 +29,24 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
         <CopyId id={run.id} />
         {job ? <Times job={job} /> : <span>{t("changed")} <Age time={run.updated_at} /></span>}
         {job?.owner && <span>{t("by {owner}", { owner: job.owner })}</span>}
+        <PartOf labels={all} />
         {labels.map(([name, value]) => (
           <a key={name} class="job-label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
         ))}
       </p>
       {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}
     </header>
+  );
+}
+
+/** The search or the pipeline that has made the job, as a link to all of its jobs. */
+function PartOf({ labels }: { labels: Readonly<Record<string, string>> }) {
+  const { "pai-sdk-study": study, "pai-sdk-trial": trial, "pai-sdk-pipeline-run": pipeline, "pai-sdk-step": step } = labels;
+  return (
+    <>
+      {study && <a class="job-label" href={linkTo({ view: "hparams", q: `labels.pai-sdk-study=${word(study)}` })}>{t("trial {n} of a search", { n: trial ?? "" })}</a>}
+      {pipeline && <a class="job-label" href={linkTo({ q: `labels.pai-sdk-pipeline-run=${word(pipeline)}` })}>{t("step {name} of a pipeline", { name: step ?? "" })}</a>}
+    </>
   );
 }
 
@@ -121,6 +134,8 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
 chinese({
   "changed": "更改于",
   "by {owner}": "提交者 {owner}",
+  "trial {n} of a search": "某次搜索的第 {n} 次试验",
+  "step {name} of a pipeline": "流水线的步骤 {name}",
   "Copy the id": "复制 ID",
   "created": "创建于",
   "waiting for {time}": "已等待 {time}",

@@ -1,0 +1,108 @@
+"""The runs of pipelines in a local folder, for a page that shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.pipeline.pipeline_run import PipelineRun
+from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.storage.base import checked_path
+from pai_sdk.storage.stores.local import LocalStore
+
+__all__ = ["FoundRuns"]
+
+_PLACES = ("run.json", "runs/*/run.json", "*/runs/*/run.json")
+"""Where a run is: the folder is a run, the store of a pipeline, or has the stores of several pipelines."""
+
+_WHOLE = "~"  # the id of a run that is the folder itself: browsers take "." out of an address
+
+_MOST_RUNS = 500
+_MOST_STEPS = 2000
+_LONGEST_TEXT = 2000
+
+
+class FoundRuns:
+    """Reads the runs in a folder. Links that lead out of the folder are not followed.
+
+    Args:
+        folder: of a run, of a pipeline, or of several pipelines.
+
+    Example:
+        >>> FoundRuns(Path("no-such-folder")).rows()
+        []
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The newest runs, the newest first: id, pipeline, status, times, and how many steps were described."""
+        found = []
+        for run_id in self._ids():
+            try:
+                run = self._records(run_id).read_run()
+            except RunNotFoundError:
+                continue  # it was just removed, or is the run.json of something else
+            found.append({**_facts(run_id, run), "steps": len(run.steps)})
+        return sorted(found, key=lambda row: float(row["created_at"]), reverse=True)[:_MOST_RUNS]
+
+    def detail(self, run_id: str) -> dict[str, Any]:
+        """A run with its parameters, its steps, and its picture as SVG.
+
+        Args:
+            run_id: as `rows` has it.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+        """
+        run = PipelineRun(self._records(run_id))
+        return {
+            **_facts(run_id, run.record),
+            "parameters": {
+                name: json.dumps(value)[:_LONGEST_TEXT] for name, value in run.record.parameters.items()
+            },
+            "steps": [_step(one) for one in run.steps.values()][:_MOST_STEPS],
+            "svg": run.svg(),
+        }
+
+    def _ids(self) -> Iterator[str]:
+        for pattern in _PLACES:
+            for file in self._folder.glob(pattern):
+                path = file.parent.relative_to(self._folder).as_posix()
+                yield _WHOLE if path == "." else path
+
+    def _records(self, run_id: str) -> RunRecords:
+        missing = RunNotFoundError(f"there is no run {run_id[:200]!r}", run_id=run_id)
+        try:
+            place = self._folder if run_id == _WHOLE else self._folder / checked_path(run_id)
+        except InvalidInputError:
+            raise missing from None
+        if not place.resolve().is_relative_to(self._folder.resolve()):
+            raise missing
+        return RunRecords(LocalStore(place, links="inside"))
+
+
+def _facts(run_id: str, run: PipelineRunRecord) -> dict[str, Any]:
+    return {
+        "id": run_id,
+        "pipeline": run.pipeline,
+        "status": run.status,
+        "created_at": run.created_at,
+        "ended_at": run.ended_at,
+    }
+
+
+def _step(step: StepRecord) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "status": step.status,
+        "job_id": step.job_id,
+        "reason": step.reason[:_LONGEST_TEXT],
+        "error": step.error[:_LONGEST_TEXT],
+        "started_at": step.started_at,
+        "ended_at": step.ended_at,
+    }

@@ -1,0 +1,85 @@
+"""Runs of pipelines in a browser: the list, the picture of the steps while they run, and after a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pai_sdk import Pipeline
+from pai_sdk.errors import PipelineFailed
+from pai_sdk.pipeline.found_runs import FoundRuns
+from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.waiting import PATIENCE_S
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def watched(browser: Browser, tmp_path: Path) -> Iterator[WatchedPage]:
+    server = UiServer(UiSettings(tmp_path, pipelines=FoundRuns(tmp_path)))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        with open_page(browser, server.url, is_checked=True) as opened:
+            opened.page.goto(f"{server.new_link()}&view=pipelines")
+            yield opened
+    finally:
+        server.stop()
+        thread.join()
+
+
+def test_a_run_is_watched_from_its_beginning_to_its_failure(watched: WatchedPage, tmp_path: Path) -> None:
+    page = watched.page
+    expect(page.get_by_text("no runs of pipelines")).to_be_visible()
+    go_on = threading.Event()
+    pipeline = Pipeline("digits", store=tmp_path / "digits")
+
+    def train() -> int:
+        assert go_on.wait(PATIENCE_S)
+        raise RuntimeError("<i>out of memory</i>")
+
+    rows = pipeline.parameter("rows", int, 7)
+    split = pipeline.step(lambda n: n, name="split", arguments={"n": rows})
+    step = pipeline.step(train, after=split)
+    pipeline.step(lambda: None, name="publish", after=step)
+
+    def run() -> None:
+        with pytest.raises(PipelineFailed):
+            pipeline.run(show=False)
+
+    worker = threading.Thread(target=run)
+    worker.start()
+    try:
+        expect(page.get_by_role("rowheader", name="digits")).to_be_visible(timeout=PATIENCE_S * 1000)
+        page.locator("td a").click()
+        expect(page.locator("h1")).to_have_text("digits running")
+        picture = page.get_by_role("region", name="Picture of the steps")
+        expect(picture.locator("text", has_text="running")).to_have_count(1)
+        assert watched.accessibility_faults() == []
+    finally:
+        go_on.set()
+        worker.join(PATIENCE_S)
+    expect(page.locator("h1")).to_have_text("digits failed", timeout=PATIENCE_S * 1000)
+    expect(page.get_by_role("alert")).to_contain_text("train: RuntimeError: <i>out of memory</i>")
+    expect(picture.locator("text", has_text="blocked")).to_have_count(1)
+    expect(page.locator("tr", has_text="publish")).to_contain_text("train has failed")
+    expect(page.locator("tr", has_text="rows")).to_contain_text("7")
+    expect(page.locator("pre")).to_contain_text("pai-sdk pipeline resume FILE.py --run ")
+    page.get_by_role("link", name="All runs").click()
+    expect(page.locator("tr", has_text="digits")).to_contain_text("failed")
+    assert watched.accessibility_faults() == []
+    assert watched.faults == []
