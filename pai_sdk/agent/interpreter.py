@@ -18,8 +18,9 @@ import site
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pai_sdk.agent import environments
@@ -116,12 +117,14 @@ def layer(environment: Path, below: Sequence[str], *, has_pip: bool) -> None:
     # addsitedir rather than the bare path: .pth files down there (editable installs) count too.
     lines = [f"import site; site.addsitedir({folder!r})\n" for folder in below]
     Path(site_packages(environment), "pai_sdk_layers.pth").write_text("".join(lines), encoding="utf-8")
-    programs = environment / "bin"
-    for script in _scripts(Path(sys.executable).parent):
-        _write_script(programs / script.name, programs / "python", str(script))
+    programs, ours = environment / "bin", Path(sys.executable).parent
+    python = shlex.quote(str(programs / "python"))
+    # Files of their own, and no links to one: a program that replaces a script may write into it.
+    for name in _scripts(ours, ours.stat().st_mtime_ns):
+        _write_script(f"{programs}/{name}", f"{python} {shlex.quote(f'{ours}/{name}')}")
     if has_pip:
         for name in ("pip", "pip3"):
-            _write_script(programs / name, programs / "python", "-m", "pip")
+            _write_script(f"{programs}/{name}", f"{python} -m pip")
 
 
 def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
@@ -211,18 +214,30 @@ def _digest_of(facts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
-def _scripts(folder: Path) -> Iterator[Path]:
-    """The scripts in a folder of programs that run with the Python beside them."""
+@lru_cache(maxsize=1)
+def _scripts(folder: Path, changed_at_ns: int) -> tuple[str, ...]:
+    """The names of the scripts in a folder of programs that run with the Python beside them.
+
+    Args:
+        folder: of the programs.
+        changed_at_ns: when the folder was changed: its scripts are read again then.
+    """
     python_beside = os.fsencode(folder / "python")
+    found = []
     for entry in os.scandir(folder):
         if entry.is_file() and os.access(entry.path, os.X_OK):
             with Path(entry.path).open("rb") as file:
                 head = file.read(500)
             if head.startswith(b"#!") and python_beside in head:
-                yield Path(entry.path)
+                found.append(entry.name)
+    return tuple(found)
 
 
-def _write_script(path: Path, program: Path, *arguments: str) -> None:
-    command = shlex.join([str(program), *arguments])
-    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
+def _write_script(path: str, command: str) -> None:
+    # Without the comforts of pathlib: there may be hundreds, for each job.
+    script = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(script, f'#!/bin/sh\nexec {command} "$@"\n'.encode())
+        os.fchmod(script, 0o755)
+    finally:
+        os.close(script)
