@@ -18,6 +18,7 @@ from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.schemas.record import JobRecord
+from pai_sdk.submit.estimator import FunctionEstimator
 
 __all__ = ["RUN_LABEL", "STEP_LABEL", "LiveStep", "StepExecution", "job_name", "reason_of"]
 
@@ -144,7 +145,8 @@ class StepExecution:
             key=key,
             labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
         )
-        parts = parts_of_plan(plan, self._made(work.inputs), session)
+        function = submitter.function if isinstance(submitter, FunctionEstimator) else None
+        parts = parts_of_plan(plan, self._made(work.inputs), session, function)
         if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
             found = next(
                 iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pai_sdk.backend.base import Plan
+from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
 from pai_sdk.storage.store import open_store
 
@@ -46,13 +47,17 @@ def parts_of_call(
     }
 
 
-def parts_of_plan(plan: Plan, made: Mapping[str, str], session: Any) -> dict[str, str]:
+def parts_of_plan(
+    plan: Plan, made: Mapping[str, str], session: Any, function: Callable[..., Any] | None = None
+) -> dict[str, str]:
     """What the outputs of a job depend on.
 
     Args:
         plan: of the job.
         made: the executions that fill its input channels, by channel.
         session: whose keys read inputs in OSS.
+        function: the one that the job calls, if it calls one. Its package is another one in each plan: it has the
+            number of the call.
     """
     request = plan.request.to_wire()
     hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
@@ -66,7 +71,15 @@ def parts_of_plan(plan: Plan, made: Mapping[str, str], session: Any) -> dict[str
 
     place = (code or {}).get("LocationValue") or {}
     in_oss = f"oss://{place['Bucket']}/{place['Key']}" if "Key" in place else ""
-    parts = {"the request": digest(_without_outputs(rest)), "the code": content(in_oss) or digest(code)}
+    if function is None:
+        code_part = content(in_oss) or digest(code)
+    else:
+        rest["Environments"] = {k: v for k, v in rest.get("Environments", {}).items() if k != KEY_VARIABLE}
+        files = [
+            [file.path, file.sha256] for file in plan.uploads[0].tree.entries if not file.path.startswith(FOLDER)
+        ]
+        code_part = digest([[*_sources(function, set())], files])
+    parts = {"the request": digest(_without_outputs(rest)), "the code": code_part}
     parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     for channel in request.get("InputChannels", []):
         name, uri = channel["Name"], channel.get("InputUri") or ""

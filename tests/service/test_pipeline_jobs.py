@@ -74,6 +74,25 @@ def test_outputs_of_jobs_are_inputs_of_others(tmp_path: Path, session: Session) 
     assert changed["train"].reason == "the request has changed"
 
 
+def test_a_job_that_calls_a_function_counts_while_the_function_is_the_same(
+    tmp_path: Path, session: Session
+) -> None:
+    def described(factor: float, lr: float) -> Pipeline:
+        def train(config: dict[str, float]) -> dict[str, float]:
+            return {"loss": factor * config["lr"]}
+
+        job = {"image_uri": "python:3.11", "instance_type": "ecs.c6.large", "session": session}
+        pipeline = Pipeline("function", store=tmp_path / "store", session=session)
+        pipeline.step(Estimator.from_function(train, **job), name="train", hyperparameters={"lr": lr})
+        return pipeline
+
+    assert statuses(described(2, 0.5).run(show=False)) == ["succeeded"]
+    again = described(2, 0.5).run(show=False)
+    assert again["train"].status == "cached", again["train"].reason
+    assert described(2, 0.25).run(show=False)["train"].reason == "hyperparameter lr has changed"
+    assert described(3, 0.25).run(show=False)["train"].reason == "the code has changed"
+
+
 def test_an_execution_whose_output_was_deleted_does_not_count(tmp_path: Path, session: Session) -> None:
     run = make(tmp_path, session).run(show=False)
     model = open_store(run["train"].outputs["model"], session)
