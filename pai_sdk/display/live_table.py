@@ -218,9 +218,10 @@ class NotebookJobs:
         self.beat()
 
     def notice(self, text: str) -> None:
-        """Put a notice below the table."""
+        """Put a notice below the table, in place of an earlier one with the same words before its colon."""
+        about = text.partition(":")[0]
         with self._lock:
-            self._notices.append(text)
+            self._notices = [*(one for one in self._notices if one.partition(":")[0] != about), text]
             self._draw()
 
     def detached(self, count: int) -> None:

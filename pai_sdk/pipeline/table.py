@@ -39,7 +39,8 @@ _REDRAW_S = 0.25  # in a notebook
 def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str) -> str:
     """A run as text."""
     out = StringIO()
-    Console(file=out, width=140).print(_table(run, [*steps.values()], uri, most=10_000))
+    # In a notebook, Rich would show the table there, and write nothing.
+    Console(file=out, width=140, force_jupyter=False).print(_table(run, [*steps.values()], uri, most=10_000))
     return out.getvalue().rstrip()
 
 

@@ -62,3 +62,13 @@ def test_a_notebook_has_the_table_of_lists_and_the_counts() -> None:
     assert "300 jobs: 300 Running" in html
     assert "100 not shown" in html
     assert html.count("<tr>") == 201
+
+
+def test_a_newer_notice_about_the_same_takes_the_place_of_the_older_one() -> None:
+    display = NotebookJobs()
+    display._draw = lambda: None  # type: ignore[method-assign] # there is no notebook here
+    for text in ("best so far: trial 1", "the log is not readable", "best so far: trial 4"):
+        display.notice(text)
+    html = display.html()
+    assert "trial 1" not in html
+    assert "the log is not readable · best so far: trial 4" in html

@@ -400,3 +400,12 @@ def test_one_of_many_values_that_takes_too_long_fails_all(tmp_path: Path) -> Non
             pipeline.run(show=False)
     finally:
         over.set()
+
+
+def test_a_run_is_text_in_a_notebook_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline("text", store=tmp_path)
+    pipeline.step(lambda: 1, name="one")
+    run = pipeline.run(show=False)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert "one" in repr(run)
+    assert "succeeded" in str(run)
