@@ -10,6 +10,7 @@ from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.pipeline.execution import job_name
 from pai_sdk.pipeline.references import OutputReference, PipelineParameter, ResultReference, resolved
+from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 
 __all__ = ["Placeholders", "check_parameters", "check_steps", "plan_of"]
@@ -111,14 +112,15 @@ def check_steps(
 
 
 def plan_of(step: PipelineStep, pipeline: str, known: Placeholders) -> Plan | None:
-    """The plan of a step's job, with placeholders; None for a call."""
+    """The plan of a step's job, or of the first trial of its search, with placeholders; None for a call."""
     work = step.work
     if isinstance(work, EachWork):
         values = work.values if isinstance(work.values, list | tuple) else [""]
         work = work.of_value(values[0] if values else "")
-    if isinstance(work, CallWork):
-        return None
     given = resolved(work.given, known)
+    if isinstance(work, CallWork):
+        search = work.function if isinstance(work.function, SearchCall) else None
+        return search.plan(given.get("arguments", {})) if search is not None else None
     return work.plan(given, name=job_name(pipeline or "pipeline", step.name))[1]
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from pai_sdk.errors import PaiError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache, has_files
-from pai_sdk.pipeline.fingerprints import digest, parts_of_call, parts_of_plan
+from pai_sdk.pipeline.fingerprints import digest, function_of, parts_of_call, parts_of_plan, parts_of_search
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
+from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.schemas.record import JobRecord
-from pai_sdk.submit.estimator import FunctionEstimator
 
 __all__ = ["RUN_LABEL", "STEP_LABEL", "LiveStep", "StepExecution", "job_name", "reason_of"]
 
@@ -117,12 +117,16 @@ class StepExecution:
     def _call(self, live: LiveStep, work: CallWork) -> None:
         record = live.record
         arguments = resolved(dict(work.arguments), self._known)
-        made = self._made(work.arguments)
-        record.parts = parts_of_call(work.function, arguments, made)
+        made, function = self._made(work.arguments), work.function
+        if isinstance(function, SearchCall):
+            record.parts = parts_of_search(function, arguments, made)
+            function = function.within(self._records.uri, record.name)
+        else:
+            record.parts = parts_of_call(function, arguments, made)
         if self._is_cached(live, None):
             return
         self._begin_attempt(live)
-        result = as_json(work.function(**arguments))
+        result = as_json(function(**arguments))
         if not live.is_given_up:
             record.result = result
             if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
@@ -145,8 +149,7 @@ class StepExecution:
             key=key,
             labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
         )
-        function = submitter.function if isinstance(submitter, FunctionEstimator) else None
-        parts = parts_of_plan(plan, self._made(work.inputs), session, function)
+        parts = parts_of_plan(plan, self._made(work.inputs), session, function_of(submitter))
         if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
             found = next(
                 iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None

@@ -17,9 +17,12 @@ from typing import Any
 from pai_sdk.backend.base import Plan
 from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
+from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.storage.store import open_store
+from pai_sdk.submit.estimator import FunctionEstimator
+from pai_sdk.submit.submitter import EstimatorBase
 
-__all__ = ["changes", "parts_of_call", "parts_of_plan"]
+__all__ = ["changes", "digest", "function_of", "parts_of_call", "parts_of_plan", "parts_of_search"]
 
 _OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputChannels", "TrainingJobDescription")
 
@@ -85,6 +88,26 @@ def parts_of_plan(
         name, uri = channel["Name"], channel.get("InputUri") or ""
         parts[f"input {name}"] = made.get(name) or content(uri) or digest(channel)
     return parts
+
+
+def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, str]:
+    """What the best trial of a search depends on.
+
+    Args:
+        search: the function of the step.
+        inputs: of all trials, by channel.
+        made: the executions that fill them, by channel.
+    """
+    estimator, parts = search.tuner.estimator, {"the search": digest(search.tuner.description)}
+    plan = search.plan(inputs)
+    if plan is None or not isinstance(estimator, EstimatorBase):
+        return {**parts, "the code of the function": digest([*_sources(estimator, set())])}
+    return {**parts, **parts_of_plan(plan, made, estimator._session(), function_of(estimator))}
+
+
+def function_of(submitter: object) -> Callable[..., Any] | None:
+    """The function that the jobs of an estimator call, if they call one."""
+    return submitter.function if isinstance(submitter, FunctionEstimator) else None
 
 
 def changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:

@@ -27,9 +27,11 @@ from pai_sdk.pipeline.references import (
     StatusReference,
 )
 from pai_sdk.pipeline.running import drive
+from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.submit.submitter import JobSubmitter
+from pai_sdk.tune.tuner import Tuner
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session
@@ -41,7 +43,7 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _OF_RUN = ("show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)
-_Work = JobSubmitter | Callable[..., Any]
+_Work = JobSubmitter | Tuner | Callable[..., Any]
 
 
 class Pipeline:
@@ -162,9 +164,10 @@ class Pipeline:
         """Add a step. Values may be outputs of other steps, their results, or parameters.
 
         Args:
-            work: an estimator, a processor, a function, or another pipeline.
+            work: an estimator, a processor, a tuner, a function, or another pipeline. The result of a tuner is its
+                best trial: `params`, `value`, `values`, `trial`, `job` and `model`.
             name: of the step; that of the function or the job by default.
-            inputs: of a job: channel to what fills it.
+            inputs: of a job, or of all jobs of a search: channel to what fills it.
             hyperparameters: of a job, added to those that the estimator has.
             environments: likewise.
             outputs: of a job: the names of outputs, or output channel to where it goes. An `Estimator` has the
@@ -442,6 +445,17 @@ def _work(
         if isinstance(outputs, str)
         else [*outputs],
     }
+    if isinstance(work, Tuner):
+        given["arguments"] = dict(arguments or {})
+        hint = "set them in the estimator of the tuner"
+        wrong = [
+            Problem(name, "are for jobs and functions", hint)
+            for name, v in given.items()
+            if v and name != "inputs"
+        ]
+        if wrong:
+            raise InvalidInputError(wrong)
+        return CallWork(SearchCall(work), given["inputs"])
     if isinstance(work, JobSubmitter):
         if arguments:
             hint = "give `hyperparameters` or `environments`"
@@ -452,11 +466,14 @@ def _work(
         if wrong:
             raise InvalidInputError(wrong)
         return CallWork(work, dict(arguments or {}))
-    raise InvalidInputError([wrong_type("work", work, "give an Estimator, a Processor, a function or a Pipeline")])
+    raise InvalidInputError(
+        [wrong_type("work", work, "give an Estimator, a Processor, a Tuner, a function or a Pipeline")]
+    )
 
 
 def _name_of(work: object) -> str:
     name = getattr(work, "base_job_name", None) or getattr(work, "__name__", "").strip("_")
+    name = "search" if isinstance(work, Tuner) else name
     if not name or name == "<lambda>":
         raise InvalidInputError([Problem("name", "is missing", "give `name`")])
     return str(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,7 @@ class Tuner:
 
     Attributes:
         study: the URI of the study.
+        has_given_study: whether the study was given, and is not a new one.
 
     Raises:
         InvalidInputError: with all that is wrong.
@@ -113,6 +115,8 @@ class Tuner:
             _check_function(estimator, problems)
         with problems.under("study"):
             self._store = _store_of(study, _base_name(estimator), self._session)
+        self.has_given_study = study is not None
+        self._chosen = {"sampler": sampler, "pruner": pruner, "seed": seed, "trials": self._trials}
         self._rules = search_module.rules_of(
             self._space,
             self._objectives,
@@ -171,6 +175,36 @@ class Tuner:
 
     def __repr__(self) -> str:
         return f"<Tuner {self.study}>"
+
+    @property
+    def estimator(self) -> EstimatorBase | Callable[..., Any]:
+        """What is run for each trial."""
+        return self._estimator
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What decides which trials there are, as JSON has it; without the estimator."""
+        chosen = {name: value if _is_plain(value) else repr(value) for name, value in self._chosen.items()}
+        return {
+            "search": self._space.to_json(),
+            "objectives": [one.to_json() for one in self._objectives],
+            **chosen,
+        }
+
+    def with_study(self, study: str | Path) -> Tuner:
+        """The same search, in another study.
+
+        Args:
+            study: its URI, path or name.
+
+        Raises:
+            InvalidInputError: the URI cannot be read.
+        """
+        one = copy.copy(self)
+        one._store = _store_of(study, "", self._session)
+        one.study, one.has_given_study = one._store.uri, True
+        one._name = _name_of(one.study)
+        return one
 
     @checks_keywords
     def plan(self, inputs: Mapping[str, InputSource] | None = None) -> Plan:
@@ -316,6 +350,10 @@ def _search_module() -> ModuleType:
         text = "a Tuner needs Optuna, which is not installed; run: pip install 'pai-sdk[tune]'"
         raise MissingExtraError(text, extra="tune") from error
     return search
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int)
 
 
 def _shows_only(config: Any) -> None:

@@ -15,6 +15,7 @@ from pai_sdk.session import Session
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import Estimator
 from pai_sdk.submit.processor import Processor
+from pai_sdk.tune import Tuner
 from tests.service.services import Client
 from tests.service.test_many_jobs import session_of
 from tests.waiting import until
@@ -91,6 +92,30 @@ def test_a_job_that_calls_a_function_counts_while_the_function_is_the_same(
     assert again["train"].status == "cached", again["train"].reason
     assert described(2, 0.25).run(show=False)["train"].reason == "hyperparameter lr has changed"
     assert described(3, 0.25).run(show=False)["train"].reason == "the code has changed"
+
+
+def test_a_search_over_jobs_is_a_step_with_inputs_of_other_steps(tmp_path: Path, session: Session) -> None:
+    def described(low: float = 0.1) -> Pipeline:
+        job = {"instance_type": "ecs.c6.large", "session": session}
+        pipeline = Pipeline("searched", store=tmp_path / "store", session=session)
+        data = pipeline.step(Processor("python:3.11", SPLIT, **job), name="split", outputs=["clean"])
+        train = f"{TRAIN}; echo loss=$PAI_HPS_LR"
+        metric = {"name": "loss", "regex": "loss=(.*)"}
+        tuner = Tuner(
+            Estimator("python:3.11", train, metric_definitions=[metric], **job),
+            {"lr": [low, 0.5]},
+            sampler="grid",
+        )
+        found = pipeline.step(tuner, inputs={"data": data.outputs.clean})
+        pipeline.step(lambda uri: text_of(uri, session), name="read", arguments={"uri": found.result["model"]})
+        return pipeline
+
+    assert [*described().plans()] == ["split", "search"]
+    run = described().run(show=False)
+    assert run["read"].result.endswith("lr 0.1\n")
+    assert run["search"].result["params"] == {"lr": 0.1}
+    assert statuses(described().run(show=False)) == ["cached"] * 3
+    assert described(0.2).run(show=False)["search"].reason.startswith("the search has changed")
 
 
 def test_an_execution_whose_output_was_deleted_does_not_count(tmp_path: Path, session: Session) -> None:

@@ -14,6 +14,7 @@ from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, RunNot
 from pai_sdk.pipeline import Pipeline, PipelineRun
 from pai_sdk.storage.claims import claimed
 from pai_sdk.storage.store import open_store
+from pai_sdk.tune import Tuner, Uniform
 from tests.waiting import until
 
 
@@ -409,3 +410,43 @@ def test_a_run_is_text_in_a_notebook_too(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert "one" in repr(run)
     assert "succeeded" in str(run)
+
+
+def _searched(store: Path, trials: int = 5, **settings: Any) -> Pipeline:
+    def train(config: dict[str, Any]) -> dict[str, float]:
+        with (store / "calls").open("a") as calls:
+            calls.write("1")
+        return {"loss": (config["x"] - 0.25) ** 2}
+
+    pipeline = Pipeline("search", store=store)
+    found = pipeline.step(Tuner(train, {"x": Uniform(0, 1)}, trials=trials, seed=1, **settings))
+    pipeline.step(lambda x: round(x, 1), name="use", arguments={"x": found.result["params"]["x"]})
+    return pipeline
+
+
+def test_a_search_is_a_step_whose_result_is_its_best_trial(tmp_path: Path) -> None:
+    run = _searched(tmp_path).run(show=False)
+    result = run["search"].result
+    assert run["use"].result == round(result["params"]["x"], 1)
+    assert result["value"] == result["values"]["loss"] == (result["params"]["x"] - 0.25) ** 2
+    assert (tmp_path / "calls").read_text() == "1" * 5
+    assert {step.status for step in _searched(tmp_path).run(show=False).steps.values()} == {"cached"}
+    assert _searched(tmp_path, trials=6).run(show=False)["search"].reason == "the search has changed"
+
+
+def test_a_search_that_was_cut_off_goes_on_with_its_trials(tmp_path: Path) -> None:
+    run = _searched(tmp_path).run(show=False)
+    search = run["search"]
+    search.status, run.record.status = "running", "running"  # as a killed process leaves them
+    run.records.write_step(search)
+    run.records.write_run(run.record)
+    resumed = _searched(tmp_path).resume(run.id, show=False)
+    assert resumed["search"].result == search.result
+    assert (tmp_path / "calls").read_text() == "1" * 5  # no trial was run again
+
+
+def test_what_a_search_does_not_take_is_said(tmp_path: Path) -> None:
+    pipeline = Pipeline("search", store=tmp_path)
+    tuner = Tuner(lambda config: 1.0, {"x": [1]})
+    with pytest.raises(InvalidInputError, match=r"hyperparameters: are for jobs.*estimator of the tuner"):
+        pipeline.step(tuner, hyperparameters={"lr": 1})

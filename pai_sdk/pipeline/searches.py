@@ -1,0 +1,65 @@
+"""A search for hyperparameters as a step: its function runs the tuner, and its result is the best trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.submit.submitter import EstimatorBase
+from pai_sdk.tune.trials import Trial
+from pai_sdk.tune.tuner import Tuner
+
+__all__ = ["SearchCall"]
+
+
+class SearchCall:
+    """Runs a search. Its arguments are the inputs of all trials, by channel.
+
+    Args:
+        tuner: the search.
+    """
+
+    def __init__(self, tuner: Tuner) -> None:
+        self.tuner = tuner
+
+    def within(self, run_uri: str, step: str) -> SearchCall:
+        """The search with its study in the folder of a run, where any process finds it; a given study stays.
+
+        Args:
+            run_uri: the folder of the run.
+            step: the name of the step.
+        """
+        if self.tuner.has_given_study:
+            return self
+        return SearchCall(self.tuner.with_study(f"{run_uri.rstrip('/')}/studies/{quote(step, safe='')}/"))
+
+    def plan(self, inputs: Mapping[str, Any]) -> Plan | None:
+        """The plan of a first trial's job; None if the trials are calls.
+
+        Raises:
+            InvalidInputError: with all that is wrong with any trial.
+        """
+        return self.tuner.plan(dict(inputs) or None) if isinstance(self.tuner.estimator, EstimatorBase) else None
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """Run the trials that are missing; gives the best one."""
+        trials = self.tuner.run(inputs or None, show=False)
+        best = trials.best or trials[0]  # there is a best one, or the search has failed
+        return {
+            "trial": best.number,
+            "params": best.params,
+            "value": best.value,
+            "values": best.values,
+            "job": best.job_id,
+            "model": _model_of(best),
+        }
+
+
+def _model_of(trial: Trial) -> str | None:
+    try:
+        return trial.model
+    except InvalidInputError:  # its job has no such output, or it was a function without a folder
+        return None
