@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 1024
 _JOINED = 256  # this number of small Arrow arrays become one
+_JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a thread: no step waits for the copy
 
 # Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
 _BLOCK_BYTES = 1_500
@@ -69,6 +70,10 @@ class BlockBuilder:
         """Give back reserved memory: no more rows come."""
         for column in self._columns.values():
             column.trim()
+
+    def release(self) -> None:
+        """Give back all memory: the block is encoded. Its sizes stay known."""
+        self._columns = {}
 
     def build(self) -> pa.RecordBatch:
         """All rows as one batch, in the builder's memory: it must be gone before the builder is used again."""
@@ -140,6 +145,7 @@ class _Arrays:
         self._type = type_
         self._chunks: list[pa.Array] = []
         self._small: list[pa.Array] = []  # of single steps
+        self._small_bytes = 0
         self._chunk_bytes = _CHUNK_BYTES + _CHILD_BYTES * _children(type_)
 
     @property
@@ -150,15 +156,18 @@ class _Arrays:
     def append(self, column: pa.Array) -> int:
         import pyarrow as pa
 
+        size_bytes = int(column.nbytes)
         self._small.append(column)
+        self._small_bytes += size_bytes
         if len(self._small) == _JOINED:
-            self._chunks.append(pa.concat_arrays(self._small))
-            self._small = []
-        return int(column.nbytes)
+            small, is_joined = self._small, self._small_bytes <= _JOINED_BYTES
+            self._chunks += [pa.concat_arrays(small)] if is_joined else small
+            self._small, self._small_bytes = [], 0
+        return size_bytes
 
     def cut(self, rows: int) -> None:
         """Forget all rows but the first."""
-        self._chunks, self._small = [self.build().slice(0, rows)], []
+        self._chunks, self._small, self._small_bytes = [self.build().slice(0, rows)], [], 0
 
     def trim(self) -> None:
         """Nothing is reserved."""
@@ -167,7 +176,10 @@ class _Arrays:
         import pyarrow as pa
 
         chunks = [*self._chunks, *self._small]
-        return pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
+        self._chunks, self._small, self._small_bytes = [], [], 0
+        joined = pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
+        self._chunks = [joined]
+        return joined
 
 
 def _children(type_: pa.DataType) -> int:

@@ -8,11 +8,10 @@ batch messages of Arrow IPC, one after the other, without the schema. (Recorded 
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["FrameError", "framed", "framed_pieces", "unframed_chunks"]
+__all__ = ["FrameError", "framed_pieces", "unframed_chunks"]
 
 _CHUNK_BYTES = 65536
 _U32 = struct.Struct(">I")
@@ -22,24 +21,15 @@ class FrameError(ValueError):
     """The bytes are not framed Arrow data, or a checksum differs."""
 
 
-def framed(content: bytes | memoryview, chunk_bytes: int = _CHUNK_BYTES) -> bytes:
-    """The content in its frame.
-
-    Example:
-        >>> b"".join(unframed_chunks(io.BytesIO(framed(b"hello", chunk_bytes=2)).read))
-        b'hello'
-    """
-    # Joining a list would copy a whole block under the GIL, and a step of the training would wait for it.
-    out = io.BytesIO()
-    for piece in framed_pieces([content], chunk_bytes):
-        out.write(piece)
-    return out.getvalue()
-
-
 def framed_pieces(
     pieces: Iterable[bytes | memoryview], chunk_bytes: int = _CHUNK_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """The frame of a content that comes in pieces, in pieces itself."""
+    """The frame of a content that comes in pieces, in pieces itself.
+
+    Example:
+        >>> b"".join(unframed_chunks(io.BytesIO(b"".join(framed_pieces([b"hel", b"lo"], chunk_bytes=2))).read))
+        b'hello'
+    """
     from google_crc32c import extend, value
 
     yield _U32.pack(chunk_bytes)

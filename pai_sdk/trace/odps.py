@@ -7,16 +7,17 @@ each, because a retry must send the same block, and must ask first whether the o
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
 from pai_sdk.trace.columns import numpy_type
-from pai_sdk.trace.frames import framed
+from pai_sdk.trace.frames import framed_pieces
 from pai_sdk.trace.types import parse_type, type_text
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _RETRIED_CODES = (
     "MetaTransactionFailed",
 )
 _MIB = 1 << 20
-_LARGEST_BATCH_BYTES = 80 * _MIB  # a block of 64 MiB is one batch; a service may refuse much larger ones
+_MESSAGE_BYTES = 4 * _MIB
 
 
 class OdpsSink:
@@ -329,14 +330,7 @@ class _Session:
             column = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
             arrays.append(column if column.type == field.type else column.cast(field.type))
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
-        content = framed(_messages(rows))
-        if self._compression == "zstd":
-            return bytes(pa.compress(content, codec="zstd", asbytes=True))
-        if self._compression == "deflate":
-            import zlib
-
-            return zlib.compress(content, 1)
-        return content
+        return _compressed(framed_pieces(_messages(rows)), self._compression)
 
     def write(self, block_id: int, payload: bytes) -> None:
         """Send a block, unless an earlier request has stored it: then only its response was lost."""
@@ -379,12 +373,41 @@ class _Session:
         return self._connection.facts("get", {"uploadid": self._upload_id, "reload": "True"})
 
 
-def _messages(rows: pa.RecordBatch) -> bytes | memoryview:
-    """The rows as messages of a size that readers take at once."""
-    if rows.nbytes <= _LARGEST_BATCH_BYTES:
-        return memoryview(rows.serialize())
-    step = max(1, rows.num_rows * _LARGEST_BATCH_BYTES // rows.nbytes)
-    return b"".join(rows.slice(start, step).serialize() for start in range(0, rows.num_rows, step))
+def _messages(rows: pa.RecordBatch) -> Iterator[memoryview]:
+    """The rows as messages, so small that they are no second copy of a block."""
+    step = max(1, rows.num_rows * _MESSAGE_BYTES // max(1, rows.nbytes))
+    for start in range(0, max(1, rows.num_rows), step):
+        yield memoryview(rows.slice(start, step).serialize())
+
+
+class _Kept(io.BytesIO):
+    """Keeps its content when Arrow closes it."""
+
+    def close(self) -> None:
+        """Nothing is to be closed."""
+
+
+def _compressed(pieces: Iterable[bytes | memoryview], compression: str) -> bytes:
+    """A content that comes in pieces, compressed piece by piece."""
+    out = _Kept()  # joining a list would copy a whole block under the GIL, and a step would wait for it
+    if compression == "zstd":
+        import pyarrow as pa
+
+        with pa.CompressedOutputStream(pa.PythonFile(out, "w"), "zstd") as stream:
+            for piece in pieces:
+                stream.write(piece)
+        return out.getvalue()
+    if compression == "deflate":
+        import zlib
+
+        packer = zlib.compressobj(1)
+        for piece in pieces:
+            out.write(packer.compress(piece))
+        out.write(packer.flush())
+        return out.getvalue()
+    for piece in pieces:
+        out.write(piece)
+    return out.getvalue()
 
 
 def _status(facts: Mapping[str, Any]) -> str:

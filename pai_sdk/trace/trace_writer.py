@@ -505,6 +505,8 @@ class TraceWriter:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         session = self._opened(block.session)
         payload = session.encode(batch)
+        del batch
+        block.builder.release()  # while it is sent, only what is sent is in memory
         self._retried(lambda: session.write(block.block_id, payload))
         with self._changed:
             block.session.stored.append(block.block_id)

@@ -21,8 +21,8 @@ from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.statements import read_statement
 from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_store import Table, TableStore
-from pai_sdk.trace.frames import framed
 from tests.service.tables.conftest import Tables
+from tests.service.tables.framing import framed
 
 MIB = 1 << 20
 

@@ -17,8 +17,8 @@ from odps.models import Record, TableSchema
 from odps.tunnel import TableTunnel
 from odps.tunnel.io.writer import BaseRecordWriter
 
-from pai_sdk.trace.frames import framed
 from tests.service.tables.conftest import Tables, serving
+from tests.service.tables.framing import framed
 
 
 class Raw:

@@ -1,0 +1,10 @@
+"""The frame of Arrow data, as a client makes it."""
+
+from __future__ import annotations
+
+from pai_sdk.trace.frames import framed_pieces
+
+
+def framed(content: bytes | memoryview) -> bytes:
+    """A content in its frame."""
+    return b"".join(framed_pieces([content]))
