@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.errors import InvalidInputError, RunNotFoundError, StorageError
 from pai_sdk.pipeline.pipeline_run import PipelineRun
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.storage.base import checked_path
@@ -45,8 +45,8 @@ class FoundRuns:
         for run_id in self._ids():
             try:
                 run = self._records(run_id).read_run()
-            except RunNotFoundError:
-                continue  # it was just removed, or is the run.json of something else
+            except (RunNotFoundError, StorageError):
+                continue  # it was just removed, may not be read, or is the run.json of something else
             found.append({**_facts(run_id, run), "steps": len(run.steps)})
         return sorted(found, key=lambda row: float(row["created_at"]), reverse=True)[:_MOST_RUNS]
 

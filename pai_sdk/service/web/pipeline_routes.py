@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
-from pai_sdk.errors import RunNotFoundError
+from pai_sdk.errors import RunNotFoundError, StorageError
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.page_requests import PAGE_PATH
 from pai_sdk.service.runs.responses import LIVE, json_response
@@ -69,3 +69,5 @@ def get_pipeline_run(pipelines: _SourceOf, work: WorkOf, run_id: str) -> Respons
         return json_response(pipelines.detail(run_id), LIVE, work)
     except RunNotFoundError as error:
         raise WireError(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
+    except StorageError as error:
+        raise WireError(404, "RUN_NOT_READABLE", f"{str(error)[:500]}.") from error

@@ -39,7 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bad.step(_fail, arguments={"value": 1})
     with pytest.raises(PipelineFailed):
         bad.run(show=False)
-    # Not runs of pipelines: another program's file, and a link out of the folder.
+    # Not runs of pipelines: another program's file, something that is no file, and a link out of the folder.
+    (root / "other" / "runs" / "2" / "run.json").mkdir(parents=True)
     (root / "other" / "runs" / "1").mkdir(parents=True)
     (root / "other" / "runs" / "1" / "run.json").write_text('{"my": "own"}')
     outside = tmp_path_factory.mktemp("outside")
@@ -109,7 +110,17 @@ def test_a_failure_is_told_and_its_picture_has_no_markup_of_the_job(server: UiSe
 
 @pytest.mark.parametrize(
     "run_id",
-    ["good/runs/none", "other/runs/1", "linked/runs", "%2e%2e/secret", "good/%2e%2e/good", "~", "%00", "//etc"],
+    [
+        "good/runs/none",
+        "other/runs/1",
+        "other/runs/2",
+        "linked/runs",
+        "%2e%2e/secret",
+        "good/%2e%2e/good",
+        "~",
+        "%00",
+        "//etc",
+    ],
 )
 def test_what_is_no_run_in_the_folder_is_not_found(server: UiServer, run_id: str) -> None:
     answer = _get(server, f"/ui/pipelines/{run_id}")
