@@ -9,7 +9,7 @@ from typing import Any
 
 from pai_sdk.errors import InvalidInputError, RunNotFoundError, StorageError
 from pai_sdk.pipeline.pipeline_run import PipelineRun
-from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.records import RunRecords, StepRecord
 from pai_sdk.storage.base import checked_path
 from pai_sdk.storage.stores.local import LocalStore
 
@@ -44,10 +44,11 @@ class FoundRuns:
         found = []
         for run_id in self._ids():
             try:
-                run = self._records(run_id).read_run()
+                records = self._records(run_id)
+                run = PipelineRun(records, records.read_run(), {})
             except (RunNotFoundError, StorageError):
                 continue  # it was just removed, may not be read, or is the run.json of something else
-            found.append({**_facts(run_id, run), "steps": len(run.steps)})
+            found.append({**_facts(run_id, run), "steps": len(run.record.steps)})
         return sorted(found, key=lambda row: float(row["created_at"]), reverse=True)[:_MOST_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class FoundRuns:
         """
         run = PipelineRun(self._records(run_id))
         return {
-            **_facts(run_id, run.record),
+            **_facts(run_id, run),
             "parameters": {
                 name: json.dumps(value)[:_LONGEST_TEXT] for name, value in run.record.parameters.items()
             },
@@ -86,13 +87,13 @@ class FoundRuns:
         return RunRecords(LocalStore(place, links="inside"))
 
 
-def _facts(run_id: str, run: PipelineRunRecord) -> dict[str, Any]:
+def _facts(run_id: str, run: PipelineRun) -> dict[str, Any]:
     return {
         "id": run_id,
-        "pipeline": run.pipeline,
+        "pipeline": run.record.pipeline,
         "status": run.status,
-        "created_at": run.created_at,
-        "ended_at": run.ended_at,
+        "created_at": run.record.created_at,
+        "ended_at": run.record.ended_at,
     }
 
 

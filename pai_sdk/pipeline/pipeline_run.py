@@ -14,7 +14,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.picture import run_svg
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.table import run_table
-from pai_sdk.storage.claims import claimed
+from pai_sdk.storage.claims import claimed, is_claimed
 from pai_sdk.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class PipelineRun:
 
     @property
     def status(self) -> str:
-        """`running`, `succeeded`, `failed` or `stopped`."""
-        return self.record.status
+        """`running`, `succeeded`, `failed`, `stopped`, or `interrupted`: no process works on it before its end."""
+        is_open = self.record.status == "running"
+        return "interrupted" if is_open and not is_claimed(self.records.store) else self.record.status
 
     @property
     def steps(self) -> dict[str, StepRecord]:
@@ -151,4 +152,9 @@ def _natural(name: str) -> tuple[str, int]:
 
 def as_dict(run: PipelineRun) -> dict[str, Any]:
     """The run for a program: as JSON has it."""
-    return {**vars(run.record), "uri": run.uri, "steps": [vars(one) for one in run.steps.values()]}
+    return {
+        **vars(run.record),
+        "status": run.status,
+        "uri": run.uri,
+        "steps": [vars(one) for one in run.steps.values()],
+    }

@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.base.files import locked, replace_file
+from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import InUseError, ObjectNotFoundError, PaiError, StorageError
 from pai_sdk.storage.store import Store
 
-__all__ = ["LEASE_S", "FolderClaim", "claimed"]
+__all__ = ["LEASE_S", "FolderClaim", "claimed", "is_claimed"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ LEASE_S = 20.0
 """A lease that was not renewed for this time has run out. It is renewed four times as often."""
 
 _LOCK, _DRIVER = "driver.lock", "driver.json"
+_LOOKERS = 5  # how often a lock is tried again: who only looks at a folder has it for a moment
 _SETTLE_S = 0.3  # two processes that start at once both write; the later write stays
 
 
@@ -62,6 +63,18 @@ def claimed(store: Store) -> Iterator[FolderClaim]:
         yield claim
 
 
+def is_claimed(store: Store) -> bool:
+    """Whether a process works on a folder, as far as can be seen from here.
+
+    Args:
+        store: the folder.
+    """
+    if store.root is not None:
+        return is_locked(store.root / _LOCK)
+    found = _Lease(store)._read()
+    return bool(found) and not _has_run_out(found)
+
+
 @contextmanager
 def _locked_folder(folder: Path, uri: str) -> Iterator[FolderClaim]:
     with ExitStack() as stack:
@@ -69,6 +82,11 @@ def _locked_folder(folder: Path, uri: str) -> Iterator[FolderClaim]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
+            for _ in range(_LOOKERS):
+                if is_ours:
+                    break
+                time.sleep(_SETTLE_S / _LOOKERS)
+                is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
             if is_ours:
                 replace_file(folder / _DRIVER, json.dumps(claim.holder))
         except OSError as error:

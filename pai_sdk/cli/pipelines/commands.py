@@ -27,6 +27,7 @@ _CODES = {
     "failed": exit_codes.FAILED,
     "stopped": exit_codes.STOPPED,
     "running": exit_codes.NOT_FINISHED,
+    "interrupted": exit_codes.NOT_FINISHED,
 }
 
 File = Annotated[
@@ -102,6 +103,8 @@ def show(
         print_json(as_dict(found))
     else:
         typer.echo(repr(found))
+    if found.status == "interrupted":
+        typer.echo("no process works on it; `pai-sdk pipeline resume FILE` goes on with it", err=True)
     raise typer.Exit(_CODES.get(found.status, exit_codes.ERROR))
 
 
@@ -113,7 +116,7 @@ def stop(uri: Uri) -> None:
     Example: pai-sdk pipeline stop ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b
     """
     found = PipelineRun.load(_place(uri))
-    if found.status != "running":
+    if found.status not in ("running", "interrupted"):
         typer.echo(f"{found.uri} has ended already: {found.status}")
     elif found.stop():
         typer.echo(f"{found.uri} will be stopped by the process that works on it")

@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, RunNotFoundError
 from pai_sdk.pipeline import Pipeline, PipelineRun
-from pai_sdk.storage.claims import claimed
+from pai_sdk.storage.claims import claimed, is_claimed
 from pai_sdk.storage.store import open_store
 from pai_sdk.tune import Tuner, Uniform
 from tests.waiting import until
@@ -450,3 +450,38 @@ def test_what_a_search_does_not_take_is_said(tmp_path: Path) -> None:
     tuner = Tuner(lambda config: 1.0, {"x": [1]})
     with pytest.raises(InvalidInputError, match=r"hyperparameters: are for jobs.*estimator of the tuner"):
         pipeline.step(tuner, hyperparameters={"lr": 1})
+
+
+@pytest.mark.parametrize("place", ["folder", "memory://runs/interrupted/"])
+def test_a_run_without_a_process_is_interrupted(tmp_path: Path, place: str) -> None:
+    store = tmp_path if place == "folder" else place
+    pipeline = Pipeline("cut-off", store=store)
+    seen: list[str] = []
+    pipeline.step(lambda: seen.append(pipeline.runs()[0].status), name="look")
+    run = pipeline.run(show=False)
+    assert seen == ["running"]
+    run.record.status = "running"  # as a killed process leaves it
+    run.records.write_run(run.record)
+    assert PipelineRun.load(run.uri).status == "interrupted"
+    assert pipeline.resume(run.id, show=False).status == "succeeded"
+
+
+def test_looking_at_a_run_keeps_no_process_from_working_on_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with claimed(store):
+        assert is_claimed(store)
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            is_claimed(store)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(20):
+            with claimed(store):
+                pass
+    finally:
+        is_over.set()
+        looking.join()

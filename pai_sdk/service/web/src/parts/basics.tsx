@@ -19,6 +19,7 @@ const KINDS: Record<string, string> = {
   failed: "bad",
   stopped: "ended",
   blocked: "ended",
+  interrupted: "ended",
 };
 
 /** The status of a job, a pipeline or a step, with a colour and a sign that differs too. */

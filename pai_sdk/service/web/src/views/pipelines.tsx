@@ -66,7 +66,7 @@ function All() {
           <td><Status status={run.status} /></td>
           <td class="number">{run.steps}</td>
           <td><Age time={run.created_at} /></td>
-          <td>{ran(run.created_at, run.ended_at)}</td>
+          <td>{run.status !== "interrupted" && ran(run.created_at, run.ended_at)}</td>
         </tr>
       ))}
     </Table>
@@ -85,6 +85,7 @@ function One({ id }: { id: string }) {
       <h1>{run.pipeline} <Status status={run.status} /></h1>
       <p class="soft">
         <span class="mono">{lastPart(run.id)}</span> · {t("begun {time}", { time: moment(run.created_at) })}
+        {run.status === "interrupted" && ` · ${t("no process works on it")}`}
         {run.ended_at !== null && ` · ${t("ran {time}", { time: duration(run.ended_at - run.created_at) })}`}
       </p>
       {failed.map((step) => (
@@ -113,7 +114,7 @@ function One({ id }: { id: string }) {
           </table>
         </>
       )}
-      {["failed", "stopped"].includes(run.status) && (
+      {["failed", "stopped", "interrupted"].includes(run.status) && (
         <>
           <h2>{t("Go on with it")}</h2>
           <p class="soft">{t("Steps that have succeeded are not run again. With the file that describes the pipeline:")}</p>
@@ -146,6 +147,7 @@ chinese({
   "Begun": "开始于",
   "All runs": "全部运行",
   "begun {time}": "开始于 {time}",
+  "no process works on it": "没有进程在处理它",
   "Picture of the steps": "步骤图",
   "Job": "作业",
   "Reason": "原因",

@@ -1,1 +1,0 @@
-import{f as a,g as b}from"./chunk-L3J2QXYI.js";import"./chunk-SU27WKGI.js";import"./chunk-6QKPCH3I.js";import"./chunk-V5LW3TZU.js";import"./chunk-D4TS665J.js";import"./chunk-LLDIWCOF.js";export{a as Media,b as MediaOf};
