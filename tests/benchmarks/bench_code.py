@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pai_sdk import Processor, Session
 from pai_sdk.code.package import package_code
-from tests.benchmarks import alipai
+from tests.benchmarks import peers
 from tests.benchmarks.harness import Row
 from tests.benchmarks.relay import Relay
 
@@ -49,7 +49,7 @@ print(json.dumps(time.perf_counter() - started))
 
 
 def prepare(cache: Path) -> None:
-    alipai.install(cache)
+    peers.ALIPAI.install(cache)
 
 
 def measure(cache: Path) -> dict[str, float | str]:
@@ -107,7 +107,7 @@ def _submit(session: Session, source: Path, direct: Session | None = None) -> fl
 
 
 def _theirs(service: Session, relay: Relay, near: str, cache: Path) -> float | str:
-    python = alipai.python(cache)
+    python = peers.ALIPAI.python(cache)
     if isinstance(python, str):
         return python
     key = service._credentials()

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks import alipai
+from tests.benchmarks import peers
 from tests.benchmarks.harness import Row
 
 REPETITIONS = 15
@@ -21,7 +21,7 @@ ROWS = (PACKAGE, OURS, REQUESTS, ALIPAI, RATIO)
 
 
 def prepare(cache: Path) -> None:
-    alipai.install(cache)
+    peers.ALIPAI.install(cache)
 
 
 def measure(cache: Path) -> dict[str, float | str]:
@@ -29,7 +29,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     values: dict[str, float | str] = {
         row.name: _seconds(sys.executable, row.name) - start for row in (PACKAGE, OURS, REQUESTS)
     }
-    theirs = alipai.python(cache)
+    theirs = peers.ALIPAI.python(cache)
     if isinstance(theirs, str):
         return {**values, ALIPAI.name: theirs, RATIO.name: theirs}
     took = _seconds(str(theirs), "from pai.estimator import Estimator") - _seconds(str(theirs), "")

@@ -1,23 +1,18 @@
 """Pipelines: 1,000 steps of a fan-out, overhead a step, a second run from the cache, beside Prefect and Metaflow.
 
-Each part runs in a process of its own: `python -m tests.benchmarks.bench_pipeline PART FOLDER` measures one.
-Steps do nothing, so all time is overhead. Prefect and Metaflow are measured where they are installed.
+Steps do nothing, so all time is overhead. Prefect and Metaflow have an environment and processes of their own.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import subprocess
-import sys
-import tempfile
-import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks.harness import ROOT, Row
+from tests.benchmarks import peers
+from tests.benchmarks.harness import Row
+from tests.benchmarks.peers import Peer
 
 REPETITIONS = 3
 STEPS = 1_000
@@ -31,23 +26,16 @@ METAFLOW = Row("Metaflow, 100 steps of a foreach: a step", unit="ms")
 ROWS = (RUN, CACHED, LOAD, PREFECT, METAFLOW)
 
 
+def prepare(cache: Path) -> None:
+    """Install the others."""
+    peers.PREFECT.install(cache)
+    peers.METAFLOW.install(cache)
+
+
 def measure(cache: Path) -> dict[str, float | str]:
     """One repetition."""
-    del cache
-    found: dict[str, float | str] = {}
-    for part, row in (("ours", None), ("prefect", PREFECT), ("metaflow", METAFLOW)):
-        if row is not None and importlib.util.find_spec(part) is None:
-            found[row.name] = f"{part} is not installed"
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "tests.benchmarks.bench_pipeline", part, folder]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
-        if done.returncode and row is not None:
-            found[row.name] = f"{part} failed: {(done.stderr.splitlines() or ['no reason'])[-1]}"
-        else:
-            done.check_returncode()
-            found.update(json.loads(done.stdout.splitlines()[-1]))
-    return found
+    others = {PREFECT.name: of_prefect, METAFLOW.name: of_metaflow}
+    return {**ours(Path("ours")), **{name: others[name](cache) for name in others}}
 
 
 def ours(folder: Path) -> dict[str, float]:
@@ -75,29 +63,37 @@ def ours(folder: Path) -> dict[str, float]:
     return {RUN.name: took / STEPS * 1e3, CACHED.name: cached / STEPS * 1e3, LOAD.name: load}
 
 
-def prefect(folder: Path) -> dict[str, float]:
+TASKS = """
+import sys
+import time
+from prefect import flow, task
+from prefect.task_runners import ThreadPoolTaskRunner
+
+@task
+def add(x):
+    return x + 1
+
+@flow(task_runner=ThreadPoolTaskRunner(max_workers=8))
+def fan(count):
+    return sum(future.result() for future in add.map(range(count)))
+
+fan(1)  # starts the server
+begin = time.perf_counter()
+assert fan({count}) == sum(range(1, {count} + 1))
+print("took", time.perf_counter() - begin)
+"""
+
+
+def of_prefect(cache: Path) -> float | str:
     """Tasks in threads of one process, with the state in the server that Prefect starts for them."""
-    os.environ |= {
-        "PREFECT_HOME": str(folder),
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+    settings = {
+        "PREFECT_HOME": str(Path("prefect").absolute()),
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
     }
-    from prefect import flow, task
-    from prefect.task_runners import ThreadPoolTaskRunner
-
-    @task
-    def add(x: int) -> int:
-        return x + 1
-
-    @flow(task_runner=ThreadPoolTaskRunner(max_workers=8))
-    def fan(count: int) -> int:
-        return sum(future.result() for future in add.map(range(count)))
-
-    fan(1)  # starts the server
-    begin = time.perf_counter()
-    assert fan(STEPS) == sum(range(1, STEPS + 1))
-    return {PREFECT.name: (time.perf_counter() - begin) / STEPS * 1e3}
+    done = _run(peers.PREFECT, cache, TASKS.format(count=STEPS), [], settings)
+    return done if isinstance(done, str) else float(done.stdout.split("took ")[1].split()[0]) / STEPS * 1e3
 
 
 FLOW = """
@@ -128,22 +124,27 @@ if __name__ == "__main__":
 """
 
 
-def metaflow(folder: Path) -> dict[str, float]:
+def of_metaflow(cache: Path) -> float | str:
     """Metaflow starts a process for each step."""
-    program = folder / "fan.py"
-    program.write_text(textwrap.dedent(FLOW).format(count=METAFLOW_STEPS))
-    environment = {**os.environ, "METAFLOW_USER": "benchmark", "METAFLOW_DATASTORE_SYSROOT_LOCAL": str(folder)}
-    command = [sys.executable, str(program), "run", "--max-workers", "8", "--max-num-splits", "1000"]
+    settings = {"METAFLOW_USER": "benchmark", "METAFLOW_DATASTORE_SYSROOT_LOCAL": str(Path("metaflow").absolute())}
+    options = ["run", "--max-workers", "8", "--max-num-splits", "1000"]
     begin = time.perf_counter()
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=250)
-    return {METAFLOW.name: (time.perf_counter() - begin) / METAFLOW_STEPS * 1e3}
+    done = _run(peers.METAFLOW, cache, FLOW.format(count=METAFLOW_STEPS), options, settings)
+    return done if isinstance(done, str) else (time.perf_counter() - begin) / METAFLOW_STEPS * 1e3
 
 
-def main() -> None:
-    """Measure one part."""
-    parts: dict[str, Callable[[Path], dict[str, float]]] = {"ours": ours, "prefect": prefect, "metaflow": metaflow}
-    sys.stdout.write(json.dumps(parts[sys.argv[1]](Path(sys.argv[2]))) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def _run(
+    peer: Peer, cache: Path, program: str, options: list[str], settings: dict[str, str]
+) -> subprocess.CompletedProcess[str] | str:
+    """Run a program with the Python of a peer; the reason, if that fails."""
+    python = peer.python(cache)
+    if isinstance(python, str):
+        return python
+    file = Path(f"{peer.name}_fan.py")
+    file.write_text(program, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | settings
+    command = [str(python), str(file), *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    if done.returncode:
+        return f"{peer.name} failed: {(done.stderr.splitlines() or ['no reason'])[-1]}"
+    return done

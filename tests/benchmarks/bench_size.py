@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import alipai
+from tests.benchmarks import peers
 from tests.benchmarks.harness import Row
 
 REPETITIONS = 1
@@ -19,11 +19,11 @@ ROWS = (OURS, THEIRS)
 
 
 def prepare(cache: Path) -> None:
-    alipai.install(cache)
+    peers.ALIPAI.install(cache)
 
 
 def measure(cache: Path) -> dict[str, float | str]:
-    theirs = alipai.python(cache)
+    theirs = peers.ALIPAI.python(cache)
     with tempfile.TemporaryDirectory() as name:
         empty = Path(name, "empty")
         subprocess.run([sys.executable, "-m", "venv", str(empty)], check=True)
