@@ -27,6 +27,7 @@ def framed_pieces(
     """The frame of a content that comes in pieces, in pieces itself.
 
     Example:
+        >>> import io
         >>> b"".join(unframed_chunks(io.BytesIO(b"".join(framed_pieces([b"hel", b"lo"], chunk_bytes=2))).read))
         b'hello'
     """
