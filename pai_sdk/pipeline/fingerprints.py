@@ -78,9 +78,8 @@ def parts_of_plan(
         code_part = content(in_oss) or digest(code)
     else:
         rest["Environments"] = {k: v for k, v in rest.get("Environments", {}).items() if k != KEY_VARIABLE}
-        files = [
-            [file.path, file.sha256] for file in plan.uploads[0].tree.entries if not file.path.startswith(FOLDER)
-        ]
+        packed = plan.uploads[0].tree.entries
+        files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
         code_part = digest([[*_sources(function, set())], files])
     parts = {"the request": digest(_without_outputs(rest)), "the code": code_part}
     parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}

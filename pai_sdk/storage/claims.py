@@ -64,14 +64,17 @@ def claimed(store: Store) -> Iterator[FolderClaim]:
 
 
 def is_claimed(store: Store) -> bool:
-    """Whether a process works on a folder, as far as can be seen from here.
+    """Whether a process works on a folder; True where that cannot be seen, as in the folder of another user.
 
     Args:
         store: the folder.
     """
-    if store.root is not None:
-        return is_locked(store.root / _LOCK)
-    found = _Lease(store)._read()
+    try:
+        if store.root is not None:
+            return is_locked(store.root / _LOCK)
+        found = _Lease(store)._read()
+    except (OSError, PaiError):
+        return True
     return bool(found) and not _has_run_out(found)
 
 

@@ -184,7 +184,7 @@ class Tuner:
     @property
     def description(self) -> dict[str, Any]:
         """What decides which trials there are, as JSON has it; without the estimator."""
-        chosen = {name: value if _is_plain(value) else repr(value) for name, value in self._chosen.items()}
+        chosen = {name: _as_plain(value) for name, value in self._chosen.items()}
         return {
             "search": self._space.to_json(),
             "objectives": [one.to_json() for one in self._objectives],
@@ -352,8 +352,19 @@ def _search_module() -> ModuleType:
     return search
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int)
+def _as_plain(value: Any, depth: int = 4) -> Any:
+    """A setting as JSON has it: of a sampler or a pruner, its class and attributes, which every process has alike.
+
+    Args:
+        value: the setting.
+        depth: how far its attributes are followed.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    if isinstance(value, type) or depth == 0 or not hasattr(value, "__dict__"):
+        return f"{name} {re.sub(' at 0x[0-9a-fA-F]+', '', repr(value))}"
+    return {name: {key: _as_plain(one, depth - 1) for key, one in vars(value).items()}}
 
 
 def _shows_only(config: Any) -> None:

@@ -485,3 +485,17 @@ def test_looking_at_a_run_keeps_no_process_from_working_on_it(tmp_path: Path) ->
     finally:
         is_over.set()
         looking.join()
+
+
+def test_a_run_of_another_user_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline("theirs", store=tmp_path)
+    pipeline.step(lambda: 1, name="one")
+    run = pipeline.run(show=False)
+    run.record.status = "running"
+    run.records.write_run(run.record)
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pai_sdk.storage.claims.is_locked", refuse)
+    assert PipelineRun.load(run.uri).status == "running"

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import MedianPruner, PatientPruner
+from optuna.samplers import RandomSampler, TPESampler
 
 from pai_sdk import ReportSession, RunManager, report
 from pai_sdk.errors import InvalidInputError, MissingExtraError, RunNotFoundError, TuningFailed
@@ -321,3 +324,16 @@ def test_the_runs_of_trials_have_their_hyperparameters(tmp_path: Path) -> None:
         f"runs/{trial.number}": {"lr": trial.params["lr"], "layers": json.dumps(trial.params["layers"])}
         for trial in tuner.trials
     }
+
+
+def test_the_description_is_the_same_in_another_process_and_another_one_for_other_settings(tmp_path: Path) -> None:
+    def described(pruner: Any, sampler: Any = None) -> dict[str, Any]:
+        return Tuner(curve, {"x": Uniform(0, 1)}, pruner=pruner, sampler=sampler, study=tmp_path).description
+
+    with pytest.warns(ExperimentalWarning):
+        wrapped = [PatientPruner(MedianPruner(first), patience=1) for first in (1, 1, 2)]
+    first, same, other = map(described, wrapped)
+    assert first == same != other
+    assert " at 0x" not in str(described(None, TPESampler(seed=1)))
+    assert described(None, RandomSampler) == described(None, RandomSampler) != described(None, TPESampler)
+    json.dumps(first)
