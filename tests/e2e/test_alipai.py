@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk import Session
 from pai_sdk.service.embedded import ensure_running
-from tests.benchmarks.alipai import PACKAGES
+from tests.benchmarks.peers import ALIPAI
 from tests.peer_environment import python_with
 from tests.unit.compat.alipai_table import NAMES
 
@@ -27,7 +27,7 @@ GIVEN = ("endpoint", "oss_endpoint", "bucket", "region_id", "workspace_id", "acc
 @pytest.fixture(scope="module")
 def python() -> Path:
     """Made before the tests' own HOME is set, so that it is kept from run to run."""
-    return python_with(*PACKAGES)
+    return python_with(*ALIPAI.packages)
 
 
 @pytest.fixture(scope="module")
