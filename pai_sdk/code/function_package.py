@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from pai_sdk.base.files import publish_once
+from pai_sdk.base.function_pickle import pickler_class
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions import calling
@@ -194,11 +195,9 @@ def _pickled(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[st
 
 
 def _dumped(what: Any, name: str) -> tuple[bytes, set[str]]:
-    import cloudpickle
-
     modules: set[str] = set()
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+    class Pickler(pickler_class()):  # type: ignore[misc] # cloudpickle has no types
         def persistent_id(self, value: Any) -> None:
             if isinstance(value, ModuleType):
                 modules.add(value.__name__)

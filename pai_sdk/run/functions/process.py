@@ -20,6 +20,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from pai_sdk.base.function_pickle import dumps
 from pai_sdk.errors import FunctionError
 from pai_sdk.run.functions.calling import error_message, error_of
 from pai_sdk.run.functions.host import (
@@ -49,8 +50,6 @@ class ProcessHost:
     """Starts the process, and takes the function's messages from it. POSIX only."""
 
     def __init__(self, task: Task) -> None:
-        from cloudpickle import dumps
-
         call = dumps(task)
         results, their_results = os.pipe()
         their_commands, commands = os.pipe()
@@ -199,8 +198,6 @@ class ProcessHost:
 
 def main(commands_descriptor: int, results_descriptor: int) -> None:
     """The child's program: receive the task, run it, send its messages."""
-    from cloudpickle import dumps
-
     commands = Connection(commands_descriptor, writable=False)
     results = Connection(results_descriptor, readable=False)
     for descriptor in (commands_descriptor, results_descriptor):
@@ -210,7 +207,7 @@ def main(commands_descriptor: int, results_descriptor: int) -> None:
         outbox = Outbox(task.ahead)
         session = TrainingSession(task, outbox)
     except BaseException as error:
-        results.send_bytes(pickle.dumps(_last(Ended(error=error), dumps)))
+        results.send_bytes(pickle.dumps(_last(Ended(error=error))))
         return
     writing = threading.Lock()  # of messages; both threads send some
     threading.Thread(target=_obey, args=(commands, outbox, session, results, writing), daemon=True).start()
@@ -244,15 +241,13 @@ def _obey(
 
 
 def _send(outbox: Outbox, results: Connection, writing: threading.Lock) -> None:
-    from cloudpickle import dumps
-
     while True:
         message = outbox.take(None)
         if isinstance(message, Report):
             # The event of the checkpoint stays here: it has happened.
             content = pickle.dumps(("report", replace(message, saved=None)))
         elif message is not None:
-            content = pickle.dumps(_last(message, dumps))
+            content = pickle.dumps(_last(message))
         else:
             continue
         with writing:
@@ -261,7 +256,7 @@ def _send(outbox: Outbox, results: Connection, writing: threading.Lock) -> None:
             return
 
 
-def _last(message: Ended, dumps: Any) -> tuple[str, Any]:
+def _last(message: Ended) -> tuple[str, Any]:
     error = message.error
     if error is None:
         try:

@@ -1,0 +1,37 @@
+"""Pickles functions with cloudpickle, with the file names of their code, so that tracebacks show its lines."""
+
+from __future__ import annotations
+
+import io
+from collections import ChainMap
+from functools import cache
+from types import CodeType
+from typing import Any, ClassVar
+
+__all__ = ["dumps", "pickler_class"]
+
+_NO_FILE = "<dynamic-code>"  # what cloudpickle, from 3.1.3 on, writes instead of the name of the file
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle a value; functions and classes that the other process cannot import are pickled by value."""
+    content = io.BytesIO()
+    pickler_class()(content).dump(value)
+    return content.getvalue()
+
+
+@cache
+def pickler_class() -> Any:
+    """The class of pickler behind `dumps`, to be extended. cloudpickle is imported at the first call."""
+    import cloudpickle
+
+    inherited = cloudpickle.Pickler.dispatch_table
+
+    def reduced(code: CodeType) -> tuple[Any, ...]:
+        make, values = inherited[CodeType](code)
+        return make, tuple(code.co_filename if value == _NO_FILE else value for value in values)
+
+    class FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+        dispatch_table: ClassVar = ChainMap({CodeType: reduced}, inherited)
+
+    return FunctionPickler
