@@ -29,7 +29,10 @@ def pickler_class() -> Any:
 
     def reduced(code: CodeType) -> tuple[Any, ...]:
         make, values = inherited[CodeType](code)
-        return make, tuple(code.co_filename if value == _NO_FILE else value for value in values)
+        # Only text is compared: with `python -bb`, bytes are not.
+        return make, tuple(
+            code.co_filename if isinstance(value, str) and value == _NO_FILE else value for value in values
+        )
 
     class FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
         dispatch_table: ClassVar = ChainMap({CodeType: reduced}, inherited)

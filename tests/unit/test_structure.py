@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "pai_sdk"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MOST_LINES = 60  # of a function, its docstring aside
 # Classes of one name: each entry says why.
@@ -123,9 +124,46 @@ def test_nothing_is_used_that_was_dropped() -> None:
     assert used == []
 
 
+def test_what_tests_import_from_each_other_is_there() -> None:
+    """Slow tests are collected only when they run: until then, nothing would miss a name that was moved."""
+    missing = [
+        (_name(path), f"{node.module}.{alias.name}")
+        for path in TESTS
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tests"
+        for alias in node.names
+        if not _is_there(ROOT.joinpath(*str(node.module).split(".")), alias.name)
+    ]
+    assert missing == []
+
+
 def test_these_rules_see_the_package() -> None:
     assert {"pai_sdk/__init__.py", "pai_sdk/errors.py"} <= {_name(path) for path in MODULES}
     assert "tenacity" in _imported(PACKAGE / "base" / "retry.py")
+    assert _is_there(ROOT / "tests" / "unit", "test_structure")
+    assert _is_there(Path(__file__).with_suffix(""), "PACKAGE")
+    assert not _is_there(Path(__file__).with_suffix(""), "PACKAGES")
+
+
+def _is_there(module: Path, name: str) -> bool:
+    """Returns True if a module, given as its path without an ending, has a submodule or a name of its own."""
+    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+    if (module / name).is_dir() or (module / f"{name}.py").exists():
+        return True
+    return file.exists() and (name == "*" or name in _defined(file))
+
+
+@cache
+def _defined(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name)
+    return found
 
 
 def _name(path: Path) -> str:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from pai_sdk.base.function_pickle import dumps
+from pai_sdk.base.function_pickle import dumps, pickler_class
 from pai_sdk.errors import FunctionError
 from pai_sdk.run.functions.calling import error_message, error_of
 from pai_sdk.run.functions.host import (
@@ -198,6 +198,7 @@ class ProcessHost:
 
 def main(commands_descriptor: int, results_descriptor: int) -> None:
     """The child's program: receive the task, run it, send its messages."""
+    pickler_class()  # imported now: the function may change what can be imported at its end
     commands = Connection(commands_descriptor, writable=False)
     results = Connection(results_descriptor, readable=False)
     for descriptor in (commands_descriptor, results_descriptor):
