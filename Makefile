@@ -96,8 +96,8 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 release-trial: $(VENV)/.dev ## the README in an empty container with Python alone (as root on Debian; ten minutes)
 	@$(BIN)/python -m tests.docker.release
 
-bench: $(VENV)/.dev ## the benchmarks, compared with alipai
-	@$(BIN)/python -m tests.benchmarks
+bench: $(VENV)/.dev ## the benchmarks, beside other packages; QUICK=1 for a few of them, in three minutes
+	@$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python from 3.10 to 3.13 that is installed
 	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \

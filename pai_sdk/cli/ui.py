@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import sys
 import threading
@@ -219,6 +220,7 @@ def _serve_folder(
 
 
 def _greet(server: UiServer, place: str | Path, run: str | None, *, open_browser: bool) -> None:
+    gc.freeze()  # what was imported stays: the garbage collector, which stops all threads, passes it over
     link = server.new_link(run)
     shown = place.absolute() if isinstance(place, Path) else place
     typer.echo(f"Runs in {visible_text(str(shown))} on {server.url}; Ctrl-C stops the server.")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
 from pai_sdk.errors import NameTakenError, StorageError
@@ -24,6 +25,7 @@ __all__ = [
     "META_LINK",
     "META_SHA256",
     "ContentCheck",
+    "Draft",
     "ObjectInfo",
     "make_executable",
     "make_folder",
@@ -46,6 +48,7 @@ META_EXECUTABLE = "pai-executable"
 META_LINK = "pai-link"
 """User metadata: `true` for a symbolic link; the content is what it leads to."""
 
+_BUFFER_BYTES = 1 << 17
 _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
 
 
@@ -142,19 +145,30 @@ def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
     return etag if _HEX_32.fullmatch(etag) else None
 
 
+class Draft(NamedTuple):
+    """A temporary file: its path, and the open file, to which its content is written."""
+
+    path: Path
+    stream: BinaryIO
+
+
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Draft]:
     """Atomic replace: a temporary file beside `path` that becomes `path` at the end, or is removed on an error."""
     part, file = open_part(path.parent)
-    if not OPEN_FILES_CAN_BE_MOVED:
-        os.close(file)
+    stream = os.fdopen(file, "wb", buffering=_BUFFER_BYTES)
     try:
-        yield part
+        yield Draft(part, stream)
+        stream.flush()
+        if not OPEN_FILES_CAN_BE_MOVED:
+            stream.close()
         put_in_place(part, path)
-    finally:
+    except BaseException:
+        with contextlib.suppress(OSError):  # what is buffered is written first, and a full disk refuses it
+            stream.close()
         part.unlink(missing_ok=True)
-        if OPEN_FILES_CAN_BE_MOVED:
-            os.close(file)
+        raise
+    stream.close()
 
 
 def put_in_place(part: Path, path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The command: `python -m tests.benchmarks [NAME …] [--json FILE]`."""
+"""The command: `python -m tests.benchmarks [NAME …] [--quick] [--all] [--json FILE]`.
+
+It prints one page: what has an aim, and whether it was met. `--all` and the JSON file have the rest, too.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from tests.benchmarks.harness import Result, find, run
+from tests.benchmarks.harness import QUICK, QUICK_VARIABLE, BenchmarkError, Result, find, run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="which benchmarks; all by default")
     parser.add_argument("--json", type=Path, help="write all values to this file, too")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"one repetition of {', '.join(QUICK)}, with less data"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="print the rows without an aim, and the range of each, too"
+    )
     parser.add_argument("--repetitions", type=int, help="instead of each benchmark's own number")
     parser.add_argument("--cache", type=Path, default=_default_cache(), help="what is kept between runs")
     parser.add_argument("--measure", metavar="NAME", help=argparse.SUPPRESS)
@@ -28,32 +36,61 @@ def main() -> None:
         (benchmark,) = find([arguments.measure]).values()
         print(json.dumps(benchmark.measure(arguments.cache)))
         return
+    if arguments.quick:
+        os.environ[QUICK_VARIABLE] = "1"
+    names = arguments.names or (QUICK if arguments.quick else ())
+    repetitions = arguments.repetitions or (1 if arguments.quick else None)
     results: dict[str, list[Result]] = {}
-    for name, benchmark in find(arguments.names).items():
-        results[name] = list(run(name, benchmark, arguments.cache, arguments.repetitions))
-        Console().print(_table((benchmark.__doc__ or name).splitlines()[0], results[name]))
+    begun = time.monotonic()
+    page: list[str] = []
+    failures = 0
+    for name, benchmark in find(names).items():
+        print(f"{name} …", file=sys.stderr, flush=True)
+        started = time.monotonic()
+        results[name], failure = [], ""
+        try:
+            results[name] += run(name, benchmark, arguments.cache, repetitions, warm_up=not arguments.quick)
+        except BenchmarkError as error:  # the others are measured all the same
+            failures += 1
+            failure = f"  FAILED: it {error}"
+        title = f"{(benchmark.__doc__ or name).splitlines()[0]} ({time.monotonic() - started:.0f} s)"
+        page += [*_lines(title, results[name], arguments.all), *filter(None, [failure])]
+    print("\n".join(page))
+    print(f"{_machine()}; {time.monotonic() - begun:.0f} s")
     if arguments.json:
         arguments.json.write_text(json.dumps(_report(results), indent=2) + "\n", encoding="utf-8")
+    if failures:
+        raise SystemExit(f"{failures} could not be measured")
 
 
 def _default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pai_sdk-bench"
 
 
-def _table(title: str, results: Sequence[Result]) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for heading in ("median", "least", "most", "aim"):
-        table.add_column(heading, justify="right")
+def _lines(title: str, results: Sequence[Result], everything: bool) -> Iterator[str]:
+    """A benchmark on the page."""
+    yield title
     for result in results:
         row = result.row
-        if result.missing:
-            table.add_row(row.name, f"not measured: {result.missing}")
+        if not (row.aim or everything):
             continue
-        numbers = (result.median, min(result.values), max(result.values))
-        aim = row.aim and f"{row.aim} {'met' if row.is_met_by(result.median) else 'MISSED'}"
-        table.add_row(row.name, *(f"{number:,.3f} {row.unit}" for number in numbers), aim)
-    return table
+        if result.missing:
+            yield f"  {row.name}: {result.missing}"
+            continue
+        verdict = row.aim and ("met" if row.is_met_by(result.median) else "MISSED")
+        line = f"  {row.name:<76} {_rounded(result.median):>9} {row.unit:<11} {row.aim:>11} {verdict:<7}"
+        if everything and len(result.values) > 1:
+            line += f" from {_rounded(min(result.values))} to {_rounded(max(result.values))}"
+        yield line.rstrip()
+
+
+def _rounded(number: float) -> str:
+    """Three digits, and no more of what is measured."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.release()}"
 
 
 def _report(results: dict[str, list[Result]]) -> dict[str, object]:

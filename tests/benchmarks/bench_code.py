@@ -21,13 +21,13 @@ FILES = 1000
 FAR_S = 0.02
 
 PACK = Row("packing 1,000 files of 53 MB beside .venv and .git", at_most=0.1)
-COLD_AIMS_S, CHANGED_AIMS_S = {"near": 0.8, "far": 1.0}, {"near": 0.8, "far": 1.1}
+COLD_AIMS_S, CHANGED_AIMS_S = {"near": 0.8, "far": 0.8}, {"near": 0.8, "far": 1.1}
 COLD = {near: Row(f"submit 1,000 files, cold, {near}", at_most=aim) for near, aim in COLD_AIMS_S.items()}
 UNCHANGED = {near: Row(f"submit 1,000 files, unchanged, {near}") for near in ("near", "far")}
 CHANGED = {near: Row(f"submit 1,000 files, one changed, {near}", at_most=a) for near, a in CHANGED_AIMS_S.items()}
 SENT = Row("requests of an unchanged submit", unit="", at_most=3)
 THEIRS = {near: Row(f"upload 1,000 files (alipai), {near}") for near in ("near", "far")}
-RATIO = Row("alipai / pai_sdk, cold, far", unit="times", at_least=30)
+RATIO = Row("alipai / pai_sdk, cold, far", unit="times", at_least=35)
 ROWS = (
     PACK,
     *(row for near in ("near", "far") for row in (COLD[near], UNCHANGED[near], CHANGED[near], THEIRS[near])),

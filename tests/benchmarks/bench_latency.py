@@ -11,8 +11,8 @@ from tests.benchmarks.harness import Row
 
 REPETITIONS = 5
 
-COLD = Row("Session.embedded(), service not running")
-FIRST_LINE = Row("run() to the first log line")
+COLD = Row("Session.embedded(), service not running", at_most=0.9)
+FIRST_LINE = Row("run() to the first log line", at_most=0.15)
 WAIT = Row("job's end to wait() returning", at_most=0.3)
 WAIT_SILENT = Row("job's end to wait(show_logs=False) returning", at_most=0.3)
 ROWS = (COLD, FIRST_LINE, WAIT, WAIT_SILENT)

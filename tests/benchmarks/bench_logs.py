@@ -25,7 +25,7 @@ MEMORY = Row("memory that takes", "MB", at_most=100)
 DELAY = Row("a line written to the line seen, median")
 DELAY_P99 = Row("a line written to the line seen, 99 of 100", at_most=0.2)
 THREADS = Row("threads while 50 jobs are followed", "", at_most=20)
-CPU = Row("processor time of that, share of one core", "", at_most=0.5)
+CPU = Row("processor time of that, share of one core", "", at_most=0.05)
 ROWS = (LIVE, ENDED, MEMORY, DELAY, DELAY_P99, THREADS, CPU)
 
 _LINES = 1_000_000

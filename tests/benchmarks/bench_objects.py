@@ -35,7 +35,7 @@ MANY, MANY_TIMES, MANY_BYTES = 32, 3000, 4096
 FAR_CONNECTIONS, FAR_TIMES, FAR_S = 64, 1000, 0.02
 
 ROWS = [
-    Row("put large objects", "MB/s", at_least=200),
+    Row("put large objects", "MB/s", at_least=500),
     Row("write and hash large files", "MB/s"),
     Row("write large files with fsync", "MB/s"),
     Row("get large objects", "MB/s", at_least=1000),

@@ -22,8 +22,8 @@ from tests.benchmarks.harness import Row
 
 REPETITIONS = 3
 
-LIST = Row("GET runs: 1,000 runs × 10 last values, 99 of 100", at_most=0.05)
-LIST_FRESH = Row("the same, when a run has changed before each, 99 of 100", at_most=0.05)
+LIST = Row("GET runs: 1,000 runs × 10 last values, 99 of 100", at_most=0.03)
+LIST_FRESH = Row("the same, when a run has changed before each, 99 of 100", at_most=0.03)
 LIST_SIZE = Row("its size", "KB", at_most=250)
 COMPARE = Row("POST compare: 1,000 runs × 1,000 points in 250 buckets, 99 of 100", at_most=0.05)
 COMPARE_SIZE = Row("its size in columns", "MB", at_most=2.1)
@@ -31,7 +31,7 @@ TAIL = Row("log of 1,000,000 lines: first tail of 1,000", at_most=0.2)
 LINE = Row("any 200 lines of it, 99 of 100", at_most=0.1)
 FIRST_HIT = Row("search in it: first hits", at_most=0.2)
 ALL_HITS = Row("search in it: all of a regular expression, case ignored", at_most=1.5)
-MEMORY = Row("memory of the server with 2 M points (200 × 10 × 1,000), all looked at", "MB", at_most=120)
+MEMORY = Row("memory of the server with 2 M points (200 × 10 × 1,000), all looked at", "MB", at_most=110)
 LOADED = Row("start of the server until it has read them")
 ROWS = (LIST, LIST_FRESH, LIST_SIZE, COMPARE, COMPARE_SIZE, TAIL, LINE, FIRST_HIT, ALL_HITS, MEMORY, LOADED)
 

@@ -19,8 +19,8 @@ from tests.service.services import Client, job_body
 
 REPETITIONS = 3
 
-ONE = Row("submissions, one client", "/s", at_least=100)
-MANY = Row("submissions, 8 clients", "/s", at_least=100)
+ONE = Row("submissions, one client", "/s", at_least=300)
+MANY = Row("submissions, 8 clients", "/s", at_least=500)
 REFUSALS = Row("unsigned requests refused, 8 clients", "/s")
 SIZES = (100, 1_000, 10_000)
 LISTS = {size: Row(f"list of 100 of {size:,} jobs, p99", "ms") for size in SIZES}

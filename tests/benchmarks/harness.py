@@ -29,6 +29,11 @@ from tests.leftovers import end_processes_of
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 300
 
+QUICK = ("import", "code", "transfer", "report", "events")
+"""What a newcomer sees in three minutes: beside alipai, oss2, Ray Tune and TensorBoard."""
+
+QUICK_VARIABLE = "BENCH_QUICK"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -75,6 +80,10 @@ class Result:
         return {**facts, "missing": self.missing} if self.missing else {**facts, "median": self.median}
 
 
+class BenchmarkError(Exception):
+    """A benchmark could not be measured."""
+
+
 def find(names: Sequence[str] = ()) -> dict[str, ModuleType]:
     """The benchmarks there are, by name; all, or those that are asked for."""
     known = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
@@ -83,11 +92,19 @@ def find(names: Sequence[str] = ()) -> dict[str, ModuleType]:
     return {name: importlib.import_module(f"tests.benchmarks.bench_{name}") for name in names or known}
 
 
-def run(name: str, benchmark: ModuleType, cache: Path, repetitions: int | None = None) -> Iterator[Result]:
-    """Measure one benchmark. One repetition more than asked for is made: the first warms the caches."""
+def is_quick() -> bool:
+    """True in a short run, in which a benchmark may use less data."""
+    return QUICK_VARIABLE in os.environ
+
+
+def run(
+    name: str, benchmark: ModuleType, cache: Path, repetitions: int | None = None, *, warm_up: bool = True
+) -> Iterator[Result]:
+    """Measure one benchmark. To warm the caches, one repetition more than asked for is made first."""
     if prepare := getattr(benchmark, "prepare", None):
         prepare(cache)
-    found = [_repeat(name, cache) for _ in range(1 + (repetitions or benchmark.REPETITIONS))][1:]
+    count = repetitions or benchmark.REPETITIONS
+    found = [_repeat(name, cache) for _ in range(count + warm_up)][-count:]
     for row in benchmark.ROWS:
         given = [values[row.name] for values in found if row.name in values]
         reasons = [value for value in given if isinstance(value, str)]
@@ -114,7 +131,7 @@ def _repeat(name: str, cache: Path) -> Mapping[str, float | str]:
         finally:
             end_processes_of(Path(folder))
     if done.returncode != 0:
-        raise SystemExit(f"benchmark {name} ended with {done.returncode}; what it said stands above")
+        raise BenchmarkError(f"ended with {done.returncode}; what it said stands above")
     values: Mapping[str, float | str] = json.loads(done.stdout.splitlines()[-1])
     return values
 
@@ -123,14 +140,17 @@ def _measure(name: str, folder: Path, cache: Path) -> subprocess.CompletedProces
     # Its output goes into a file: a service that a benchmark leaves behind would hold a pipe open.
     with (folder / "values").open("w+") as output:
         command = [sys.executable, "-m", "tests.benchmarks", "--measure", name, "--cache", str(cache)]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(folder, cache),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            timeout=LONGEST_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment(folder, cache),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                timeout=LONGEST_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"a repetition took more than {LONGEST_S} s") from None
         output.seek(0)
         return subprocess.CompletedProcess(command, done.returncode, output.read())

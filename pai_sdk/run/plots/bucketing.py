@@ -6,7 +6,7 @@ Needs numpy, from the extras `watch` and `service`. The functions here are pure:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pai_sdk.run.events.series import Floats, Integers, Values
 
-__all__ = ["MOST_BUCKETS", "Buckets", "bucket_edges", "bucket_means", "bucketed", "bucketed_each"]
+__all__ = ["MOST_BUCKETS", "Buckets", "bucket_edges", "bucket_means_each", "bucketed", "bucketed_each"]
 
 MOST_BUCKETS = 100_000
 _LEAST_WIDTH = 1e-290
@@ -135,19 +135,15 @@ def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
     return _bucketed(_Ranges(x, edges), y)
 
 
-def bucket_means(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Floats:
-    """The mean of the finite values in each bucket; the arguments are those of `bucketed`.
-
-    Example:
-        >>> bucket_means(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0])).tolist()
-        [3.0, 2.0]
-    """
-    ranges = _Ranges(x, edges)
+def _means(ranges: _Ranges, y: Values) -> Floats:
     within = y[..., : ranges.end].astype(np.float64, copy=False)
-    is_finite = np.isfinite(within)
     if not len(ranges.starts):
         return ranges.spread(np.empty((*y.shape[:-1], 0)), np.nan)
+    is_finite = np.isfinite(within)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        if is_finite.all():
+            total = np.add.reduceat(within, ranges.starts, axis=-1)
+            return ranges.spread(total / ranges.count[ranges.filled], np.nan)
         total = np.add.reduceat(np.where(is_finite, within, 0.0), ranges.starts, axis=-1)
         return ranges.spread(total / np.add.reduceat(is_finite, ranges.starts, axis=-1, dtype=np.int64), np.nan)
 
@@ -175,17 +171,26 @@ def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
 
 def bucketed_each(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> list[Buckets]:
     """`bucketed` for each series; those behind each other that have the same x, in one pass."""
-    found: list[Buckets] = []
+    return [one for ranges, rows in _passes(places, values, edges) for one in _bucketed(ranges, rows).rows()]
+
+
+def bucket_means_each(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> list[Floats]:
+    """The mean of the finite values of each series in each bucket; the arguments are those of `bucketed_each`.
+
+    Example:
+        >>> y = np.array([5.0, 1.0, np.nan, 2.0])
+        >>> bucket_means_each([np.arange(4.0)], [y], np.array([0.0, 2.0, 4.0]))[0].tolist()
+        [3.0, 2.0]
+    """
+    return [one for ranges, rows in _passes(places, values, edges) for one in _means(ranges, rows)]
+
+
+def _passes(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> Iterator[tuple[_Ranges, Values]]:
+    """The series behind each other that have the same x, as the rows of one array."""
     at = 0
     while at < len(places):
         end = at + 1
         while end < len(places) and np.array_equal(places[end], places[at]):
             end += 1
-        ranges = _Ranges(places[at], edges)
-        if end == at + 1:
-            found.append(_bucketed(ranges, values[at]))
-        else:
-            rows: Values = np.stack(values[at:end])  # type: ignore[assignment]
-            found += _bucketed(ranges, rows).rows()
+        yield _Ranges(places[at], edges), np.stack(values[at:end])  # type: ignore[misc]
         at = end
-    return found

@@ -18,7 +18,7 @@ from pai_sdk.run.plots.bucketing import (
     MOST_BUCKETS,
     Buckets,
     bucket_edges,
-    bucket_means,
+    bucket_means_each,
     bucketed,
     bucketed_each,
 )
@@ -111,8 +111,7 @@ def compared(
         found = bucketed_each(places, values, edges)
         middle = (edges[:-1] + edges[1:]) / 2
         if groups:
-            means = [bucket_means(*points, edges) for points in zip(places, values, strict=True)]
-            curves = _group_curves(groups, found, means, middle, band)
+            curves = _group_curves(groups, found, bucket_means_each(places, values, edges), middle, band)
         else:
             curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
     shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)

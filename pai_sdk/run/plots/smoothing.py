@@ -58,7 +58,12 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
     if not 0 <= weight < 1:
         raise ValueError(f"smooth={weight}: the weight must be at least 0 and less than 1")
     values = _joined(series)
-    return _smoothed(series, values, np.where(np.isfinite(values), weight, 1.0))
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        return _smoothed(series, values, np.where(is_finite, weight, 1.0))
+    # All values count, so the sum of the weights depends on the place in the series only.
+    sums = np.cumsum(weight ** np.arange(max(map(len, series), default=0)))
+    return _smoothed(series, values, np.full(len(values), weight), _joined([sums[: len(one)] for one in series]))
 
 
 def smoothed_together_by_x(
@@ -75,26 +80,32 @@ def _joined(series: Sequence[npt.NDArray[Any]]) -> Floats:
     return np.concatenate([np.empty(0), *series])
 
 
-def _smoothed(series: Sequence[npt.NDArray[Any]], values: Floats, factor: Floats) -> list[Floats]:
+def _smoothed(
+    series: Sequence[npt.NDArray[Any]], values: Floats, factor: Floats, weights: Floats | None = None
+) -> list[Floats]:
     """Smooth each series.
 
     Args:
         series: the series, whose lengths are needed.
         values: all of them, one behind the other.
         factor: by how much the weight of the earlier values falls before each value.
+        weights: the sum of all weights for each value, where it is known; then all values are finite.
     """
-    sizes = [len(one) for one in series]
-    ends = np.cumsum(sizes, dtype=np.int64)
-    factor[(ends - sizes)[np.array(sizes, np.int64) > 0]] = (
-        0.0  # a series begins: nothing is left of the one before
-    )
-    counts = np.isfinite(values).astype(np.float64)
+    sizes = np.array([len(one) for one in series], np.int64)
+    ends = np.cumsum(sizes)
+    factor[(ends - sizes)[sizes > 0]] = 0.0  # a series begins: nothing is left of the one before
     # Distances from a value of the series: so a constant one stays exactly as it is.
     origin = np.repeat([_first_finite(one) for one in series], sizes)
     with np.errstate(invalid="ignore"):
-        distance = np.where(counts, values - origin, 0.0)
-        sums, weights = _decayed_sums(factor, np.stack([distance, counts]))
-        smooth = np.where(counts, sums / np.where(counts, weights, 1.0) + origin, values)
+        distance = values - origin
+        if weights is not None:
+            (sums,) = _decayed_sums(factor, distance[None])
+            smooth = sums / weights + origin
+        else:
+            is_finite = np.isfinite(values)
+            rows = np.stack([np.where(is_finite, distance, 0.0), is_finite])
+            sums, weights = _decayed_sums(factor, rows)
+            smooth = np.where(is_finite, sums / np.where(is_finite, weights, 1.0) + origin, values)
     return np.split(smooth, ends[:-1]) if series else []
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
-from pai_sdk.run.watch.filter import parse_key
+from pai_sdk.run.watch.filter import RunKey, parse_key
 from pai_sdk.run.watch.names import run_names
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.run.watch.refresh import RunRefresh
@@ -47,7 +47,7 @@ def compare(
         smooth=smooth,
         half_life=half_life,
         names=[brief.id for brief in kept],
-        groups=[_group(brief, group_by) for brief in kept] if group_by else (),
+        groups=_groups(kept, group_by) if group_by else (),
         band=band,
     )
     if group_by:
@@ -55,16 +55,17 @@ def compare(
     return replace(view, labels={run_id: name for run_id, name in run_names(kept).items() if name != run_id})
 
 
-def _group(brief: RunBrief, keys: Sequence[str]) -> str:
-    """The name of a run's group: `lr=0.1, seed=7`; a dash stands for a missing value."""
-    values = []
-    for name in keys:
-        # A plain name is a hyperparameter here: runs are not grouped by the last value of a metric.
-        key = parse_key(name)
-        is_plain = key.group == "metrics" and not name.startswith("metrics.")
-        key = parse_key(f"hparams.{name}") if is_plain else key
-        values.append(f"{key.name}={key.value(brief) if key.is_in(brief) else '–'}")
-    return ", ".join(values)
+def _groups(briefs: Sequence[RunBrief], names: Sequence[str]) -> list[str]:
+    """The name of each run's group: `lr=0.1, seed=7`; a dash stands for a missing value."""
+    keys = [_group_key(name) for name in names]
+    return [", ".join(f"{key.name}={key.value(run) if key.is_in(run) else '–'}" for key in keys) for run in briefs]
+
+
+def _group_key(name: str) -> RunKey:
+    """A plain name is a hyperparameter here: runs are not grouped by the last value of a metric."""
+    key = parse_key(name)
+    is_plain = key.group == "metrics" and not name.startswith("metrics.")
+    return parse_key(f"hparams.{name}") if is_plain else key
 
 
 def table_of(briefs: Iterable[RunBrief], tags: Sequence[str] | None = None) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from pai_sdk.base.hints import did_you_mean, name_hint
@@ -54,20 +55,22 @@ class _Order:
                 return None if math.isnan(number) else (0, number)
         return (1, text)
 
-    def sorted(self, briefs: Iterable[RunBrief]) -> list[tuple[tuple[int, Any] | None, RunBrief]]:
-        placed = sorted(((self.place(brief), brief) for brief in briefs), key=lambda one: one[1].id)
-        found = [one for one in placed if one[0] is not None]
-        found.sort(key=lambda one: one[0], reverse=self.is_reversed)  # type: ignore[arg-type,return-value]
-        return [*found, *(one for one in placed if one[0] is None)]
+    def sorted(self, briefs: Iterable[RunBrief]) -> list[RunBrief]:
+        by_id = sorted(briefs, key=attrgetter("id"))
+        # Numbers of runs are sorted, not pairs: a thousand pairs a call would wake the garbage collector.
+        places = [self.place(brief) for brief in by_id]
+        found = [at for at, place in enumerate(places) if place is not None]
+        found.sort(key=places.__getitem__, reverse=self.is_reversed)  # type: ignore[arg-type]
+        return [by_id[at] for at in found] + [by_id[at] for at, place in enumerate(places) if place is None]
 
-    def is_behind(self, one: tuple[tuple[int, Any] | None, RunBrief], place: Any, run_id: str) -> bool:
+    def is_behind(self, brief: RunBrief, place: Any, run_id: str) -> bool:
         """Returns True when a run comes behind the last one of a page."""
-        here = one[0]
+        here = self.place(brief)
         if here is None or place is None:
-            return (here is None and place is not None) or (here is place and one[1].id > run_id)
+            return (here is None and place is not None) or (here is place and brief.id > run_id)
         if here != place:
             return bool(here > place) != self.is_reversed
-        return one[1].id > run_id
+        return brief.id > run_id
 
 
 def page_of(
@@ -88,18 +91,16 @@ def page_of(
     begin = 0
     if cursor is not None:
         place, run_id = _read_cursor(cursor, question)
-        behind = (at for at, one in enumerate(found) if order.is_behind(one, place, run_id))
+        behind = (at for at, brief in enumerate(found) if order.is_behind(brief, place, run_id))
         begin = next(behind, len(found))
     shown = found[begin : begin + limit]
     next_cursor = None
     if begin + limit < len(found):
-        place, brief = shown[-1]
-        next_cursor = _cursor([question, place, brief.id])
-    briefs = [brief for _, brief in shown]
+        next_cursor = _cursor([question, order.place(shown[-1]), shown[-1].id])
     if tags is not None:
         wanted_tags = tuple(tags)
-        briefs = [brief.with_tags(wanted_tags) for brief in briefs]
-    return RunPage(tuple(briefs), next_cursor, len(found), snapshot.version)
+        shown = [brief.with_tags(wanted_tags) for brief in shown]
+    return RunPage(tuple(shown), next_cursor, len(found), snapshot.version)
 
 
 def chosen(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
@@ -112,7 +113,7 @@ def chosen(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
         if runs in snapshot.briefs:
             return [snapshot.briefs[runs]]
         wanted = parse_filter(runs)
-        return [one for _, one in _Order.of("-created").sorted(snapshot.briefs.values()) if wanted.matches(one)]
+        return _Order.of("-created").sorted(filter(wanted.matches, snapshot.briefs.values()))
     ids = list(dict.fromkeys(runs))
     missing = [Problem("runs", f"there is no run {one!r}") for one in ids if one not in snapshot.briefs]
     if missing:

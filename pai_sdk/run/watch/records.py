@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,13 +96,18 @@ class RunBrief:
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
 
-    def with_tags(self, tags: Iterable[str]) -> RunBrief:
-        """The same with some of its tags only."""
+    def with_tags(self, tags: tuple[str, ...]) -> RunBrief:
+        """The same with some of its tags only. It is kept: a list that is watched asks for the same ones again."""
+        kept: tuple[tuple[str, ...], RunBrief] | None = self.__dict__.get("_narrowed")
+        if kept is not None and kept[0] == tags:
+            return kept[1]
         # A list has a thousand of them: `dataclasses.replace` takes five times as long.
         made = object.__new__(RunBrief)
         made.__dict__.update(self.__dict__)
+        made.__dict__.pop("_narrowed", None)
         known = self.tags
         made.__dict__["tags"] = {tag: known[tag] for tag in tags if tag in known}
+        self.__dict__["_narrowed"] = (tags, made)
         return made
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from pai_sdk.agent.protocol import Ending
@@ -44,6 +44,18 @@ LONGEST_LABEL = 256
 _NAMES_A_QUERY = 500
 _MOST_COUNTED = 1000  # jobs ahead of a new one
 _ID_ALPHABET = string.ascii_lowercase + string.digits
+
+# Made once: to put it together takes longer than to run it, and each submission asks.
+_IN_LINE = select(func.count()).select_from(
+    select(Job.number)
+    .where(
+        Job.owner == bindparam("owner"),
+        Job.status == JobStatus.SUBMITTED,
+        Job.priority >= bindparam("priority"),
+    )
+    .limit(_MOST_COUNTED + 2)
+    .subquery()
+)
 
 
 def new_job_id() -> str:
@@ -225,7 +237,7 @@ class Jobs:
                 connection.execute(insert(JobLabel), rows)
             if algorithm_id is not None:
                 connection.execute(insert(JobAlgorithm), _algorithm(job_id, algorithm_id, request))
-            ahead = _ahead(session, owner, request.priority or 0)
+            ahead = _ahead(connection, owner, request.priority or 0)
             texts = [f"The job was created and waits in the queue{ahead}.", *filter(None, notices)]
             events = [{"job_id": job_id, "happened_at": now, "text": text} for text in texts]
             connection.execute(insert(Event), events)
@@ -456,11 +468,9 @@ def _accessibility(labels: Mapping[str, str]) -> str | None:
     return given
 
 
-def _ahead(session: Session, owner: str, priority: int) -> str:
+def _ahead(connection: Connection, owner: str, priority: int) -> str:
     """How many jobs of a user begin before a new one, which is in the queue already, as text."""
-    in_line = Job.owner == owner, Job.status == JobStatus.SUBMITTED, Job.priority >= priority
-    some = select(Job.number).where(*in_line).limit(_MOST_COUNTED + 2).subquery()
-    count = (session.scalar(select(func.count()).select_from(some)) or 1) - 1
+    count = (connection.scalar(_IN_LINE, {"owner": owner, "priority": priority}) or 1) - 1
     if not count:
         return ""
     number = f"{count}" if count <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"

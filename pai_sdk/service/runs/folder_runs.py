@@ -16,7 +16,7 @@ from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
-from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.service.runs.responses import ResponseCache, RowCache
 from pai_sdk.service.runs.source import NO_LOG, WHOLE_FOLDER, RunMark, checkpoint_marks, folders_in, is_inside
 from pai_sdk.service.wire_errors import WireError
 from pai_sdk.storage.base import Store
@@ -43,6 +43,7 @@ class FolderRuns:
 
     def __init__(self, prefix: str | Path, *, longest_stream_s: float = 3600.0) -> None:
         self.responses = ResponseCache()
+        self.rows = RowCache()
         self.longest_stream_s = longest_stream_s
         self.is_closing = False
         self._prefix = prefix

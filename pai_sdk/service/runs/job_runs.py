@@ -23,7 +23,7 @@ from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
-from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.service.runs.responses import ResponseCache, RowCache
 from pai_sdk.service.runs.source import RunMark, checkpoint_marks, folders_in
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Event, Job
@@ -69,6 +69,7 @@ class JobRuns:
         principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
+        self.rows = RowCache()
         self.longest_stream_s = longest_stream_s
         self._jobs = jobs
         self._logs = logs

@@ -25,6 +25,7 @@ __all__ = [
     "IMMUTABLE",
     "LIVE",
     "ResponseCache",
+    "RowCache",
     "best_of",
     "csv_text",
     "finite",
@@ -63,12 +64,12 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
     return b"".join(_json_pieces(value))
 
 
-def json_list(name: str, items: Iterable[Mapping[str, Any]], rest: Mapping[str, Any], work: Work) -> bytes:
+def json_list(name: str, items: Iterable[Mapping[str, Any] | bytes], rest: Mapping[str, Any], work: Work) -> bytes:
     """An object with a long list as JSON, which is made no longer than the budget of the request allows.
 
     Args:
         name: of the list, which comes first in the object.
-        items: of the list; made one after the other.
+        items: of the list; made one after the other. Bytes are JSON already.
         rest: what else the object has.
         work: counts the bytes.
 
@@ -77,7 +78,7 @@ def json_list(name: str, items: Iterable[Mapping[str, Any]], rest: Mapping[str, 
     """
     parts = []
     for item in items:
-        parts.append(json_bytes(item))
+        parts.append(item if isinstance(item, bytes) else json_bytes(item))
         work.spend(len(parts[-1]) + 1)
     end = json_bytes(rest)[1:]
     return b"".join([b"{", _dumped(name), b":[", b",".join(parts), b"]", b"," if rest else b"", end])
@@ -244,3 +245,35 @@ class ResponseCache:
             while self._size_bytes > _CACHED_BYTES:
                 _, (_, dropped) = self._known.popitem(last=False)
                 self._size_bytes -= len(dropped)
+
+
+class RowCache:
+    """The rows of the last list, so that only those that have changed are made again. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._rows: dict[str, tuple[object, bytes]] = {}
+        self._size_bytes = 0
+        self._lock = Lock()
+
+    def row(self, of: object, name: str, version: object, make: Callable[[], bytes]) -> bytes:
+        """A row, made now unless it is known.
+
+        Args:
+            of: what the rows of the list show. Those of another list are forgotten.
+            name: of the row.
+            version: of its content.
+            make: makes it.
+        """
+        with self._lock:
+            if self._of != of or self._size_bytes > _CACHED_BYTES:
+                self._of, self._rows, self._size_bytes = of, {}, 0
+            rows = self._rows
+            known = rows.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        content = make()
+        with self._lock:
+            rows[name] = (version, content)
+            self._size_bytes += len(content)
+        return content

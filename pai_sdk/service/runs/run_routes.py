@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor,
 from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, series_response
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_responses import FIELDS, QUEUE_PLACE, brief_row, tag_row, tags_of
-from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
+from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, best_of, json_bytes, json_list, tagged
 from pai_sdk.service.runs.source import RunMark, RunsOf
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
@@ -69,13 +69,15 @@ def list_runs(
         shown = given or tags_of(page.runs)
         state = manager.state
         places = runs.queue_places() if QUEUE_PLACE in wanted else {}
-        rows = (
-            {
-                **brief_row(brief, shown, wanted, state.epoch),
-                **({QUEUE_PLACE: places[brief.id]} if brief.id in places else {}),
-            }
-            for brief in page.runs
-        )
+        of = (state.epoch, tuple(shown), tuple(wanted))
+
+        def row(brief: RunBrief) -> Mapping[str, Any] | bytes:
+            if brief.id in places:
+                return {**brief_row(brief, shown, wanted, state.epoch), QUEUE_PLACE: places[brief.id]}
+            return runs.rows.row(
+                of, brief.id, brief.version, lambda: json_bytes(brief_row(brief, shown, wanted, state.epoch))
+            )
+
         rest = {
             "tags": shown,
             "next": page.next,
@@ -84,7 +86,7 @@ def list_runs(
             "loading": state.loaded_at is None,
             "error": state.error,
         }
-        content = json_list("runs", rows, rest, work)
+        content = json_list("runs", map(row, page.runs), rest, work)
         runs.responses.put(key, version, content)
     return tagged(request, content, JSON, LIVE)
 

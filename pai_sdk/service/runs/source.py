@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.service.runs.responses import ResponseCache, RowCache
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore
 
@@ -64,10 +64,12 @@ class RunSource(Protocol):
 
     Attributes:
         responses: the last ones, kept, for requests that are repeated.
+        rows: those of the last list, kept, for lists in which few runs have changed.
         longest_stream_s: after which an event stream ends; its client connects again, with its cursor.
     """
 
     responses: ResponseCache
+    rows: RowCache
     longest_stream_s: float
 
     @property

@@ -263,15 +263,14 @@ class OssClient:
         """
 
         def fetch(bucket: OssBucket) -> ObjectInfo:
-            with closing(bucket.send("GET", uri.key)) as response, replacing(Path(path)) as part:
+            with closing(bucket.send("GET", uri.key)) as response, replacing(Path(path)) as draft:
                 info = info_of(uri, response.headers)
                 check = ContentCheck(info)
-                with part.open("wb") as out:
-                    for chunk in self._check_cancelled(response):
-                        check.update(chunk)
-                        out.write(chunk)
+                for chunk in self._check_cancelled(response):
+                    check.update(chunk)
+                    draft.stream.write(chunk)
                 _must_be_whole(check, uri)
-                mark_executable(part, info)
+                mark_executable(draft.path, info)
             return info
 
         return self._call(uri, fetch)

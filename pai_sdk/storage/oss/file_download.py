@@ -59,8 +59,7 @@ class FileDownload:
         self.read = listed
 
     def whole(self) -> None:
-        """In one request."""
-        must_take_a_file(self._path)
+        """In one request. Whether a file can be there is seen when it is put there: most of these are small."""
         if not (self._skip_unchanged and self._is_here()):
             with writing(self._path):
                 self.read = self._client.get_file(self._listed.uri, self._path)

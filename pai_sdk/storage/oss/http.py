@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
+import struct
 import sys
 import weakref
 from collections import deque
@@ -40,6 +42,7 @@ _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |$)")
 _VALUE = re.compile(r"(?:[^\s\0][^\0\r\n]*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 _WITHOUT_BODY = (204, 304)
+_SILENT = "timed out"
 
 
 class Pieces(Protocol):
@@ -246,7 +249,7 @@ class _Connection:
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
         self._socket = opened.sock
-        self._socket.settimeout(silence_s)
+        _set_silence(self._socket, silence_s)
         self._idle = idle
         self._left = b""  # received, and not yet read
         self.close = opened.close
@@ -271,6 +274,8 @@ class _Connection:
                 head = b""
             if head:
                 send(head)
+        except BlockingIOError as error:
+            raise TimeoutError(_SILENT) from error
         except BrokenPipeError:
             pass  # a server that refuses a request may respond, and close, before it has all of the body
 
@@ -306,10 +311,16 @@ class _Connection:
         self.close()
 
     def _receive(self, at_most: int) -> bytes:
-        received = self._socket.recv(at_most)
+        received = self._received(at_most)
         if not received:
             raise ProtocolError("the connection ended before the response did")
         return received
+
+    def _received(self, at_most: int) -> bytes:
+        try:
+            return self._socket.recv(at_most)
+        except BlockingIOError as error:
+            raise TimeoutError(_SILENT) from error
 
     def _read_to(self, end: bytes) -> bytes:
         while (at := self._left.find(end)) < 0:
@@ -345,9 +356,25 @@ class _Connection:
 
     def _until_closed(self) -> Iterator[bytes]:
         piece, self._left = self._left, b""
-        while piece or (piece := self._socket.recv(_CHUNK_BYTES)):
+        while piece or (piece := self._received(_CHUNK_BYTES)):
             yield piece
             piece = b""
+
+
+def _set_silence(connected: socket.socket, silence_s: float) -> None:
+    """Limit the time that a call of a socket may wait.
+
+    With a timeout of Python, each call is two: it waits with `poll` first, and lets go of the interpreter's lock
+    each time. Linux can have the limit in the socket. OpenSSL would take its end for an error of another kind.
+    """
+    if sys.platform == "linux" and not isinstance(connected, ssl.SSLSocket):
+        connected.settimeout(None)
+        seconds, part = divmod(max(silence_s, 0.001), 1)  # 0 would be no limit
+        limit = struct.pack("@ll", int(seconds), int(part * 1_000_000))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            connected.setsockopt(socket.SOL_SOCKET, option, limit)
+    else:
+        connected.settimeout(silence_s)
 
 
 def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:

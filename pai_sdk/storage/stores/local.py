@@ -131,7 +131,7 @@ class LocalStore(Store):
             is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)  # a pipe is none, as in `read`
             if not is_file or not place.resolve().is_relative_to(self.root.resolve()):
                 raise self._unread(place, PermissionError(errno.EACCES, _NOT_INSIDE))
-        if place.is_dir() != path.endswith("/"):
+        if stat.S_ISDIR(status.st_mode) != path.endswith("/"):
             raise self._not_found(place)
         return stored_file_of(path, status)
 
@@ -176,15 +176,14 @@ class LocalStore(Store):
         place = self.place(checked_path(path))
         if place is None:
             return StoredFile(path, 0, None, "")
-        with writing(place), replacing(place) as part:
+        with writing(place), replacing(place) as draft:
             if isinstance(content, Path):
-                shutil.copyfile(content, part)
+                shutil.copyfile(content, draft.path)
             else:
-                with part.open("wb") as out:
-                    for piece in (content,) if isinstance(content, bytes) else content:
-                        out.write(piece)
+                for piece in (content,) if isinstance(content, bytes) else content:
+                    draft.stream.write(piece)
             if executable:
-                make_executable(part)
+                make_executable(draft.path)
         return stored_file_of(path, place.stat())
 
     def prepare(self) -> None:

@@ -26,7 +26,7 @@ import os, pathlib, sys
 from pai_sdk.storage.objects import replacing
 for folder in sys.argv[1:]:
     entered = replacing(pathlib.Path(folder, "config.json"))
-    entered.__enter__().write_bytes(b"half")
+    entered.__enter__().path.write_bytes(b"half")
     kept = [entered] if folder == sys.argv[1] else [*kept, entered]
 os.kill(os.getpid(), 9)
 """

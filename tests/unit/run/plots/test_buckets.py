@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.run.events.series import Series, empty_series
-from pai_sdk.run.plots.bucketing import bucket_means
+from pai_sdk.run.plots.bucketing import bucket_means_each
 from pai_sdk.run.plots.buckets import Comparison, bucket_edges, bucketed, compared, smoothed, smoothed_by_x
 
 numbers = st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0])
@@ -89,7 +89,7 @@ def test_buckets_have_what_numpy_finds(
 ) -> None:
     x, y = given_points
     edges = bucket_edges(start, start + size, buckets)
-    found, means = bucketed(x, y, edges), bucket_means(x, y, edges)
+    found, means = bucketed(x, y, edges), bucket_means_each([x], [y], edges)[0]
     for at in range(len(edges) - 1):
         inside = y[(x >= edges[at]) & (x < edges[at + 1])].astype(np.float64)
         finite = inside[np.isfinite(inside)]
