@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import shlex
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -56,6 +54,7 @@ from pai_sdk.service.monitoring.structured_logs import LoggedRequests, prepare_l
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
+from pai_sdk.service.process import allow_open_files, prepare_threads
 from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
@@ -79,7 +78,6 @@ __all__ = ["Service", "serve"]
 logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
-_SWITCH_S = 0.001
 _ABILITIES: tuple[Ability, ...] = ("stop", "rerun", "delete", "files", "trace", "usage", "media")
 
 
@@ -100,26 +98,16 @@ def serve(
         ServiceStartError: the folder or the database is in use, or the port is taken.
         PaiError: the folder was deleted, or the database taken over, while it served.
     """
+    prepare_threads()
     prepare_logs(settings)
     service = Service(settings)
-    # Threads that compute for requests give way sooner than Python's 5 ms: the loop serves all others meanwhile.
-    sys.setswitchinterval(_SWITCH_S)
-    _allow_open_files(2 * settings.connections.most + _OTHER_FILES)
+    allow_open_files(2 * settings.connections.most + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.run(on_ready=on_ready, on_standby=on_standby)
     finally:
         for name, handler in previous.items():
             signal.signal(name, handler)
-
-
-def _allow_open_files(count: int) -> None:
-    """Raise our own limit as far as that may be needed, and is allowed."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
-    if now != resource.RLIM_INFINITY and now < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class Service:

@@ -1,0 +1,35 @@
+"""What a process that serves sets for itself, once, at its start."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+from contextlib import suppress
+
+__all__ = ["allow_open_files", "prepare_threads"]
+
+_SWITCH_S = 0.001
+_M_ARENA_MAX = -8  # of glibc's malloc.h
+_ARENAS = 2
+
+
+def prepare_threads() -> None:
+    """Set the process up for many threads that compute for requests; call it before they start.
+
+    They give way to the event loop sooner than after Python's 5 ms.
+    They also share two pools of memory. By default glibc gives each thread a pool of its own, up to eight for each
+    processor, and freed memory stays in its pool: the peak of a service under load is a third higher then.
+    """
+    sys.setswitchinterval(_SWITCH_S)
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def allow_open_files(count: int) -> None:
+    """Raise our own limit as far as that may be needed, and is allowed."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
