@@ -204,7 +204,6 @@ def _serve_folder(
     open_browser: bool,
 ) -> None:
     try:
-        from pai_sdk.service.process import prepare_threads
         from pai_sdk.service.web.ui_app import UiServer, UiSettings
     except ImportError as error:
         message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
@@ -215,7 +214,6 @@ def _serve_folder(
         raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
     token = token_in(token_file.expanduser()) if token_file is not None else ""
     pipelines = FoundRuns(place) if isinstance(place, Path) else None
-    prepare_threads()
     server = UiServer(UiSettings(place, host, port, tuple(names or ()), token, pipelines))
     with contextlib.suppress(KeyboardInterrupt):
         server.run(lambda: _greet(server, place, run, open_browser=open_browser))

@@ -19,6 +19,7 @@ from pai_sdk.service.http.http_server import HttpServer
 from pai_sdk.service.http.listening import listen_on, url_of
 from pai_sdk.service.http.page_requests import PAGE_PATH
 from pai_sdk.service.http.routes.json_responses import add_refusals, refusal
+from pai_sdk.service.process import prepare_threads
 from pai_sdk.service.runs.folder_runs import FolderRuns
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.runs.source import RunSource
@@ -140,6 +141,7 @@ class UiServer:
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`."""
+        prepare_threads()
         self._server.on_ready = on_ready
         try:
             self._server.run(sockets=[self._listener])
