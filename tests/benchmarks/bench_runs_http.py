@@ -78,11 +78,11 @@ def _write_runs(root: Path, count: int, long: list[str], short: list[str]) -> No
 
 def measure(cache: Path) -> dict[str, float | str]:
     root = cache / "runs-http"
-    with _server(root / "points", 200) as (ask, pid, loaded_s):
+    with served_runs(root / "points", 200) as (ask, pid, loaded_s):
         for tag in ask("GET", "/runs", limit=1).json()["tags"]:
             ask("POST", "/compare", headers=_COLUMNS, json={"filter": "", "tags": [tag]})
         found: dict[str, float | str] = {LOADED.name: loaded_s, MEMORY.name: resident_mb(pid)}
-    with _server(root / "thousand", 1000) as (ask, _, _):
+    with served_runs(root / "thousand", 1000) as (ask, _, _):
         found |= _log(ask)
         found |= _list(ask, root / "thousand" / "run-0999")
         body = {"filter": "", "tags": ["loss"], "buckets": 250}
@@ -138,7 +138,7 @@ def _log(ask: Callable[..., requests.Response]) -> dict[str, float | str]:
 
 
 @contextmanager
-def _server(folder: Path, count: int) -> Iterator[tuple[Callable[..., requests.Response], int, float]]:
+def served_runs(folder: Path, count: int) -> Iterator[tuple[Callable[..., requests.Response], int, float]]:
     """A server in a process of its own: what asks it, its process, and how long it took to read all runs."""
     token = Path("token")
     token.write_text(TOKEN)

@@ -41,7 +41,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data), "--slots", "1"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            return _measure(Client(_until_up(data)), psutil.Process(process.pid))
+            return _measure(Client(until_up(data)), psutil.Process(process.pid))
         finally:
             process.terminate()
 
@@ -125,7 +125,7 @@ def _cpu_percent(process: psutil.Process) -> float:
     return 100 * (after.user + after.system - before.user - before.system) / _IDLE_S
 
 
-def _until_up(data: Path):
+def until_up(data: Path):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         info = read_info(data)
