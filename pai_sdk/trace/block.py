@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.trace.columns import Prepared, numpy_type
 
 if TYPE_CHECKING:
@@ -32,28 +33,27 @@ class BlockBuilder:
 
     Args:
         schema: of the rows.
-        block_bytes: of a complete block. Its buffers are reserved at once: a growing buffer would be copied
-            within a step. Reserved memory takes no space before rows are written into it.
+        block_bytes: of a complete block. With the first rows its buffers are reserved for all of it: a growing
+            buffer would be copied within a step. Reserved memory takes no space before rows are written into it.
     """
 
     def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
         self._schema = schema
-        row_bytes = sum(dtype.itemsize for field in schema if (dtype := numpy_type(field.type)) is not None)
-        # An eighth more, because the last step of a block goes beyond its size.
-        expected_rows = max(1, block_bytes * 9 // 8 // row_bytes) if row_bytes and block_bytes else _FIRST_ROWS
-        self._columns: dict[str, _Numbers | _Arrays] = {}
-        for field in schema:
-            dtype = numpy_type(field.type)
-            self._columns[field.name] = (
-                _Arrays(field.type) if dtype is None else _Numbers(field.type, dtype, expected_rows)
-            )
+        self._block_bytes = block_bytes
+        self._columns = {field.name: _column(field.type) for field in schema}
         self.rows = 0
         self.size_bytes = 0
         self._fixed_bytes = _BLOCK_BYTES + _COLUMN_BYTES * len(self._columns)
         self.extra_bytes = self._fixed_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
-        """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none."""
+        """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none.
+
+        Raises:
+            InvalidInputError: a block has more items in lists than Arrow can count.
+        """
+        if not self.rows:
+            self._reserve(columns)
         extra_bytes = self._fixed_bytes
         try:
             for name, column in self._columns.items():
@@ -65,6 +65,15 @@ class BlockBuilder:
             raise
         self.extra_bytes = extra_bytes
         self.rows += rows
+
+    def _reserve(self, columns: Mapping[str, Prepared]) -> None:
+        """Reserve the buffers of a block whose rows are like the first ones."""
+        step_bytes = sum(column.bytes_of(columns[name]) for name, column in self._columns.items())
+        if step_bytes and self._block_bytes:
+            # An eighth more, because the last step of a block goes beyond its size.
+            steps = self._block_bytes * 9 / 8 / step_bytes
+            for name, column in self._columns.items():
+                column.reserve(columns[name], steps)
 
     def trim(self) -> None:
         """Give back reserved memory: no more rows come."""
@@ -83,59 +92,232 @@ class BlockBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-class _Numbers:
-    """A growing buffer of numbers. Arrow arrays, which may have nulls, are taken as well."""
+def _column(type_: pa.DataType) -> _Numbers | _Lists | _Arrays:
+    """The part of a block for a column of that type."""
+    import pyarrow.types as kinds
 
-    def __init__(self, type_: pa.DataType, dtype: np.dtype[Any], expected_rows: int) -> None:
+    if (dtype := numpy_type(type_)) is not None:
+        return _Numbers(type_, dtype)
+    if kinds.is_list(type_) and (dtype := numpy_type(type_.value_type)) is not None:
+        return _Lists(type_, dtype)
+    return _Arrays(type_)
+
+
+class _Buffer:
+    """A growing buffer of numbers."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
         import numpy as np
 
-        self._type = type_
-        self._buffer = np.empty(expected_rows, dtype)
-        self._rows = 0
-        self._nulls: list[tuple[int, np.ndarray[Any, Any]]] = []
-        self.extra_bytes = 0
+        self._values = np.empty(_FIRST_ROWS, dtype)
+        self.dtype = dtype
+        self.length = 0
 
-    def append(self, column: Prepared) -> int:
+    @property
+    def values(self) -> np.ndarray[Any, Any]:
+        """What is in it; the buffer's own memory."""
+        return self._values[: self.length]
+
+    def reserve(self, length: int) -> None:
+        """Have space for this number of values in all."""
         import numpy as np
 
-        end = self._rows + len(column)
-        if end > len(self._buffer):
-            grown = np.empty(max(end, 2 * len(self._buffer)), self._buffer.dtype)
-            grown[: self._rows] = self._buffer[: self._rows]
-            self._buffer = grown
-        if isinstance(column, np.ndarray):
-            self._buffer[self._rows : end] = column
-        else:
-            if column.null_count:
-                self._nulls.append((self._rows, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
-                self.extra_bytes += _CHUNK_BYTES + len(column)
-                column = column.fill_null(0)
-            self._buffer[self._rows : end] = column.to_numpy(zero_copy_only=False)
-        self._rows = end
-        return len(column) * self._buffer.itemsize
+        if length > len(self._values):
+            grown = np.empty(length, self.dtype)
+            grown[: self.length] = self.values
+            self._values = grown
 
-    def cut(self, rows: int) -> None:
-        self._rows = rows
-        self._nulls = [(start, is_null) for start, is_null in self._nulls if start < rows]
+    def extend(self, length: int) -> np.ndarray[Any, Any]:
+        """The space of the next values, for the caller to fill. They count when `length` is set."""
+        end = self.length + length
+        if end > len(self._values):
+            self.reserve(max(end, 2 * len(self._values)))
+        return self._values[self.length : end]
 
     def trim(self) -> None:
-        if self._buffer.nbytes > _LARGE_BYTES:
-            self._buffer.resize(self._rows, refcheck=False)
-        elif self._rows < len(self._buffer):
-            self._buffer = self._buffer[: self._rows].copy()  # shrunk, it would leave a gap too small for the next
+        """Give back reserved memory."""
+        if self._values.nbytes > _LARGE_BYTES:
+            self._values.resize(self.length, refcheck=False)
+        elif self.length < len(self._values):
+            self._values = self.values.copy()  # shrunk, it would leave a gap too small for the next
 
-    def build(self) -> pa.Array:
+
+class _Nulls:
+    """The rows of a column that are null."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.extra_bytes = 0
+
+    def append(self, start: int, column: pa.Array) -> None:
+        """Note the nulls of more rows."""
+        import numpy as np
+
+        if column.null_count:
+            self._parts.append((start, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
+            self.extra_bytes += _CHUNK_BYTES + len(column)
+
+    def cut(self, rows: int) -> None:
+        """Forget all rows but the first."""
+        self._parts = [(start, is_null) for start, is_null in self._parts if start < rows]
+
+    def bitmap(self, rows: int) -> pa.Buffer | None:
+        """The rows that have a value, as Arrow has it; None for all."""
         import numpy as np
         import pyarrow as pa
 
-        validity = None
-        if self._nulls:
-            is_valid = np.ones(self._rows, bool)
-            for start, is_null in self._nulls:
-                is_valid[start : start + len(is_null)] = ~is_null
-            validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+        if not self._parts:
+            return None
+        is_valid = np.ones(rows, bool)
+        for start, is_null in self._parts:
+            is_valid[start : start + len(is_null)] = ~is_null
+        return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+class _Numbers:
+    """A column of numbers. Arrow arrays, which may have nulls, are taken as well."""
+
+    def __init__(self, type_: pa.DataType, dtype: np.dtype[Any]) -> None:
+        self._type = type_
+        self._buffer = _Buffer(dtype)
+        self._nulls = _Nulls()
+
+    def __len__(self) -> int:
+        return self._buffer.length
+
+    @property
+    def extra_bytes(self) -> int:
+        """Memory of the objects."""
+        return self._nulls.extra_bytes
+
+    @property
+    def item_bytes(self) -> int:
+        """Memory of one number."""
+        return int(self._buffer.dtype.itemsize)
+
+    def bytes_of(self, column: Prepared) -> int:
+        """Memory that these rows will take."""
+        return len(column) * self.item_bytes
+
+    def reserve(self, column: Prepared, steps: float) -> None:
+        """Have space for this number of steps like this one."""
+        self.reserve_rows(int(len(column) * steps))
+
+    def reserve_rows(self, rows: int) -> None:
+        """Have space for this number of rows."""
+        self._buffer.reserve(rows)
+
+    def append(self, column: Prepared) -> int:
+        """Add rows, or the items of rows: an array of any shape. Returns the memory that they take."""
+        import numpy as np
+
+        if not isinstance(column, np.ndarray):
+            self._nulls.append(self._buffer.length, column)
+            column = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        self._buffer.extend(column.size).reshape(column.shape)[...] = column
+        self._buffer.length += column.size
+        return int(column.size) * self.item_bytes
+
+    def cut(self, rows: int) -> None:
+        """Forget all rows but the first."""
+        self._buffer.length = rows
+        self._nulls.cut(rows)
+
+    def trim(self) -> None:
+        """Give back reserved memory."""
+        self._buffer.trim()
+
+    def build(self) -> pa.Array:
+        """All rows, in the memory of this object."""
+        import pyarrow as pa
+
         # Not `pa.array`: it imports pandas, which takes half a second, and fails at the end of the process.
-        return pa.Array.from_buffers(self._type, self._rows, [validity, pa.py_buffer(self._buffer[: self._rows])])
+        buffers = [self._nulls.bitmap(len(self)), pa.py_buffer(self._buffer.values)]
+        return pa.Array.from_buffers(self._type, len(self), buffers)
+
+
+class _Lists:
+    """A column of lists of numbers: all items in one buffer, and where each row ends.
+
+    A step of 1,000 vectors would else be an Arrow array of its own, and all of these would be joined at the end of
+    the block: twice the memory.
+    """
+
+    def __init__(self, type_: pa.ListType, dtype: np.dtype[Any]) -> None:
+        import numpy as np
+
+        self._type = type_
+        self._items = _Numbers(type_.value_type, dtype)
+        self._ends = _Buffer(np.dtype(np.int32))
+        self._nulls = _Nulls()
+
+    @property
+    def extra_bytes(self) -> int:
+        """Memory of the objects."""
+        return self._items.extra_bytes + self._nulls.extra_bytes
+
+    def bytes_of(self, column: Prepared) -> int:
+        """Memory that these rows will take."""
+        return _item_count(column) * self._items.item_bytes + len(column) * self._ends.dtype.itemsize
+
+    def reserve(self, column: Prepared, steps: float) -> None:
+        """Have space for this number of steps like this one."""
+        self._items.reserve_rows(int(_item_count(column) * steps))
+        self._ends.reserve(int(len(column) * steps))
+
+    def append(self, column: Prepared) -> int:
+        """Add rows: an array of two dimensions, or lists of Arrow. Returns the memory that they take."""
+        import numpy as np
+
+        first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
+        if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
+            text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
+            raise InvalidInputError([Problem("the rows of a block", text, "a smaller block_bytes")])
+        if isinstance(column, np.ndarray):
+            lengths = np.full(rows, column.shape[1])
+        else:
+            lengths = np.diff(column.offsets.to_numpy())
+            if column.null_count:  # a null may have items, which `flatten` leaves out
+                lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+            self._nulls.append(self._ends.length, column)
+            column = column.flatten()
+        self._items.append(column)
+        ends = self._ends.extend(rows)
+        np.cumsum(lengths, dtype=ends.dtype, out=ends)
+        ends += first
+        self._ends.length += rows
+        return size_bytes
+
+    def cut(self, rows: int) -> None:
+        """Forget all rows but the first."""
+        self._ends.length = rows
+        self._items.cut(int(self._ends.values[-1]) if rows else 0)
+        self._nulls.cut(rows)
+
+    def trim(self) -> None:
+        """Give back reserved memory."""
+        self._items.trim()
+        self._ends.trim()
+
+    def build(self) -> pa.Array:
+        """All rows; the items are in the memory of this object."""
+        import numpy as np
+        import pyarrow as pa
+
+        rows = self._ends.length
+        offsets = np.concatenate([np.zeros(1, self._ends.dtype), self._ends.values])
+        buffers = [self._nulls.bitmap(rows), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(self._type, rows, buffers, children=[self._items.build()])
+
+
+def _item_count(column: Prepared) -> int:
+    """The items of all lists; those of nulls count, too."""
+    import numpy as np
+
+    if isinstance(column, np.ndarray):
+        return int(column.size)
+    offsets = column.offsets  # of a slice, only its own; its `values` are those of the whole array
+    return offsets[-1].as_py() - offsets[0].as_py() if len(column) else 0
 
 
 class _Arrays:
@@ -153,10 +335,17 @@ class _Arrays:
         """Memory of the objects."""
         return self._chunk_bytes * (len(self._chunks) + len(self._small))
 
+    def bytes_of(self, column: pa.Array) -> int:
+        """Memory that these rows take."""
+        return int(column.nbytes)
+
+    def reserve(self, column: pa.Array, steps: float) -> None:
+        """Nothing is reserved: the arrays are kept as they are."""
+
     def append(self, column: pa.Array) -> int:
         import pyarrow as pa
 
-        size_bytes = int(column.nbytes)
+        size_bytes = self.bytes_of(column)
         self._small.append(column)
         self._small_bytes += size_bytes
         if len(self._small) == _JOINED:

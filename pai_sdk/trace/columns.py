@@ -1,7 +1,8 @@
 """Turns the values of one step into columns of fixed types. All mistakes are found here, in the caller.
 
-A numeric array needs no Arrow object per step: it is copied into a numpy buffer that becomes an Arrow array when
-the block is complete, without another copy. All other values become Arrow arrays at once.
+A numeric array needs no Arrow object per step, and neither does one of two dimensions for lists of numbers: it is
+copied into a numpy buffer that becomes an Arrow array when the block is complete, without another copy. All other
+values become Arrow arrays at once.
 
 A value is stored exactly, or refused. Only floating point numbers are rounded, to the precision of their column.
 """
@@ -179,7 +180,11 @@ def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     column = _column(values, type_, numpy_type(type_))
-    return pa.array(np.array(column), type=type_) if isinstance(column, np.ndarray) else column
+    if not isinstance(column, np.ndarray):
+        return column
+    if column.ndim > 1:
+        return _lists(column, _as_arrow(column.reshape(-1), type_.value_type), type_)
+    return pa.array(np.array(column), type=type_)
 
 
 def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]) -> tuple[pa.Array, Any]:
@@ -347,24 +352,28 @@ def _check_whole(array: np.ndarray[Any, Any], dtype: np.dtype[Any], least: int, 
             raise OverflowError(f"has the whole number {value}, which {dtype} cannot store exactly")
 
 
-def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> pa.Array:
-    """An array of two or more dimensions as lists, each level with equal lengths."""
-    import numpy as np
+def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
+    """An array of two or more dimensions as lists, each level with equal lengths; one of numbers as it is."""
     import pyarrow as pa
 
     if not pa.types.is_list(type_):
         raise TypeError(f"has {array.ndim} dimensions, but its type is {type_}")
     if array.ndim > 2:
-        inner = _nested(array.reshape(-1, *array.shape[2:]), type_.value_type)
-    else:
-        dtype = numpy_type(type_.value_type)
-        flat = array.reshape(-1)
-        if dtype is None or flat.dtype.kind == "O":
-            return _from_list(array.tolist(), type_)
-        _check_fits(flat, dtype)
-        inner = pa.array(np.array(flat, dtype), type=type_.value_type)  # a copy, as the caller reuses its array
+        return _lists(array, _as_arrow(array.reshape(-1, *array.shape[2:]), type_.value_type), type_)
+    dtype = numpy_type(type_.value_type)
+    if dtype is None or array.dtype.kind == "O":
+        return _from_list(array.tolist(), type_)
+    _check_fits(array.reshape(-1), dtype)
+    return array
+
+
+def _lists(array: np.ndarray[Any, Any], items: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The rows of an array as lists of these items."""
+    import numpy as np
+    import pyarrow as pa
+
     offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), inner, type=type_)
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=type_)
 
 
 def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
