@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from odps import ODPS, errors
 from pai_sdk import Processor, Session
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.trace import TraceWriter
 from tests.service.services import Client
 
@@ -54,7 +58,22 @@ def session_on(client: Client) -> Session:
     )
 
 
-def test_a_job_uses_its_tables_with_pyodps_and_no_others(service: Client, tmp_path: Path) -> None:
+@pytest.fixture
+def service_slow_to_forget(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A service whose scheduler goes on with a job for a moment after it has reported the end."""
+    let_go = Scheduler._let_go
+
+    def late(scheduler: Scheduler, active: Any) -> None:
+        time.sleep(0.5)
+        let_go(scheduler, active)
+
+    monkeypatch.setattr(Scheduler, "_let_go", late)
+    with start() as client:
+        yield client
+
+
+def test_a_job_uses_its_tables_with_pyodps_and_no_others(service_slow_to_forget: Client, tmp_path: Path) -> None:
+    service = service_slow_to_forget
     session = session_on(service)
     with TraceWriter({"n": "bigint"}, session.tables.sink("clicks", partition="dt=1"), run_id="r1") as writer:
         writer.write(n=np.arange(101))

@@ -160,9 +160,9 @@ class Scheduler:
         self._trash.put(self._folder.job_dir(job_id))
 
     def request_of(self, job_id: str) -> TrainingJobRequest | None:
-        """The request of a job that has left the queue and not ended; None for any other one."""
+        """The request of a job that has left the queue and whose command has not ended; None for any other one."""
         active = self._active.get(job_id)
-        return None if active is None else active.request
+        return None if active is None or active.step == "finishing" else active.request
 
     @property
     def held(self) -> list[HeldResources]:
