@@ -19,6 +19,7 @@ _JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a 
 # Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
 _BLOCK_BYTES = 1_500
 _COLUMN_BYTES = 500
+_LIST_BYTES = 500  # more for a column of lists: it has two buffers
 _CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
 _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 
@@ -106,6 +107,8 @@ def _column(type_: pa.DataType) -> _Numbers | _Lists | _Arrays:
 class _Buffer:
     """A growing buffer of numbers."""
 
+    __slots__ = ("_values", "dtype", "length")
+
     def __init__(self, dtype: np.dtype[Any]) -> None:
         import numpy as np
 
@@ -145,6 +148,8 @@ class _Buffer:
 class _Nulls:
     """The rows of a column that are null."""
 
+    __slots__ = ("_parts", "extra_bytes")
+
     def __init__(self) -> None:
         self._parts: list[tuple[int, np.ndarray[Any, Any]]] = []
         self.extra_bytes = 0
@@ -176,6 +181,8 @@ class _Nulls:
 
 class _Numbers:
     """A column of numbers. Arrow arrays, which may have nulls, are taken as well."""
+
+    __slots__ = ("_buffer", "_nulls", "_type")
 
     def __init__(self, type_: pa.DataType, dtype: np.dtype[Any]) -> None:
         self._type = type_
@@ -243,6 +250,8 @@ class _Lists:
     the block: twice the memory.
     """
 
+    __slots__ = ("_ends", "_items", "_nulls", "_type")
+
     def __init__(self, type_: pa.ListType, dtype: np.dtype[Any]) -> None:
         import numpy as np
 
@@ -254,7 +263,7 @@ class _Lists:
     @property
     def extra_bytes(self) -> int:
         """Memory of the objects."""
-        return self._items.extra_bytes + self._nulls.extra_bytes
+        return _LIST_BYTES + self._items.extra_bytes + self._nulls.extra_bytes
 
     def bytes_of(self, column: Prepared) -> int:
         """Memory that these rows will take."""
