@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache, has_files
 from pai_sdk.pipeline.fingerprints import digest, function_of, parts_of_call, parts_of_plan, parts_of_search
@@ -126,7 +126,7 @@ class StepExecution:
         if self._is_cached(live, None):
             return
         self._begin_attempt(live)
-        result = as_json(function(**arguments))
+        result = _result(function(**arguments))
         if not live.is_given_up:
             record.result = result
             if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
@@ -246,7 +246,22 @@ class StepExecution:
 
 def reason_of(error: BaseException) -> str:
     """The text of an error, for the record of a step."""
-    return str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
+    try:
+        text = str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
+    except Exception as without:  # of its own `__str__`
+        text = f"{type(error).__name__}, whose text raises {type(without).__name__}"
+    return text.encode(errors="replace").decode()  # lone surrogates can be neither printed nor written to a file
+
+
+def _result(value: Any) -> Any:
+    """What a function has returned, as it is kept."""
+    try:
+        return as_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "return None, numbers, texts, lists and dicts"
+        raise InvalidInputError(
+            [Problem("the result of the function", f"cannot be kept: {error}", hint)]
+        ) from error
 
 
 def _holds(when: Any, known: Known) -> bool:

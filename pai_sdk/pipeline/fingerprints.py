@@ -171,7 +171,7 @@ def _sources(function: Any, seen: set[int]) -> Iterator[str]:
     seen.add(id(function))
     if not isinstance(function, types.FunctionType):
         yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}"
-        if isinstance(call := getattr(type(function), "__call__", None), types.FunctionType):
+        if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
             yield from _state_of_owner(function)
             yield from _sources(call, seen)
         return
