@@ -139,7 +139,7 @@ class PipelineEngine:
             live.is_noted = True
             self._note_execution(live)
             return live
-        needs = [self._live[one.name] for one in step.needs]
+        needs = [self._live[one.name] for one in step.needs if one.name in self._live]  # the others ran before
         live.open_needs = sum(not one.record.is_over for one in needs)
         for one in needs:
             if not one.record.is_over:
@@ -343,6 +343,8 @@ def _stop(job: TrainingJob) -> None:
 def _blocked_by(step: PipelineStep, known: Mapping[str, StepRecord]) -> tuple[str, str] | None:
     """The status of a step that cannot run, and why; None for one that can."""
     for one in step.needs:
+        if step.on_exit and not one.on_exit:
+            continue  # it runs however that one has ended
         status = known[one.name].status
         if status in ("failed", "blocked", "stopped"):
             return "blocked", f"{one.name} has {'failed' if status == 'failed' else 'not run'}"

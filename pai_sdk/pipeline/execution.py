@@ -97,12 +97,12 @@ class StepExecution:
         """
         record, step = live.record, live.step
         if step.when is not None and not _holds(step.when, self._known):
-            self.end(live, "skipped", reason=f"{step.when} does not hold")
+            self.end(live, "skipped", reason=f"{step.when!r} does not hold")
             return None
         if isinstance(step.work, EachWork):
             values = resolved(step.work.values, self._known)
             if not isinstance(values, list):
-                raise TypeError(f"values: {step.work.values} is of type {type(values).__name__}, not a list")
+                raise TypeError(f"values: {step.work.values!r} is of type {type(values).__name__}, not a list")
             record.status, record.children, record.started_at = "running", len(values), time.time()
             self._records.write_step(record)
             return values

@@ -52,7 +52,7 @@ def test_any_exception_fails_the_step_and_the_run_ends(tmp_path: Path, error: Ba
 def test_a_result_that_cannot_be_kept_is_named(tmp_path: Path, value: Any) -> None:
     pipeline = Pipeline("test", store=tmp_path)
     pipeline.step(lambda: value, name="one")
-    with pytest.raises(PipelineFailed, match="the result of the function: cannot be kept: .*lists and dicts"):
+    with pytest.raises(PipelineFailed, match=r"the result of the function: cannot be kept: .*lists and dicts"):
         pipeline.run(show=False)
 
 
