@@ -369,13 +369,12 @@ class Pipeline:
         _check_interrupt(on_interrupt)
         values = self.check(**parameters)
         run_id = _new_run_id()
-        steps = [
-            {"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()
-        ]
-        record = PipelineRunRecord(run_id, self.name, values, steps, created_at=time.time())
+        record = PipelineRunRecord(
+            run_id, self.name, values, self._described(), uses_cache=cache, created_at=time.time()
+        )
         records = self._records(run_id)
         records.write_run(record)
-        return self._drive(record, records, show, on_interrupt, policy, cache=cache)
+        return self._drive(record, records, show, on_interrupt, policy)
 
     def resume(
         self,
@@ -401,14 +400,28 @@ class Pipeline:
         _check_interrupt(on_interrupt)
         found = self._records(run_id) if run_id is not None else self._unfinished()
         record = found.read_run()
+        if record.pipeline != self.name:
+            what = f"{found.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
+            raise InvalidInputError([Problem("run_id", what, "resume it with its own pipeline")])
         self.check(**record.parameters)
+        record.steps = self._described()
         return self._drive(record, found, show, on_interrupt, policy)
 
     def runs(self) -> list[PipelineRun]:
         """The runs, the newest first."""
         paths = [file.path for file in self._root.list("runs/") if file.path.endswith("/run.json")]
         ids = sorted({path.split("/")[1] for path in paths}, reverse=True)
-        return [PipelineRun(self._records(run_id)) for run_id in ids]
+        found = []
+        for run_id in ids:
+            try:
+                found.append(PipelineRun(self._records(run_id)))
+            except RunNotFoundError as error:  # cut off by a full disk, or of another program
+                logger.warning("a run is left out: %s", error)
+        return found
+
+    def _described(self) -> list[dict[str, Any]]:
+        """What is kept of the steps with a run."""
+        return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()]
 
     def _drive(
         self,
@@ -417,8 +430,6 @@ class Pipeline:
         show: bool,
         on_interrupt: str,
         policy: FollowPolicy | None,
-        *,
-        cache: bool = True,
     ) -> PipelineRun:
         return drive(
             [*self._steps.values()],
@@ -427,16 +438,17 @@ class Pipeline:
             StepCache(open_store(f"{self._root.uri.rstrip('/')}/executions/", self._session)),
             parallel=self.parallel,
             show=show,
-            cache=cache,
             on_interrupt=on_interrupt,
             policy=policy or FollowPolicy(),
         )
 
     def _unfinished(self) -> RunRecords:
         for run in self.runs():
-            if run.record.status != "succeeded":
+            if run.record.pipeline == self.name and run.record.status != "succeeded":
                 return run.records
-        raise RunNotFoundError(f"{self._root.uri} has no run that could be resumed", run_id=self._root.uri)
+        raise RunNotFoundError(
+            f"{self._root.uri} has no run of {self.name!r} that could be resumed", run_id=self._root.uri
+        )
 
     def _records(self, run_id: str) -> RunRecords:
         return RunRecords(open_store(f"{self._root.uri.rstrip('/')}/runs/{run_id}/", self._session))
@@ -524,7 +536,7 @@ def _setting_problems(when: object, retries: object, timeout: object) -> list[Pr
         problems.append(Problem("when", f"is {when!r}", hint))
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         problems.append(Problem("retries", f"is {retries!r}", "a whole number, 0 or more"))
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and timeout > 0):  # not a number is not more than 0
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    if timeout is not None and not is_number:  # NaN is not more than 0
         problems.append(Problem("timeout", f"is {timeout!r}", "seconds, more than 0"))
     return problems

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.cli.root import app
 from pai_sdk.cli.where.place import session_on
-from pai_sdk.errors import UserQuotaError
+from pai_sdk.errors import InvalidInputError, UserQuotaError
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -206,6 +206,14 @@ def test_the_error_of_the_client_names_quota_and_request(operator: Client) -> No
         assert session.users.own_quota().quota.cpus == 1.5
         with pytest.raises(UserQuotaError, match=r"quota of user 'alice' allows: 2 CPUs \(1.5 of 1.5 are free\)"):
             TrainingJobs(session.users._transport).create_once(asking(2))
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "/"])
+def test_a_name_that_would_be_another_path_is_named_by_the_client(operator: Client, name: str) -> None:
+    with session_on(operator.info) as session:
+        for call in (session.users.new_key, session.users.remove, session.users.set_quota):
+            with pytest.raises(InvalidInputError, match=f"name: is '{name}'"):
+                call(name)
 
 
 def test_the_command_changes_what_is_given_and_shows_quota_and_use(operator: Client) -> None:
