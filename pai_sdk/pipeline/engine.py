@@ -60,7 +60,7 @@ class RunValues:
             LookupError: the job had no such output.
         """
         record = self._records[step]
-        if record.children:
+        if record.children or record.result == []:  # a job has no result: it is an `each`
             return [self.output(f"{step}[{number}]", channel) for number in range(record.children)]
         if channel not in record.outputs:
             raise LookupError(

@@ -305,7 +305,7 @@ def test_a_run_is_resumed_with_its_failed_steps(tmp_path: Path, calls: Calls) ->
     run = pipeline.resume(show=False)
     assert statuses(run) == {"one": "succeeded", "flaky": "succeeded"}
     assert calls.seen == ["one"]
-    with pytest.raises(RunNotFoundError, match="no run of .test. that could be resumed"):
+    with pytest.raises(RunNotFoundError, match="no run of 'test' that could be resumed"):
         pipeline.resume(show=False)
 
 

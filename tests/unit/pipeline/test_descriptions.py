@@ -10,6 +10,9 @@ import pytest
 
 from pai_sdk.errors import InvalidInputError, PipelineFailed
 from pai_sdk.pipeline import Pipeline
+from pai_sdk.session import Session
+from pai_sdk.submit.estimator import Estimator
+from pai_sdk.tune import Tuner, Uniform
 
 
 def give(x: Any = 1) -> Any:
@@ -103,6 +106,24 @@ def test_what_ctrl_c_does_is_one_of_two(pipeline: Pipeline) -> None:
     with pytest.raises(InvalidInputError, match="on_interrupt: is 'kill'"):
         pipeline.run(show=False, on_interrupt="kill")  # type: ignore[arg-type]
     assert pipeline.runs() == []
+
+
+def test_inputs_of_a_search_that_calls_a_function_are_problems(pipeline: Pipeline) -> None:
+    tuner = Tuner(lambda config: 1.0, {"lr": Uniform(0, 1)}, trials=1)
+    pipeline.step(tuner, name="one", inputs={"data": "x"})
+    pipeline.each([1], tuner, value="x", name="each")
+    with pytest.raises(InvalidInputError) as wrong:
+        pipeline.run(show=False)
+    assert "step 'one': inputs['data']: is for jobs" in str(wrong.value)
+    assert "step 'each': inputs['x']: is for jobs" in str(wrong.value)
+
+
+def test_outputs_of_jobs_for_no_values_are_none(pipeline: Pipeline) -> None:
+    session = Session("local", "1", oss_bucket_name="bucket", endpoint="http://127.0.0.1:9")
+    estimator = Estimator("python:3.11", "true", instance_type="ecs.c6.large", session=session)
+    trained = pipeline.each([], estimator, value="lr", name="train")
+    pipeline.step(give, name="models", arguments={"x": trained.outputs.model})
+    assert pipeline.run(show=False)["models"].result == []
 
 
 # ---- a pipeline as a step
