@@ -103,6 +103,21 @@ def test_a_user_at_their_quota_waits_alone_and_the_job_says_for_what(
     assert events(alice, second).count(text) == 1
 
 
+def test_a_job_that_a_lowered_quota_does_not_allow_says_so(operator: Client, executor: ScriptedExecutor) -> None:
+    alice = user(operator, "alice")
+    set_quota(operator, "alice", CPUs=2)
+    first, second = alice.create(asking(2)), alice.create(asking(2))
+    alice.until(first, "Running")
+    until(lambda: any("waits for the quota" in text for text in events(alice, second)))
+    set_quota(operator, "alice", CPUs=1)
+    text = "The job needs more than the quota of user 'alice' allows: 2 CPUs (1 of 1 are free)."
+    succeed(alice, executor, first)
+    until(lambda: any(text in event for event in events(alice, second)))
+    assert alice.get(f"/trainingjobs/{second}")["Status"] == "Submitted"
+    set_quota(operator, "alice", CPUs=2)
+    alice.until(second, "Running")
+
+
 def test_a_greater_quota_takes_effect_at_once(operator: Client) -> None:
     alice = user(operator, "alice")
     set_quota(operator, "alice", RunningJobs=1)
