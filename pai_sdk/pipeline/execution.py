@@ -13,7 +13,14 @@ from typing import Any
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache, has_files
-from pai_sdk.pipeline.fingerprints import digest, function_of, parts_of_call, parts_of_plan, parts_of_search
+from pai_sdk.pipeline.fingerprints import (
+    digest,
+    function_of,
+    parts_of_call,
+    parts_of_paths,
+    parts_of_plan,
+    parts_of_search,
+)
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
 from pai_sdk.pipeline.searches import SearchCall
@@ -129,6 +136,8 @@ class StepExecution:
         result = _result(function(**arguments))
         if not live.is_given_up:
             record.result = result
+            if not isinstance(function, SearchCall):
+                record.parts |= parts_of_paths(arguments)
             if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
                 self._cache.put(record, [])
             self.end(live, "succeeded")

@@ -24,7 +24,15 @@ from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
 from pai_sdk.submit.submitter import EstimatorBase
 
-__all__ = ["changes", "digest", "function_of", "parts_of_call", "parts_of_plan", "parts_of_search"]
+__all__ = [
+    "changes",
+    "digest",
+    "function_of",
+    "parts_of_call",
+    "parts_of_paths",
+    "parts_of_plan",
+    "parts_of_search",
+]
 
 _OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputChannels", "TrainingJobDescription")
 
@@ -44,12 +52,19 @@ def parts_of_call(
         arguments: with values instead of references.
         made: the executions that its references stand for, by argument.
     """
-    own = {name: digest(_content(value)) for name, value in arguments.items() if name not in made}
+    own = {name: digest(value) for name, value in arguments.items() if name not in made}
     return {
         "the code of the function": digest([*_sources(function, set())]),
         **{f"argument {name}": value for name, value in own.items()},
         **{f"argument {name}": value for name, value in made.items()},
+        **parts_of_paths(arguments),
     }
+
+
+def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The files of each argument that is a `Path`; read again after the call, which may have written them."""
+    paths = {name: str(value) for name, value in arguments.items() if isinstance(value, Path)}
+    return {f"argument {name}": digest([path, _identity(path, None)]) for name, path in paths.items()}
 
 
 def parts_of_plan(
@@ -149,11 +164,6 @@ def _identity(uri: str, session: Any) -> str | None:
     except PaiError:
         return _identity(f"{uri}/", session) if name else None
     return digest([[one.path, one.size_bytes, one.etag or one.modified_ns] for one in files]) if files else None
-
-
-def _content(value: Any) -> Any:
-    """The value of an argument; for a `Path`, its files too."""
-    return [str(value), _identity(str(value), None)] if isinstance(value, Path) else value
 
 
 def _sources(function: Any, seen: set[int]) -> Iterator[str]:

@@ -102,3 +102,16 @@ def test_the_files_of_a_path_count(tmp_path: Path) -> None:
     assert (changed.result, changed.reason) == ("other", "argument file has changed")
     file.unlink()
     assert run(tmp_path, read, file=file).result == "none"
+
+
+def test_a_file_that_the_function_writes_counts_as_it_was_left(tmp_path: Path) -> None:
+    def write(to: Path) -> int:
+        return to.write_text("model")
+
+    file = tmp_path / "model.txt"
+    assert run(tmp_path, write, to=file).status == "succeeded"
+    assert run(tmp_path, write, to=file).status == "cached"
+    file.unlink()
+    assert run(tmp_path, write, to=file).status == "succeeded"
+    assert file.exists()
+    assert run(tmp_path, write, to=file).status == "cached"
