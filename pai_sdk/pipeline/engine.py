@@ -132,9 +132,10 @@ class PipelineEngine:
 
     def _add(self, step: PipelineStep, parent: LiveStep | None = None) -> LiveStep:
         record = self._known.setdefault(step.name, StepRecord(step.name))
+        attempts_before = record.attempt if record.status in ("failed", "stopped") else 0
         if record.status not in (*ENDED, "running"):
             record.status = "waiting"
-        live = self._live[step.name] = LiveStep(step, record, parent=parent)
+        live = self._live[step.name] = LiveStep(step, record, parent=parent, attempts_before=attempts_before)
         if record.status in ENDED:
             live.is_noted = True
             self._note_execution(live)
@@ -273,7 +274,7 @@ class PipelineEngine:
         record = live.record
         live.job = live.deadline = None
         record.attempt = max(record.attempt, 1)
-        if record.attempt <= live.step.retries and not self.is_stopped:
+        if record.attempt - live.attempts_before <= live.step.retries and not self.is_stopped:
             record.status, record.error = "waiting", error
             self._records.write_step(record)
             self._ready.append(live)
@@ -308,7 +309,7 @@ class PipelineEngine:
                 self._on_failure(live, text)
             else:  # a thread cannot be ended; what it still does does not count
                 live.is_given_up = True
-                again = LiveStep(live.step, live.record, parent=live.parent, children=live.children)
+                again = replace(live, is_given_up=False, job=None, deadline=None)
                 self._live[live.name] = again
                 if live.parent is not None:
                     live.parent.children = [again if one is live else one for one in live.parent.children]

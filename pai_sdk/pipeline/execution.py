@@ -50,6 +50,7 @@ class LiveStep:
         parent: the `each` that it belongs to.
         is_given_up: its time is over, and what its function still does does not count.
         is_noted: the engine knows that it has ended; its record may say so before.
+        attempts_before: those after which it had failed when the run was resumed; they do not count as retries.
     """
 
     step: PipelineStep
@@ -61,6 +62,7 @@ class LiveStep:
     parent: LiveStep | None = None
     is_given_up: bool = False
     is_noted: bool = False
+    attempts_before: int = 0
 
     @property
     def name(self) -> str:

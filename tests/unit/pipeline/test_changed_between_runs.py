@@ -59,6 +59,23 @@ def test_a_step_that_fails_again_fails_the_run(tmp_path: Path) -> None:
         first.resume(show=False)
 
 
+def test_a_step_that_is_run_again_has_all_its_retries(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def succeeds_at_the_fourth() -> int:
+        calls.append(1)
+        if len(calls) < 4:
+            fail()
+        return len(calls)
+
+    pipeline = make(tmp_path)
+    pipeline.step(succeeds_at_the_fourth, name="one", retries=1)
+    failed_run(pipeline)
+    assert len(calls) == 2
+    done = pipeline.resume(show=False)["one"]
+    assert (done.status, done.result, done.attempt) == ("succeeded", 4, 4)
+
+
 def test_a_run_of_another_pipeline_is_not_resumed(tmp_path: Path) -> None:
     first, second = make(tmp_path, "first"), make(tmp_path, "second")
     first.step(fail)
