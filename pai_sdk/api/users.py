@@ -166,6 +166,10 @@ class ServiceUsers:
     def _call(
         self, action: str, method: str, path: str, names: dict[str, str] | None = None, **given: Any
     ) -> ApiResponse:
+        wrong = [one for one in (names or {}).items() if not one[1] or "/" in one[1]]  # another path
+        if wrong:
+            hint = "it is not empty and has no '/'"
+            raise InvalidInputError([Problem(what, f"is {name!r}", hint) for what, name in wrong])
         try:
             return self._transport.call(action, method, path, names, **given)
         except NotFoundError as error:

@@ -34,7 +34,7 @@ from pai_sdk.cli.pipelines import commands as pipelines
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.tune import tune
 from pai_sdk.cli.where.place import placed
-from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
+from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
 from pai_sdk.job.interrupts import single_interrupt
 
 app = typer.Typer(
@@ -148,7 +148,7 @@ def run() -> None:
     try:
         with single_interrupt():
             app(prog_name="pai-sdk")
-    except (NotFoundError, ObjectNotFoundError) as error:
+    except (NotFoundError, ObjectNotFoundError, RunNotFoundError) as error:
         _print_error(error)
         sys.exit(exit_codes.NOT_FOUND)
     except PaiError as error:

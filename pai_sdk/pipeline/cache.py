@@ -38,7 +38,7 @@ class StepCache:
             session: whose keys look whether the outputs are still there.
         """
         found = self._read(self._entry(name, parts))
-        if found is None:
+        if found is None or not found.keys() >= {"execution", "job_id", "outputs", "result", "filled"}:
             last = self._read(f"{_folder(name)}/last.json")
             return None, changes(None if last is None else last.get("parts", {}), parts)
         gone = [channel for channel in found["filled"] if not has_files(found["outputs"][channel], session)]

@@ -9,9 +9,16 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.pipeline.execution import job_name
-from pai_sdk.pipeline.references import OutputReference, PipelineParameter, ResultReference, resolved
+from pai_sdk.pipeline.references import (
+    Condition,
+    OutputReference,
+    PipelineParameter,
+    Reference,
+    ResultReference,
+    resolved,
+)
 from pai_sdk.pipeline.searches import SearchCall
-from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep, StepOutputs
 
 __all__ = ["Placeholders", "check_parameters", "check_steps", "plan_of"]
 
@@ -64,7 +71,7 @@ def check_parameters(
             continue
         try:
             values[name] = _as_type(value, one.type)
-        except ValueError:
+        except (ValueError, OverflowError):
             problems.append(Problem(name, f"{value!r} is not of type {one.type.__name__}"))
     return values
 
@@ -98,7 +105,8 @@ def check_steps(
     plans: dict[str, Plan] = {}
     for step in steps:
         where = f"step {step.name!r}"
-        found = [*step.work.problems(), *_reference_problems(step, steps, parameters)]
+        misplaced = (one for name, given in step.work.given.items() for one in _misplaced(name, given))
+        found = [*misplaced, *step.work.problems(), *_reference_problems(step, steps, parameters)]
         yield from (Problem(f"{where}: {one.where}", one.what, one.hint) for one in found)
         if found:
             continue
@@ -122,6 +130,24 @@ def plan_of(step: PipelineStep, pipeline: str, known: Placeholders) -> Plan | No
         search = work.function if isinstance(work.function, SearchCall) else None
         return search.plan(given.get("arguments", {})) if search is not None else None
     return work.plan(given, name=job_name(pipeline or "pipeline", step.name))[1]
+
+
+def _misplaced(where: str, value: object) -> Iterator[Problem]:
+    """Steps and conditions in the place of values, and references where they are not replaced by their values."""
+    if isinstance(value, PipelineStep | StepOutputs):
+        name = value.name if isinstance(value, PipelineStep) else value._step.name
+        yield Problem(where, f"is no value, but the step {name!r}", "give its result or outputs.NAME")
+    elif isinstance(value, Condition):
+        yield Problem(where, f"is the condition {value}", "give it to `when`, or compare in the function")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _misplaced(f"{where}[{key!r}]", one)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _misplaced(f"{where}[{number}]", one)
+    inside = value if isinstance(value, set | frozenset | Mapping) else ()
+    if any(isinstance(one, Reference) for one in inside):
+        yield Problem(where, "has a reference in a set or as a key", "give it in a list or as a value")
 
 
 def _reference_problems(

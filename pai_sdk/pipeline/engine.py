@@ -1,7 +1,7 @@
 """Runs the steps of a pipeline, a few at a time, each as soon as the steps that it needs have ended.
 
-The thread of the engine decides: it starts steps, follows jobs and notes ends. Worker threads carry out the
-beginning of a step: a function is called there, a job is submitted there. One watch follows all jobs.
+The thread of the engine decides: it starts steps, follows jobs and notes ends. The beginning of each step has a
+thread: a function is called there, a job is submitted there. One watch follows all jobs.
 
     waiting -> running -> succeeded | failed (-> running, another attempt) | stopped
     waiting -> cached | skipped | blocked
@@ -13,7 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,8 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.execution import LiveStep, StepExecution, reason_of
 from pai_sdk.pipeline.fingerprints import digest
 from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
-from pai_sdk.pipeline.steps import EachWork, PipelineStep
+from pai_sdk.pipeline.steps import EachWork, JobWork, PipelineStep
+from pai_sdk.pipeline.threads import in_thread
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.storage.claims import FolderClaim
 
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _LOOK_FOR_STOP_S = 1.0
+_SUBMISSION_S = 10.0  # after Ctrl-C; a job that is submitted later is found when the run is resumed
 _DONE = ("succeeded", "cached")
 
 
@@ -58,7 +60,7 @@ class RunValues:
             LookupError: the job had no such output.
         """
         record = self._records[step]
-        if record.children:
+        if record.children or record.result == []:  # a job has no result: it is an `each`
             return [self.output(f"{step}[{number}]", channel) for number in range(record.children)]
         if channel not in record.outputs:
             raise LookupError(
@@ -130,14 +132,15 @@ class PipelineEngine:
 
     def _add(self, step: PipelineStep, parent: LiveStep | None = None) -> LiveStep:
         record = self._known.setdefault(step.name, StepRecord(step.name))
+        attempts_before = record.attempt if record.status in ("failed", "stopped") else 0
         if record.status not in (*ENDED, "running"):
             record.status = "waiting"
-        live = self._live[step.name] = LiveStep(step, record, parent=parent)
+        live = self._live[step.name] = LiveStep(step, record, parent=parent, attempts_before=attempts_before)
         if record.status in ENDED:
             live.is_noted = True
             self._note_execution(live)
             return live
-        needs = [self._live[one.name] for one in step.needs]
+        needs = [self._live[one.name] for one in step.needs if one.name in self._live]  # the others ran before
         live.open_needs = sum(not one.record.is_over for one in needs)
         for one in needs:
             if not one.record.is_over:
@@ -162,18 +165,14 @@ class PipelineEngine:
             InUseError: another process has taken the run.
             KeyboardInterrupt: Ctrl-C; jobs continue.
         """
-        pool = ThreadPoolExecutor(self._parallel, thread_name_prefix="pai-step")
-        try:
-            with JobWatch[TrainingJob]([], self._policy) as watch:
-                while self._ready or self._begun or self._with_job:
-                    self._fill(pool)
-                    self._wait(watch)
-                    self._end_late_steps()
-                    self._look_for_stop()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        with JobWatch[TrainingJob]([], self._policy) as watch:
+            while self._ready or self._begun or self._with_job:
+                self._fill()
+                self._wait(watch)
+                self._end_late_steps()
+                self._look_for_stop()
 
-    def _fill(self, pool: ThreadPoolExecutor) -> None:
+    def _fill(self) -> None:
         while self._ready and len(self._begun) + len(self._with_job) < self._parallel:
             live = self._ready.popleft()
             if self.is_stopped:
@@ -182,7 +181,7 @@ class PipelineEngine:
                 self._end(live, *reason)
             else:
                 self._claim.check()
-                self._begun[pool.submit(self._execution.begin, live)] = live
+                self._begun[in_thread(self._execution.begin, live)] = live
 
     def _wait(self, watch: JobWatch[TrainingJob]) -> None:
         """Wait for the end of a call, or for news of a job."""
@@ -203,7 +202,7 @@ class PipelineEngine:
             return
         error = future.exception()
         if error is not None:
-            if not isinstance(error, Exception):
+            if isinstance(error, KeyboardInterrupt):
                 raise error
             if isinstance(error, PaiError) and error.maybe_arrived:
                 raise error  # the job may be there: the run is resumed, and finds it
@@ -262,6 +261,8 @@ class PipelineEngine:
         """Ctrl-C: what still runs in threads does not count; jobs go on, or are stopped."""
         for live in self._begun.values():
             live.is_given_up = True
+        submissions = [future for future, live in self._begun.items() if isinstance(live.step.work, JobWork)]
+        wait(submissions, timeout=_SUBMISSION_S)
         for live in self._with_job.values():
             if stops and live.job is not None:
                 _stop(live.job)
@@ -273,7 +274,7 @@ class PipelineEngine:
         record = live.record
         live.job = live.deadline = None
         record.attempt = max(record.attempt, 1)
-        if record.attempt <= live.step.retries and not self.is_stopped:
+        if record.attempt - live.attempts_before <= live.step.retries and not self.is_stopped:
             record.status, record.error = "waiting", error
             self._records.write_step(record)
             self._ready.append(live)
@@ -308,7 +309,7 @@ class PipelineEngine:
                 self._on_failure(live, text)
             else:  # a thread cannot be ended; what it still does does not count
                 live.is_given_up = True
-                again = LiveStep(live.step, live.record, parent=live.parent, children=live.children)
+                again = replace(live, is_given_up=False, job=None, deadline=None)
                 self._live[live.name] = again
                 if live.parent is not None:
                     live.parent.children = [again if one is live else one for one in live.parent.children]
@@ -343,6 +344,8 @@ def _stop(job: TrainingJob) -> None:
 def _blocked_by(step: PipelineStep, known: Mapping[str, StepRecord]) -> tuple[str, str] | None:
     """The status of a step that cannot run, and why; None for one that can."""
     for one in step.needs:
+        if step.on_exit and not one.on_exit:
+            continue  # it runs however that one has ended
         status = known[one.name].status
         if status in ("failed", "blocked", "stopped"):
             return "blocked", f"{one.name} has {'failed' if status == 'failed' else 'not run'}"

@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache, has_files
-from pai_sdk.pipeline.fingerprints import digest, function_of, parts_of_call, parts_of_plan, parts_of_search
+from pai_sdk.pipeline.fingerprints import (
+    digest,
+    function_of,
+    parts_of_call,
+    parts_of_paths,
+    parts_of_plan,
+    parts_of_search,
+)
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
 from pai_sdk.pipeline.searches import SearchCall
@@ -43,6 +50,7 @@ class LiveStep:
         parent: the `each` that it belongs to.
         is_given_up: its time is over, and what its function still does does not count.
         is_noted: the engine knows that it has ended; its record may say so before.
+        attempts_before: those after which it had failed when the run was resumed; they do not count as retries.
     """
 
     step: PipelineStep
@@ -54,6 +62,7 @@ class LiveStep:
     parent: LiveStep | None = None
     is_given_up: bool = False
     is_noted: bool = False
+    attempts_before: int = 0
 
     @property
     def name(self) -> str:
@@ -97,12 +106,12 @@ class StepExecution:
         """
         record, step = live.record, live.step
         if step.when is not None and not _holds(step.when, self._known):
-            self.end(live, "skipped", reason=f"{step.when} does not hold")
+            self.end(live, "skipped", reason=f"{step.when!r} does not hold")
             return None
         if isinstance(step.work, EachWork):
             values = resolved(step.work.values, self._known)
             if not isinstance(values, list):
-                raise TypeError(f"values: {step.work.values} is of type {type(values).__name__}, not a list")
+                raise TypeError(f"values: {step.work.values!r} is of type {type(values).__name__}, not a list")
             record.status, record.children, record.started_at = "running", len(values), time.time()
             self._records.write_step(record)
             return values
@@ -126,9 +135,11 @@ class StepExecution:
         if self._is_cached(live, None):
             return
         self._begin_attempt(live)
-        result = as_json(function(**arguments))
+        result = _result(function(**arguments))
         if not live.is_given_up:
             record.result = result
+            if not isinstance(function, SearchCall):
+                record.parts |= parts_of_paths(arguments)
             if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
                 self._cache.put(record, [])
             self.end(live, "succeeded")
@@ -246,7 +257,22 @@ class StepExecution:
 
 def reason_of(error: BaseException) -> str:
     """The text of an error, for the record of a step."""
-    return str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
+    try:
+        text = str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
+    except Exception as without:  # of its own `__str__`
+        text = f"{type(error).__name__}, whose text raises {type(without).__name__}"
+    return text.encode(errors="replace").decode()  # lone surrogates can be neither printed nor written to a file
+
+
+def _result(value: Any) -> Any:
+    """What a function has returned, as it is kept."""
+    try:
+        return as_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "return None, numbers, texts, lists and dicts"
+        raise InvalidInputError(
+            [Problem("the result of the function", f"cannot be kept: {error}", hint)]
+        ) from error
 
 
 def _holds(when: Any, known: Known) -> bool:

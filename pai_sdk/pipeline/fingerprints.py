@@ -7,11 +7,13 @@ from elsewhere is named by the ETags, or by sizes and times, of its files.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
 import types
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pai_sdk.backend.base import Plan
@@ -22,7 +24,15 @@ from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
 from pai_sdk.submit.submitter import EstimatorBase
 
-__all__ = ["changes", "digest", "function_of", "parts_of_call", "parts_of_plan", "parts_of_search"]
+__all__ = [
+    "changes",
+    "digest",
+    "function_of",
+    "parts_of_call",
+    "parts_of_paths",
+    "parts_of_plan",
+    "parts_of_search",
+]
 
 _OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputChannels", "TrainingJobDescription")
 
@@ -47,7 +57,14 @@ def parts_of_call(
         "the code of the function": digest([*_sources(function, set())]),
         **{f"argument {name}": value for name, value in own.items()},
         **{f"argument {name}": value for name, value in made.items()},
+        **parts_of_paths(arguments),
     }
+
+
+def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The files of each argument that is a `Path`; read again after the call, which may have written them."""
+    paths = {name: str(value) for name, value in arguments.items() if isinstance(value, Path)}
+    return {f"argument {name}": digest([path, _identity(path, None)]) for name, path in paths.items()}
 
 
 def parts_of_plan(
@@ -151,19 +168,30 @@ def _identity(uri: str, session: Any) -> str | None:
 
 def _sources(function: Any, seen: set[int]) -> Iterator[str]:
     """The source of a function, and of the functions and constants of its module that it names."""
+    if isinstance(function, functools.partial):
+        yield _state([function.args, function.keywords])
+        yield from _sources(function.func, seen)
+        return
     function = inspect.unwrap(function)
     if isinstance(function, types.MethodType):
+        yield from _state_of_owner(function.__self__)
         function = function.__func__
     if id(function) in seen:
         return
     seen.add(id(function))
     if not isinstance(function, types.FunctionType):
         yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}"
+        if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
+            yield from _state_of_owner(function)
+            yield from _sources(call, seen)
         return
     try:
         yield inspect.getsource(function)
+        is_whole = function.__name__ != "<lambda>"  # the source of a lambda is its line, which may have several
     except (OSError, TypeError):  # it was typed in, or made by exec
-        yield repr((function.__code__.co_code, function.__code__.co_consts))
+        is_whole = False
+    if not is_whole:
+        yield from _code(function.__code__)
     yield repr((function.__defaults__, function.__kwdefaults__))
     for name in _names_in(function.__code__):
         value = function.__globals__.get(name, function)
@@ -171,12 +199,46 @@ def _sources(function: Any, seen: set[int]) -> Iterator[str]:
             yield from _sources(value, seen)
         elif isinstance(value, str | int | float | bool | tuple | None):
             yield f"{name} = {value!r}"
+        elif isinstance(value, list | dict | set) and (text := _plain(value)) is not None:
+            yield f"{name} = {text}"
     for cell in function.__closure__ or ():
         value = cell.cell_contents
         if isinstance(value, types.FunctionType):
             yield from _sources(value, seen)
         else:
             yield repr(value)
+
+
+def _state_of_owner(owner: Any) -> Iterator[str]:
+    """The attributes of an object whose method is called."""
+    if not isinstance(owner, type | types.ModuleType):
+        yield _state(getattr(owner, "__dict__", {}))
+
+
+def _state(value: Any) -> str:
+    return _plain(value) or repr(value)
+
+
+def _plain(value: Any) -> str | None:
+    """The value as JSON, with sets; None if it has something else."""
+
+    def in_order(one: Any) -> Any:
+        if isinstance(one, set | frozenset):
+            return sorted(map(repr, one))
+        raise TypeError
+
+    try:
+        return json.dumps(value, sort_keys=True, default=in_order)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _code(code: types.CodeType) -> Iterator[str]:
+    constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
+    yield repr((code.co_code, code.co_names, constants))
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _code(one)
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.pipeline.checks import check_parameters
 from pai_sdk.pipeline.references import (
     Condition,
     OutputReference,
     PipelineParameter,
     Reference,
     ResultReference,
+    references_in,
 )
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 
@@ -38,18 +40,17 @@ def nested_steps(
         when: a condition for all of them.
 
     Raises:
-        InvalidInputError: a parameter without a default is not given.
+        InvalidInputError: a parameter is missing, unknown or of another type.
     """
-    missing = [one.name for one in parameters.values() if one.default is ... and one.name not in arguments]
-    if missing:
-        raise InvalidInputError([Problem(f"arguments[{one!r}]", "is missing") for one in missing])
-    values = {one.name: arguments.get(one.name, one.default) for one in parameters.values()}
+    values = _values_of(parameters, arguments)
     made: dict[str, PipelineStep] = {}
 
     def of_outer(value: Any) -> Any:
         """The value with references to the steps of the outer pipeline."""
         if isinstance(value, PipelineParameter):
-            return values[value.name]
+            return values[value.name] if parameters.get(value.name) is value else value
+        if isinstance(value, OutputReference | ResultReference) and steps.get(value.step.name) is not value.step:
+            return value  # of a third pipeline: an error when the outer one is checked
         if isinstance(value, OutputReference):
             return OutputReference(made[value.step.name], value.channel)
         if isinstance(value, ResultReference):
@@ -71,10 +72,21 @@ def nested_steps(
             step,
             name=f"{name}/{step.name}",
             work=work_of(step.work),
-            after=(*after, *(made[one.name] for one in step.after)),
+            after=(*after, *(made.get(one.name, one) for one in step.after)),
             when=_both(when, None if step.when is None else of_outer(step.when)),
         )
         yield made[step.name]
+
+
+def _values_of(parameters: Mapping[str, PipelineParameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    later = {name: value for name, value in arguments.items() if [*references_in(value)]}
+    known = {name: value for name, value in arguments.items() if name not in later}
+    problems: list[Problem] = []
+    values = check_parameters({k: v for k, v in parameters.items() if k not in later}, known, problems)
+    problems += [Problem(name, "is no parameter of that pipeline") for name in later if name not in parameters]
+    if problems:
+        raise InvalidInputError([Problem(f"arguments[{one.where!r}]", one.what, one.hint) for one in problems])
+    return {**values, **later}
 
 
 def _both(first: Condition | Reference | None, second: Any) -> Any:

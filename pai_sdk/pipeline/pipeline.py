@@ -6,17 +6,18 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.base.hints import name_hint, wrong_type
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
+from pai_sdk.pipeline.given import mapping_problems, outputs_problems, steps_before
 from pai_sdk.pipeline.nesting import nested_steps
 from pai_sdk.pipeline.pipeline_run import PipelineRun
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
@@ -41,7 +42,7 @@ __all__ = ["Pipeline"]
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
-_OF_RUN = ("show", "cache", "on_interrupt", "policy")  # what else `run` takes
+_OF_RUN = ("self", "show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)
 _Work = JobSubmitter | Tuner | Callable[..., Any]
 
@@ -187,7 +188,24 @@ class Pipeline:
             InvalidInputError: something is wrong; the rest is checked before anything runs.
         """
         if isinstance(work, Pipeline):
-            return self._add_pipeline(work, name or work.name, dict(arguments or {}), after, when)
+            for_steps = {
+                "inputs": inputs,
+                "hyperparameters": hyperparameters,
+                "environments": environments,
+                "outputs": outputs,
+                "retries": retries,
+                "timeout": timeout is not None,
+                "cache": not cache,
+                "on_exit": on_exit,
+            }
+            wrong = [
+                Problem(key, "is for jobs and functions", "give it to the steps of that pipeline")
+                for key, is_given in for_steps.items()
+                if is_given
+            ]
+            if wrong:
+                raise InvalidInputError(wrong)
+            return self._add_pipeline(work, name or work.name, arguments or {}, after, when)
         made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
         return self._add(name or _name_of(work), made, after, when, retries, timeout, cache=cache, on_exit=on_exit)
 
@@ -231,6 +249,8 @@ class Pipeline:
             The step. Its `result` is the list of the results, its `outputs.NAME` the list of the URIs.
         """
         made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
+        if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+            values = [*values]
         return self._add(
             name or _name_of(work), EachWork(values, made, value), after, when, retries, timeout, cache=cache
         )
@@ -247,38 +267,41 @@ class Pipeline:
         cache: bool,
         on_exit: bool = False,
     ) -> PipelineStep:
-        problems = [*_setting_problems(when, retries, timeout)]
-        if name in self._steps:
-            problems.append(Problem("name", f"there is a step {name!r} already", "give `name`"))
-        elif not all(_NAME.fullmatch(part) for part in name.split("/")):
-            problems.append(Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64"))
+        before, problems = steps_before(after)
+        problems += [*_setting_problems(when, retries, timeout), *self._name_problems(name)]
         if problems:
             raise InvalidInputError(problems)
-        before = (after,) if isinstance(after, PipelineStep) else tuple(after)
         self._steps[name] = PipelineStep(name, work, before, when, retries, timeout, cache, on_exit)
         return self._steps[name]
+
+    def _name_problems(self, name: object) -> Iterator[Problem]:
+        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split("/")):
+            yield Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64")
+        elif name in self._steps:
+            yield Problem("name", f"there is a step {name!r} already", "give `name`")
 
     def _add_pipeline(
         self,
         other: Pipeline,
         name: str,
-        arguments: dict[str, Any],
+        arguments: Mapping[str, Any],
         after: PipelineStep | Sequence[PipelineStep],
         when: Condition | Reference | None,
     ) -> PipelineStep:
         if not other._steps:
             raise InvalidInputError([Problem("work", f"the pipeline {other.name!r} has no steps")])
-        problems = [
-            Problem(f"arguments[{one!r}]", "is no parameter of that pipeline", name_hint(one, other._parameters))
-            for one in arguments
-            if one not in other._parameters
-        ]
+        if other is self:
+            raise InvalidInputError([Problem("work", "is the pipeline itself", "give another one")])
+        before, problems = steps_before(after)
+        problems += [*_setting_problems(when, 0, None), *mapping_problems({"arguments": arguments})]
         if problems:
             raise InvalidInputError(problems)
-        before = (after,) if isinstance(after, PipelineStep) else tuple(after)
-        for step in nested_steps(other._steps, other._parameters, name, arguments, before, when):
-            self._steps[step.name] = step
-        return step
+        added = [*nested_steps(other._steps, other._parameters, name, arguments, before, when)]
+        problems = [problem for step in added for problem in self._name_problems(step.name)]
+        if problems:
+            raise InvalidInputError(problems)
+        self._steps.update((step.name, step) for step in added)
+        return added[-1]
 
     # ---- running it
 
@@ -343,15 +366,15 @@ class Pipeline:
             PipelineFailed: steps have failed.
             KeyboardInterrupt: Ctrl-C; `resume` goes on.
         """
+        _check_interrupt(on_interrupt)
         values = self.check(**parameters)
         run_id = _new_run_id()
-        steps = [
-            {"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()
-        ]
-        record = PipelineRunRecord(run_id, self.name, values, steps, created_at=time.time())
+        record = PipelineRunRecord(
+            run_id, self.name, values, self._described(), uses_cache=cache, created_at=time.time()
+        )
         records = self._records(run_id)
         records.write_run(record)
-        return self._drive(record, records, show, on_interrupt, policy, cache=cache)
+        return self._drive(record, records, show, on_interrupt, policy)
 
     def resume(
         self,
@@ -374,16 +397,31 @@ class Pipeline:
             InUseError: another process works on it.
             PipelineFailed: steps have failed.
         """
+        _check_interrupt(on_interrupt)
         found = self._records(run_id) if run_id is not None else self._unfinished()
         record = found.read_run()
+        if record.pipeline != self.name:
+            what = f"{found.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
+            raise InvalidInputError([Problem("run_id", what, "resume it with its own pipeline")])
         self.check(**record.parameters)
+        record.steps = self._described()
         return self._drive(record, found, show, on_interrupt, policy)
 
     def runs(self) -> list[PipelineRun]:
         """The runs, the newest first."""
         paths = [file.path for file in self._root.list("runs/") if file.path.endswith("/run.json")]
         ids = sorted({path.split("/")[1] for path in paths}, reverse=True)
-        return [PipelineRun(self._records(run_id)) for run_id in ids]
+        found = []
+        for run_id in ids:
+            try:
+                found.append(PipelineRun(self._records(run_id)))
+            except RunNotFoundError as error:  # cut off by a full disk, or of another program
+                logger.warning("a run is left out: %s", error)
+        return found
+
+    def _described(self) -> list[dict[str, Any]]:
+        """What is kept of the steps with a run."""
+        return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()]
 
     def _drive(
         self,
@@ -392,8 +430,6 @@ class Pipeline:
         show: bool,
         on_interrupt: str,
         policy: FollowPolicy | None,
-        *,
-        cache: bool = True,
     ) -> PipelineRun:
         return drive(
             [*self._steps.values()],
@@ -402,16 +438,17 @@ class Pipeline:
             StepCache(open_store(f"{self._root.uri.rstrip('/')}/executions/", self._session)),
             parallel=self.parallel,
             show=show,
-            cache=cache,
             on_interrupt=on_interrupt,
             policy=policy or FollowPolicy(),
         )
 
     def _unfinished(self) -> RunRecords:
         for run in self.runs():
-            if run.record.status != "succeeded":
+            if run.record.pipeline == self.name and run.record.status != "succeeded":
                 return run.records
-        raise RunNotFoundError(f"{self._root.uri} has no run that could be resumed", run_id=self._root.uri)
+        raise RunNotFoundError(
+            f"{self._root.uri} has no run of {self.name!r} that could be resumed", run_id=self._root.uri
+        )
 
     def _records(self, run_id: str) -> RunRecords:
         return RunRecords(open_store(f"{self._root.uri.rstrip('/')}/runs/{run_id}/", self._session))
@@ -435,6 +472,14 @@ def _work(
     outputs: Sequence[str] | Mapping[str, Any],
     arguments: Mapping[str, Any] | None,
 ) -> JobWork | CallWork:
+    mappings = {
+        "inputs": inputs,
+        "hyperparameters": hyperparameters,
+        "environments": environments,
+        "arguments": arguments,
+    }
+    if wrong := [*mapping_problems(mappings), *outputs_problems(outputs)]:
+        raise InvalidInputError(wrong)
     given: dict[str, Any] = {
         "inputs": dict(inputs or {}),
         "hyperparameters": dict(hyperparameters or {}),
@@ -479,6 +524,11 @@ def _name_of(work: object) -> str:
     return str(name)
 
 
+def _check_interrupt(given: object) -> None:
+    if given not in ("detach", "stop"):
+        raise InvalidInputError([Problem("on_interrupt", f"is {given!r}", "'detach' or 'stop'")])
+
+
 def _setting_problems(when: object, retries: object, timeout: object) -> list[Problem]:
     problems = []
     if when is not None and not isinstance(when, Condition | Reference):
@@ -486,6 +536,7 @@ def _setting_problems(when: object, retries: object, timeout: object) -> list[Pr
         problems.append(Problem("when", f"is {when!r}", hint))
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         problems.append(Problem("retries", f"is {retries!r}", "a whole number, 0 or more"))
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    if timeout is not None and not is_number:  # NaN is not more than 0
         problems.append(Problem("timeout", f"is {timeout!r}", "seconds, more than 0"))
     return problems

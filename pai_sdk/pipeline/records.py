@@ -12,7 +12,6 @@ attempt. So a process that is killed between the submission and the record leave
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -90,6 +89,7 @@ class PipelineRunRecord:
         status: `running`, `succeeded`, `failed` or `stopped`.
         created_at: seconds since 1970.
         ended_at: likewise.
+        uses_cache: whether earlier executions count, also when the run is resumed.
     """
 
     run_id: str
@@ -99,6 +99,7 @@ class PipelineRunRecord:
     status: str = "running"
     created_at: float = 0.0
     ended_at: float | None = None
+    uses_cache: bool = True
 
 
 class RunRecords:
@@ -129,7 +130,8 @@ class RunRecords:
         try:
             return PipelineRunRecord(**_known(PipelineRunRecord, self._read(_RUN)))
         except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
-            raise RunNotFoundError(f"{self.uri} is not the run of a pipeline", run_id=self.uri) from None
+            what = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
+            raise RunNotFoundError(what, run_id=self.uri) from None
 
     def write_step(self, step: StepRecord) -> None:
         """Replace the state of a step."""
@@ -137,10 +139,21 @@ class RunRecords:
         self._write(_file_of(step.name), facts)
 
     def read_steps(self) -> dict[str, StepRecord]:
-        """The states of all steps that have begun, by name."""
-        paths = [file.path for file in self.store.list(_STEPS)]
+        """The states of all steps that have begun, by name.
+
+        Raises:
+            RunNotFoundError: a file is damaged.
+        """
+        paths = [file.path for file in self.store.list(_STEPS) if file.path.endswith(".json")]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-steps") as pool:
-            return {one.name: one for one in _of_json(pool.map(self._read, paths))}
+            return {one.name: one for one in pool.map(self._read_step, paths)}
+
+    def _read_step(self, path: str) -> StepRecord:
+        try:
+            return StepRecord(**_known(StepRecord, self._read(path)))
+        except (ValueError, TypeError) as error:
+            what = f"{self.uri}{path} is damaged ({error}); without the file, its step is run again"
+            raise RunNotFoundError(what, run_id=self.uri) from error
 
     def ask_to_stop(self) -> None:
         """Ask the process that works on the run to end it."""
@@ -172,11 +185,6 @@ class RunRecords:
 
 def _file_of(name: str) -> str:
     return f"{_STEPS}{quote(name, safe='')}.json"
-
-
-def _of_json(found: Iterable[dict[str, Any]]) -> Iterator[StepRecord]:
-    for one in found:
-        yield StepRecord(**_known(StepRecord, one))
 
 
 def _known(kind: type, found: dict[str, Any]) -> dict[str, Any]:

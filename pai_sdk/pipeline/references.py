@@ -86,7 +86,10 @@ class Reference:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self} is not known yet; give it to `when=`, and join conditions with & and |")
+        raise TypeError(f"{self!r} is not known yet; give it to `when=`, and join conditions with & and |")
+
+    def __format__(self, spec: str) -> str:
+        raise TypeError(f"{self!r} is not known yet: a text with it can be made in a function only")
 
 
 class Condition:
@@ -201,7 +204,7 @@ class ResultReference(_StepReference):
         return ResultReference(self.step, (*self.path, key))
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(f"{self} is not known yet; use pipeline.each() for a step for each of its values")
+        raise TypeError(f"{self!r} is not known yet; use pipeline.each() for a step for each of its values")
 
     def value(self, known: Known) -> Any:
         """The value.
@@ -214,7 +217,7 @@ class ResultReference(_StepReference):
             try:
                 found = found[key]
             except (LookupError, TypeError):
-                raise LookupError(f"{self}: the result has no {key!r}") from None
+                raise LookupError(f"{self!r}: the result has no {key!r}") from None
         return found
 
     def __repr__(self) -> str:

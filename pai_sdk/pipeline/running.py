@@ -12,7 +12,7 @@ from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.engine import PipelineEngine, RunValues
 from pai_sdk.pipeline.execution import StepExecution
 from pai_sdk.pipeline.pipeline_run import PipelineRun
-from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
+from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.steps import PipelineStep
 from pai_sdk.pipeline.table import RunDisplay
 from pai_sdk.storage.claims import claimed
@@ -28,7 +28,6 @@ def drive(
     *,
     parallel: int,
     show: bool,
-    cache: bool,
     on_interrupt: str,
     policy: FollowPolicy,
 ) -> PipelineRun:
@@ -41,7 +40,6 @@ def drive(
         earlier: executions of earlier runs.
         parallel: how many calls and jobs run at once.
         show: whether to show it.
-        cache: whether earlier executions count.
         on_interrupt: effect of Ctrl-C on running jobs: `detach` or `stop`.
         policy: how patiently to follow jobs.
 
@@ -56,7 +54,7 @@ def drive(
         records.write_run(run)
         executions: dict[str, str] = {}
         values = RunValues(run, known)
-        execution = StepExecution(run, records, earlier, values, executions, uses_cache=cache)
+        execution = StepExecution(run, records, earlier, values, executions, uses_cache=run.uses_cache)
         is_stopped = False
         with RunDisplay(run, steps, known, records.uri, shown=show) as display:
             for at_end in (False, True):
@@ -79,6 +77,7 @@ def drive(
                     engine.interrupt(stops=on_interrupt == "stop")
                     raise KeyboardInterrupt(_interrupted(records, stopped=on_interrupt == "stop")) from None
                 is_stopped = is_stopped or engine.is_stopped
+                _leave_out_removed(steps, known, records)
         failures = {name: one.error for name, one in known.items() if one.status == "failed" and one.error}
         run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
         run.ended_at = time.time()
@@ -87,6 +86,18 @@ def drive(
         shown: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
         raise PipelineFailed(shown or failures, run=records.uri)
     return PipelineRun(records, run, known, shown_in_cell=display.shown_in_cell)
+
+
+def _leave_out_removed(steps: Sequence[PipelineStep], known: dict[str, StepRecord], records: RunRecords) -> None:
+    """Steps of an earlier process that the pipeline no longer has do not count: they neither fail nor run."""
+    names = {step.name for step in steps}
+    for name, one in known.items():
+        parent, _, number = name.rstrip("]").rpartition("[")
+        is_child = parent in names and (not known[parent].is_success or int(number) < known[parent].children)
+        if name not in names and not is_child and one.status not in ENDED:
+            left = f"; its job {one.job_id} was not stopped" if one.status == "running" and one.job_id else ""
+            one.status, one.reason, one.error = "skipped", f"it is no longer in the pipeline{left}", ""
+            records.write_step(one)
 
 
 def _is_each(known: dict[str, Any], name: str) -> bool:

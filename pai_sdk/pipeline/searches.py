@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.submit.submitter import EstimatorBase
 from pai_sdk.tune.trials import Trial
 from pai_sdk.tune.tuner import Tuner
@@ -42,7 +42,15 @@ class SearchCall:
         Raises:
             InvalidInputError: with all that is wrong with any trial.
         """
-        return self.tuner.plan(dict(inputs) or None) if isinstance(self.tuner.estimator, EstimatorBase) else None
+        if isinstance(self.tuner.estimator, EstimatorBase):
+            return self.tuner.plan(dict(inputs) or None)
+        hint = "give values to the function by a closure or functools.partial"
+        problems = [
+            Problem(f"inputs[{name!r}]", "is for jobs; the trials call a function", hint) for name in inputs
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        return None
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Run the trials that are missing; gives the best one."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.hints import name_hint
+from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.errors import Problem
 from pai_sdk.pipeline.references import (
     Condition,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
     from pai_sdk.submit.submitter import JobSubmitter
 
-__all__ = ["CallWork", "EachWork", "JobWork", "PipelineStep", "Work"]
+__all__ = ["CallWork", "EachWork", "JobWork", "PipelineStep", "StepOutputs", "Work"]
 
 _OVERRIDES = ("inputs", "hyperparameters", "environments", "outputs")
 
@@ -180,13 +180,16 @@ class EachWork:
                 "values", f"is of type {type(self.values).__name__}", "give a list, or a result of a step"
             )
             return
+        if not isinstance(self.name, str):
+            yield wrong_type("value", self.name, "give the name of an argument or a hyperparameter")
+            return
         yield from self.of_value(None).problems()
 
 
 Work = JobWork | CallWork | EachWork
 
 
-class _Outputs:
+class StepOutputs:
     """The outputs of a step, by name: `train.outputs.model`, `train.outputs["model"]`."""
 
     def __init__(self, step: PipelineStep) -> None:
@@ -228,7 +231,7 @@ class PipelineStep:
     @property
     def outputs(self) -> Any:
         """The outputs of its job, for inputs and arguments of other steps: `train.outputs.model`."""
-        return _Outputs(self)
+        return StepOutputs(self)
 
     @property
     def result(self) -> ResultReference:

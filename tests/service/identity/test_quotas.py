@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.cli.root import app
 from pai_sdk.cli.where.place import session_on
-from pai_sdk.errors import UserQuotaError
+from pai_sdk.errors import InvalidInputError, UserQuotaError
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -101,6 +101,21 @@ def test_a_user_at_their_quota_waits_alone_and_the_job_says_for_what(
     succeed(alice, executor, first)
     alice.until(second, "Running")
     assert events(alice, second).count(text) == 1
+
+
+def test_a_job_that_a_lowered_quota_does_not_allow_says_so(operator: Client, executor: ScriptedExecutor) -> None:
+    alice = user(operator, "alice")
+    set_quota(operator, "alice", CPUs=2)
+    first, second = alice.create(asking(2)), alice.create(asking(2))
+    alice.until(first, "Running")
+    until(lambda: any("waits for the quota" in text for text in events(alice, second)))
+    set_quota(operator, "alice", CPUs=1)
+    text = "The job needs more than the quota of user 'alice' allows: 2 CPUs (1 of 1 are free)."
+    succeed(alice, executor, first)
+    until(lambda: any(text in event for event in events(alice, second)))
+    assert alice.get(f"/trainingjobs/{second}")["Status"] == "Submitted"
+    set_quota(operator, "alice", CPUs=2)
+    alice.until(second, "Running")
 
 
 def test_a_greater_quota_takes_effect_at_once(operator: Client) -> None:
@@ -206,6 +221,14 @@ def test_the_error_of_the_client_names_quota_and_request(operator: Client) -> No
         assert session.users.own_quota().quota.cpus == 1.5
         with pytest.raises(UserQuotaError, match=r"quota of user 'alice' allows: 2 CPUs \(1.5 of 1.5 are free\)"):
             TrainingJobs(session.users._transport).create_once(asking(2))
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "/"])
+def test_a_name_that_would_be_another_path_is_named_by_the_client(operator: Client, name: str) -> None:
+    with session_on(operator.info) as session:
+        for call in (session.users.new_key, session.users.remove, session.users.set_quota):
+            with pytest.raises(InvalidInputError, match=f"name: is '{name}'"):
+                call(name)
 
 
 def test_the_command_changes_what_is_given_and_shows_quota_and_use(operator: Client) -> None:

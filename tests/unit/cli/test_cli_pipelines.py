@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.pipeline.pipeline_run import PipelineRun
 from tests.unit.cli.conftest import Pai
@@ -123,6 +124,13 @@ def test_a_name_that_the_file_does_not_have(pai: Pai, file: Path) -> None:
         pai("pipeline", "run", f"{file}:pipelin")
 
 
-def test_a_folder_that_is_no_run(pai: Pai, tmp_path: Path) -> None:
-    with pytest.raises(RunNotFoundError, match="is not the run of a pipeline"):
+def test_a_folder_that_is_no_run(
+    pai: Pai, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RunNotFoundError, match="is not the run of a pipeline; a run is the folder runs/ID"):
         pai("pipeline", "show", tmp_path)
+    monkeypatch.setattr("sys.argv", ["pai-sdk", "pipeline", "show", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == exit_codes.NOT_FOUND
+    assert "is not the run of a pipeline" in capfd.readouterr().err

@@ -191,7 +191,7 @@ def test_a_call_that_takes_too_long_has_failed(tmp_path: Path) -> None:
 def test_a_result_that_is_no_json_is_an_error(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     pipeline.step(lambda: {1, 2}, name="set")
-    with pytest.raises(PipelineFailed, match=r"set: TypeError.*not JSON serializable"):
+    with pytest.raises(PipelineFailed, match=r"set: the result of the function: .*not JSON serializable"):
         pipeline.run(show=False)
 
 
@@ -305,7 +305,7 @@ def test_a_run_is_resumed_with_its_failed_steps(tmp_path: Path, calls: Calls) ->
     run = pipeline.resume(show=False)
     assert statuses(run) == {"one": "succeeded", "flaky": "succeeded"}
     assert calls.seen == ["one"]
-    with pytest.raises(RunNotFoundError, match="no run that could be resumed"):
+    with pytest.raises(RunNotFoundError, match="no run of 'test' that could be resumed"):
         pipeline.resume(show=False)
 
 

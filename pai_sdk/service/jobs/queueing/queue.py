@@ -131,7 +131,7 @@ class FairQueue:
         with self._jobs.database.read() as session:
             uses, quotas = all_uses(session), all_quotas(session)
         decision = decide(heads, held, uses, quotas, capacity, now)
-        self._note_reasons(heads, decision)
+        self._note_reasons(heads, decision, quotas)
         if decision.next is None or decision.lacking:
             return None
         chosen = decision.next.job_id
@@ -144,13 +144,18 @@ class FairQueue:
         found += [self._jobs.first_in_queue(owner, now=now) for owner in others]
         return [job for job in found if job is not None]
 
-    def _note_reasons(self, heads: Iterable[Head], decision: Decision) -> None:
+    def _note_reasons(self, heads: Iterable[Head], decision: Decision, quotas: Mapping[str, Quota]) -> None:
         """Say in an event of each head why it waits, once as long as it is the head."""
         waiting = {head.job_id for head in heads}
         self._noted = {noted for noted in self._noted if noted[0] in waiting}
         for head, missing in decision.at_quota:
-            text = f"The job waits for the quota of user {head.owner!r}: {', '.join(missing)}."
-            self._note_once(head.job_id, "quota", text)
+            if alone := list(missing_in_quota(quotas[head.owner], head.need)):  # it was lowered
+                text = f"The job needs more than the quota of user {head.owner!r} allows: {', '.join(alone)}."
+                text += " It and the user's other jobs wait until it is stopped, or the quota is raised."
+                self._note_once(head.job_id, "quota too small", text)
+            else:
+                text = f"The job waits for the quota of user {head.owner!r}: {', '.join(missing)}."
+                self._note_once(head.job_id, "quota", text)
         if decision.next is not None and decision.lacking:
             text = f"The job is the next to begin; it waits for {', '.join(decision.lacking)}."
             self._note_once(decision.next.job_id, "capacity", text)

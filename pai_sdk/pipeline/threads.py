@@ -1,0 +1,34 @@
+"""A thread for each call. Unlike those of a pool, they do not keep the process alive when a call never ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+__all__ = ["in_thread"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Future[_R]:
+    """Make a call in a thread of its own.
+
+    Example:
+        >>> in_thread(pow, 2, 3).result()
+        8
+    """
+    future: Future[_R] = Future()
+
+    def work() -> None:
+        try:
+            result = call(*args, **kwargs)
+        except BaseException as error:  # such as SystemExit: the caller decides
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name="pai-step", daemon=True).start()
+    return future
