@@ -9,10 +9,11 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.errors import CheckpointError, TuningFailed
+from pai_sdk.errors import CheckpointError, StorageError, TuningFailed
 from pai_sdk.run.functions.calling import call_training
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.report.session import Report, ReportSession, StopTraining
@@ -118,7 +119,8 @@ class FunctionTrials:
 
         error: BaseException | None = None
         try:
-            with session.bound():
+            # Other trials go on from the checkpoints of a member: they are saved before it ends.
+            with session if self._study.population is not None else nullcontext(), session.bound():
                 call_training(self._function, dict(live.params), on_result)
         except StopTraining:
             if live.pruned_at is None:  # the search has ended; the trial is run again when it is continued
@@ -139,9 +141,14 @@ class FunctionTrials:
 
         Raises:
             CheckpointError: the parent has run on another machine, or its run was removed.
+            StorageError: the folder cannot be made.
         """
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"the run {folder} cannot be made: {error.strerror or error}") from error
         if live.parent is None:
             return
         parent = self._folder / str(live.parent)

@@ -57,7 +57,7 @@ def trainer(steps: int = STEPS) -> Callable[[dict[str, Any]], None]:
         for step in range(first + 1, first + steps + 1):
             weight = weight * (1 - config["lr"]) ** 2 + 0.5 * config["lr"] ** 2
             state = save_state(own / "state", weight) if step == first + steps else None
-            report({"loss": weight}, step=step, checkpoint=state, checkpoint_upload_mode="SYNC")
+            report({"loss": weight}, step=step, checkpoint=state)
 
     return train
 
