@@ -22,7 +22,7 @@ from pai_sdk.tune.objectives import Objective
 from pai_sdk.tune.space import Choice, Range, SearchSpace, Uniform
 
 __all__ = [
-    "Member",
+    "EndedMember",
     "PopulationBased",
     "Successor",
     "check_combination",
@@ -81,7 +81,7 @@ class PopulationBased:
         """The settings as JSON, for the study."""
         return asdict(self)
 
-    def successor(self, number: int, seed: int, before: Sequence[Member], space: SearchSpace) -> Successor:
+    def successor(self, number: int, seed: int, before: Sequence[EndedMember], space: SearchSpace) -> Successor:
         """The trial of a generation that goes on from the one before it.
 
         Args:
@@ -107,7 +107,7 @@ class PopulationBased:
 
 
 @dataclass(frozen=True)
-class Member:
+class EndedMember:
     """An ended trial of a generation.
 
     Attributes:
@@ -174,7 +174,7 @@ def checked_population(sampler: object, problems: Problems) -> PopulationBased |
 def _from_mapping(given: object, problems: Problems) -> PopulationBased:
     names = [one.name for one in fields(PopulationBased)]
     if not isinstance(given, Mapping | None):
-        problems.add(f"sampler.{_NAME}", is_of_type(given), "such as {pbt: {size: 8, generations: 5}}")
+        problems.add(f"sampler.{_NAME}", is_of_type(given), "give the settings by name, such as size: 8")
         return PopulationBased()
     known = {}
     for name, value in (given or {}).items():

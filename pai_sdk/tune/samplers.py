@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.submit.problems import Problems
-from pai_sdk.tune.population import Member, PopulationBased, Successor
+from pai_sdk.tune.population import EndedMember, PopulationBased, Successor
 from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform
 
 __all__ = ["PopulationSampler", "checked_pruner", "checked_sampler", "distribution_of", "generation_before"]
@@ -158,7 +158,7 @@ class PopulationSampler(SeededSampler):
     def _successor(self, study: Study, number: int) -> Successor | None:
         sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
         before = [
-            Member(one.number, one.params, sign * one.values[0] if one.state == TrialState.COMPLETE else None)
+            EndedMember(one.number, one.params, sign * one.values[0] if one.state == TrialState.COMPLETE else None)
             for one in generation_before(self._population, study, number)
         ]
         return self._population.successor(number, self._seed, before, self._space) if before else None

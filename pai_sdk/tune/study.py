@@ -227,10 +227,9 @@ class Study:
             problems.append(Problem("objective", f"is not that of the study {self.uri}: {text}", hint))
         if rules.seed is not None and rules.seed != self.seed:
             problems.append(Problem("seed", f"is not that of the study {self.uri}, which is {self.seed}", hint))
-        if self.population != rules.population and not (
-            self.population is not None and self.population.decides_like(rules.population)
-        ):
-            kind = "one without a population" if self.population is None else f"{self.population}"
+        mine, given = self.population, rules.population
+        if not (given is None if mine is None else mine.decides_like(given)):
+            kind = "one without a population" if mine is None else f"{mine}"
             problems.append(Problem("sampler", f"is not that of the study {self.uri}: {kind}", hint))
         if problems:
             raise InvalidInputError(problems)
@@ -302,14 +301,13 @@ class Study:
             The trial; None when all have begun, or while the generation before it has not ended.
 
         Raises:
-            TuningFailed: all trials of the generation before it failed.
+            TuningFailed: all trials of the generation before it failed, also of the last generation.
         """
-        if self.begun >= trials or not self._has_ended_before(self.begun):
-            return None
-        return self.ask()
+        number = self.begun
+        return self.ask() if self._earlier_generation_ended(number) and number < trials else None
 
-    def _has_ended_before(self, number: int) -> bool:
-        """Whether the trials of the generation before that of a trial have all ended.
+    def _earlier_generation_ended(self, number: int) -> bool:
+        """True if the trials of the generation before that of a trial have all ended.
 
         Raises:
             TuningFailed: all of them have failed.

@@ -12,12 +12,12 @@ import pytest
 
 from pai_sdk import Estimator, PopulationBased, get_checkpoint, get_context, report
 from pai_sdk.errors import CheckpointError, InvalidInputError, PaiError, StorageError, TuningFailed
-from pai_sdk.run.checkpoints import complete_checkpoints
+from pai_sdk.run.checkpoints import commit, complete_checkpoints
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.submit.problems import Problems
 from pai_sdk.tune import Choice, IntRange, LogUniform, Objective, TrialList, Tuner, Uniform
 from pai_sdk.tune.jobs import JobTrials
-from pai_sdk.tune.population import Member, checked_population
+from pai_sdk.tune.population import EndedMember, checked_population
 from pai_sdk.tune.search_file import SearchFile
 from pai_sdk.tune.space import Range, SearchSpace
 from pai_sdk.tune.study import Study
@@ -82,8 +82,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 # ---- decisions
 
 
-def members(*scores: float | None) -> list[Member]:
-    return [Member(n, {"lr": 0.1 + n / 100, "units": n + 1, "kind": "b"}, one) for n, one in enumerate(scores)]
+def members(*scores: float | None) -> list[EndedMember]:
+    return [
+        EndedMember(n, {"lr": 0.1 + n / 100, "units": n + 1, "kind": "b"}, one) for n, one in enumerate(scores)
+    ]
 
 
 def test_the_worst_and_the_failed_go_on_from_the_best_and_the_others_from_themselves() -> None:
@@ -132,7 +134,7 @@ def test_one_good_member_is_the_parent_of_all() -> None:
 def test_changed_values_stay_in_their_range(given: Range, value: object, possible: set[object]) -> None:
     space = SearchSpace({"x": given})
     population = PopulationBased(size=2, resample=0.0)
-    before = [Member(0, {"x": value}, 0.0), Member(1, {"x": value}, 1.0)]
+    before = [EndedMember(0, {"x": value}, 0.0), EndedMember(1, {"x": value}, 1.0)]
     found = {population.successor(1, seed, before, space).params["x"] for seed in range(40)}
     assert found == possible
 
@@ -279,6 +281,9 @@ def test_a_generation_without_a_success_ends_the_search(tmp_path: Path) -> None:
         assert sorted(caught.value.failures) == [4, 5, 6, 7]
         assert "no memory" in str(caught.value)
     assert len(Tuner.load(tmp_path).trials) == 8
+    calls[0] = 0
+    with pytest.raises(TuningFailed, match="all 4 trials of generation 1 failed"):  # it is the last one
+        run(tuner(tmp_path / "last", train, sampler=PopulationBased(size=4, generations=2)))
 
 
 def test_values_that_are_no_numbers_are_failures_of_members_only(tmp_path: Path) -> None:
@@ -349,7 +354,7 @@ def test_all_that_is_wrong_with_a_population_is_said_at_once(tmp_path: Path) -> 
         tuner(tmp_path, objective=Objective("loss", at=3))
     with pytest.raises(InvalidInputError, match="did you mean 'size'"):
         tuner(tmp_path, sampler={"pbt": {"sise": 4}})
-    with pytest.raises(InvalidInputError, match=r"is of type int \(such as"):
+    with pytest.raises(InvalidInputError, match=r"is of type int \(give the settings"):
         tuner(tmp_path, sampler={"pbt": 4})
     with pytest.raises(InvalidInputError, match="cannot resume"):
         Tuner(AlgorithmEstimator("digits", instance_type="ecs.c6.large"), SPACE, sampler="pbt", study=tmp_path)
@@ -383,8 +388,9 @@ def falling(values: Mapping[str, str]) -> list[float]:
     return [(float(values["lr"]) - 0.1) ** 2 + 1 / step for step in range(1, 4)]
 
 
-def job_tuner(backend: FakeJobs, study: Path, **options: Any) -> Tuner:
-    estimator = Estimator("python:3.11", "true", instance_type="ecs.c6.large", session=FakeSession(backend))  # type: ignore[arg-type]
+def job_tuner(backend: FakeJobs, study: Path, resume: str | None = None, **options: Any) -> Tuner:
+    session: Any = FakeSession(backend)
+    estimator = Estimator("python:3.11", "true", instance_type="ecs.c6.large", session=session, resume=resume)
     return Tuner(
         estimator,
         {"lr": LogUniform(1e-3, 1)},
@@ -420,6 +426,17 @@ def test_each_job_resumes_from_the_job_of_its_parent(tmp_path: Path) -> None:
     check_lineage(backend, trials)
     calls = run(tuner(tmp_path / "calls", lambda config: falling(config)[-1], search={"lr": LogUniform(1e-3, 1)}))
     assert [(one.parent, one.params) for one in calls] == [(one.parent, one.params) for one in trials]
+
+
+def test_the_first_generation_resumes_from_what_the_estimator_says(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier" / "7"
+    save_state(earlier, 2.0)
+    commit(earlier, step=7)
+    backend = FakeJobs(falling, outputs=tmp_path / "outputs")
+    trials = run_jobs(job_tuner(backend, tmp_path / "study", resume=str(earlier.parent)))
+    starts = [backend.jobs[one.job_id].resume for one in trials]
+    assert [one and one.step for one in starts] == [7 + 3 * SMALL.generation_of(one.number) for one in trials]
+    assert {one.source for one in starts[:4] if one} == {earlier.parent.as_uri() + "/"}
 
 
 def test_lost_and_failed_jobs_of_a_population(tmp_path: Path) -> None:
