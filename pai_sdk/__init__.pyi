@@ -185,6 +185,7 @@ from pai_sdk.trace.recis import TraceToOdpsHook as TraceToOdpsHook
 from pai_sdk.trace.trace_data import TraceData as TraceData
 from pai_sdk.trace.trace_writer import TraceWriter as TraceWriter
 from pai_sdk.tune.objectives import Objective as Objective
+from pai_sdk.tune.population import PopulationBased as PopulationBased
 from pai_sdk.tune.space import Choice as Choice
 from pai_sdk.tune.space import IntRange as IntRange
 from pai_sdk.tune.space import LogUniform as LogUniform

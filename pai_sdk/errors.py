@@ -647,6 +647,8 @@ class TuningFailed(PaiError):
     Attributes:
         failures: why each trial failed, by its number.
         study: the URI of the study, which can be continued.
+        generation: the generation of a population whose trials have all failed; None otherwise. Such a study
+            cannot be continued.
 
     Example:
         >>> print(TuningFailed({3: "exit code 1"}, study="file:///studies/digits/", trials=4))
@@ -655,12 +657,19 @@ class TuningFailed(PaiError):
         the study file:///studies/digits/ can be continued, when the reason is gone
     """
 
-    def __init__(self, failures: Mapping[int, str], *, study: str, trials: int) -> None:
+    def __init__(
+        self, failures: Mapping[int, str], *, study: str, trials: int, generation: int | None = None
+    ) -> None:
         shown = _reasons({f"trial {number}": text for number, text in failures.items()})
+        first = f"{len(failures)} of {trials} trials failed:"
         rest = f"the study {study} can be continued, when the reason is gone"
-        super().__init__("\n".join([f"{len(failures)} of {trials} trials failed:", *shown, rest]))
+        if generation is not None:
+            first = f"all {len(failures)} trials of generation {generation} failed:"
+            rest = f"the study {study} has no trial to go on from; begin a new study when the reason is gone"
+        super().__init__("\n".join([first, *shown, rest]))
         self.failures = dict(failures)
         self.study = study
+        self.generation = generation
 
 
 # ---- pipelines --------------------------------------------------------------------------------------------

@@ -1,8 +1,19 @@
 """Searches for hyperparameters: `Tuner`, the ranges of a search space, objectives. Needs the extra `[tune]`."""
 
 from pai_sdk.tune.objectives import Objective
+from pai_sdk.tune.population import PopulationBased
 from pai_sdk.tune.space import Choice, IntRange, LogUniform, Uniform
 from pai_sdk.tune.trials import Trial, TrialList
 from pai_sdk.tune.tuner import Tuner
 
-__all__ = ["Choice", "IntRange", "LogUniform", "Objective", "Trial", "TrialList", "Tuner", "Uniform"]
+__all__ = [
+    "Choice",
+    "IntRange",
+    "LogUniform",
+    "Objective",
+    "PopulationBased",
+    "Trial",
+    "TrialList",
+    "Tuner",
+    "Uniform",
+]

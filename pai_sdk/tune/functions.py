@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.errors import TuningFailed
+from pai_sdk.errors import CheckpointError, StorageError, TuningFailed
 from pai_sdk.run.functions.calling import call_training
+from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.report.session import Report, ReportSession, StopTraining
+from pai_sdk.run.stored_checkpoints import copy_checkpoint, latest_checkpoint
+from pai_sdk.storage.stores.local import LocalStore
 from pai_sdk.tune.objectives import UNNAMED, StepValue
 from pai_sdk.tune.study import LiveTrial, Study
 
@@ -89,13 +94,15 @@ class FunctionTrials:
         with self._lock:
             if waiting:
                 return waiting.popleft()
-            return self._study.ask() if self._study.begun < self._trials else None
+            return self._study.next(self._trials)
 
     def _run_one(self, live: LiveTrial) -> None:
         if live.pruned_at is not None:
             self._study.prune(live)
             return
         folder = self._folder / str(live.number)
+        if self._study.population is not None:
+            self._begin_run(folder, live)
 
         def on_report(report: Report) -> None:
             if not live.points:  # the first one; without a report there is no event file
@@ -112,7 +119,8 @@ class FunctionTrials:
 
         error: BaseException | None = None
         try:
-            with session.bound():
+            # Other trials go on from the checkpoints of a member: they are saved before it ends.
+            with session if self._study.population is not None else nullcontext(), session.bound():
                 call_training(self._function, dict(live.params), on_result)
         except StopTraining:
             if live.pruned_at is None:  # the search has ended; the trial is run again when it is continued
@@ -124,6 +132,32 @@ class FunctionTrials:
                 self._study.ran_in(live, str(folder))
             self._end(live, error)
         self._on_change()
+
+    def _begin_run(self, folder: Path, live: LiveTrial) -> None:
+        """Make the run of a member of a population, with the newest checkpoint of its parent.
+
+        A trial that was interrupted begins again at that checkpoint, and not at one that it has saved since: how
+        far it trains would depend on the interruption.
+
+        Raises:
+            CheckpointError: the parent has run on another machine, or its run was removed.
+            StorageError: the folder cannot be made.
+        """
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"the run {folder} cannot be made: {error.strerror or error}") from error
+        if live.parent is None:
+            return
+        parent = self._folder / str(live.parent)
+        if not parent.is_dir():
+            what = f"trial {live.number} goes on from trial {live.parent}, whose run is not in {parent}"
+            raise CheckpointError(f"{what}; continue the study on the machine where it has run")
+        found = latest_checkpoint(LocalStore(RunLayout(str(parent)).checkpoints))
+        if found is not None:
+            copy_checkpoint(found, LocalStore(RunLayout(str(folder)).checkpoints), f"{found.step}/")
 
     def _end(self, live: LiveTrial, error: BaseException | None) -> None:
         if live.pruned_at is not None:

@@ -127,23 +127,30 @@ class JobTrials:
 
     def _fill(self, watch: JobWatch[TrainingJob]) -> None:
         """Submit until `parallel` jobs are unfinished."""
+        while self._submit_batch(watch):  # those that could not be submitted leave room for others
+            pass
+
+    def _submit_batch(self, watch: JobWatch[TrainingJob]) -> bool:
+        """Submit as many trials as there is room for; True if one of them has failed with that."""
         batch: list[LiveTrial] = []
         while len(watch.unfinished) + len(batch) < self._parallel:
             if self._waiting:
                 batch.append(self._waiting.popleft())
-            elif self._study.begun < self._trials:
-                batch.append(self._study.ask())
+            elif live := self._study.next(self._trials):
+                batch.append(live)
             else:
                 break
         if not batch:
-            return
+            return False
         self._study.commit()  # hyperparameters are on disk before a job has them
         submitted = [self._pool.submit(self._submit, live) for live in batch]
         unsent: PaiError | None = None
+        has_failed = False
         for live, each in zip(batch, submitted, strict=True):
             try:
                 job = each.result()
             except InvalidInputError as error:
+                has_failed = True
                 self._fail(live, str(error))
             except PaiError as error:  # the trial is submitted when the study is continued
                 unsent = unsent or error
@@ -153,6 +160,7 @@ class JobTrials:
         self._study.commit()
         if unsent is not None:
             raise unsent
+        return has_failed
 
     def _follow(self, watch: JobWatch[TrainingJob], live: LiveTrial, job: TrainingJob) -> None:
         self._live[job.id], self._jobs[job.id] = live, job

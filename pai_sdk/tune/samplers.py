@@ -12,14 +12,15 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
-from optuna.study import Study
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.submit.problems import Problems
+from pai_sdk.tune.population import EndedMember, PopulationBased, Successor
 from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform
 
-__all__ = ["checked_pruner", "checked_sampler", "distribution_of"]
+__all__ = ["PopulationSampler", "checked_pruner", "checked_sampler", "distribution_of", "generation_before"]
 
 _MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -29,7 +30,7 @@ _MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
     "qmc": lambda seed: optuna.samplers.QMCSampler(seed=seed, scramble=True),
 }
-_SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2", "qmc")
+_SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2", "qmc", "pbt")
 _PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
     "asha": optuna.pruners.SuccessiveHalvingPruner,
     "median": optuna.pruners.MedianPruner,
@@ -134,11 +135,62 @@ class GridSampler(BaseSampler):
         raise KeyError(param_name)
 
 
+class PopulationSampler(SeededSampler):
+    """The members of a population: drawn in the first generation, then those of the generation before, changed.
+
+    Args:
+        population: its settings.
+        space: the ranges.
+        seed: of the study.
+    """
+
+    def __init__(self, population: PopulationBased, space: SearchSpace, seed: int) -> None:
+        super().__init__(_MAKERS["random"], seed)
+        self._population = population
+        self._space = space
+        self._successors = lru_cache(maxsize=16)(self._successor)
+
+    def parent(self, study: Study, number: int) -> int | None:
+        """The trial that a trial goes on from; None in the first generation."""
+        found = self._successors(study, number)
+        return None if found is None else found.parent
+
+    def _successor(self, study: Study, number: int) -> Successor | None:
+        sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
+        before = [
+            EndedMember(one.number, one.params, sign * one.values[0] if one.state == TrialState.COMPLETE else None)
+            for one in generation_before(self._population, study, number)
+        ]
+        return self._population.successor(number, self._seed, before, self._space) if before else None
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """The value of the parent, changed or not; in the first generation a new one."""
+        found = self._successors(study, trial.number)
+        if found is not None and param_name in found.params:
+            return found.params[param_name]
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+def generation_before(population: PopulationBased, study: Study, number: int) -> list[FrozenTrial]:
+    """The trials of the generation before that of a trial; none before the first one.
+
+    Args:
+        population: its settings.
+        study: with all of these trials.
+        number: of the trial.
+    """
+    end = population.generation_of(number) * population.size
+    return study.get_trials(deepcopy=False)[max(0, end - population.size) : end]
+
+
 def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> Callable[[int, int], BaseSampler]:
     """What makes the sampler of a study from its seed and the number of trials that it begins with.
 
     Args:
-        sampler: a name, a sampler of Optuna, or a function from a seed to a sampler, such as its class.
+        sampler: a name, a population, a sampler of Optuna, or a function from a seed to a sampler, such as its
+            class.
         space: the ranges.
         problems: notes what is wrong.
     """
@@ -147,6 +199,9 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
     if isinstance(sampler, BaseSampler):
         its: BaseSampler = sampler
         return lambda seed, skipped: its
+    if isinstance(sampler, PopulationBased):
+        population = sampler
+        return lambda seed, skipped: PopulationSampler(population, space, seed)
     if sampler == "grid":
         with problems.under("sampler"):
             GridSampler(space, 0, 0)

@@ -25,6 +25,7 @@ from pai_sdk.tune.jobs import JobTrials
 from pai_sdk.tune.journal import open_journal
 from pai_sdk.tune.objectives import Objective
 from pai_sdk.tune.plots import plot_study
+from pai_sdk.tune.population import PopulationBased
 from pai_sdk.tune.progress import TrialsDisplay, shows_functions
 from pai_sdk.tune.samplers import checked_pruner, checked_sampler
 from pai_sdk.tune.space import SearchSpace
@@ -55,6 +56,7 @@ def rules_of(
         checked_pruner(pruner, len(objectives), problems),
         seed,
         (lambda: []) if warm_start is None else lambda: earlier_trials(warm_start, space, objectives, session),
+        sampler if isinstance(sampler, PopulationBased) else None,
     )
 
 
@@ -110,6 +112,9 @@ class Search:
         """Call a function for each trial that is missing."""
         display = TrialsDisplay(study) if self.show and shows_functions() else None
         root = self.store.root or Path.home() / ".pai" / "runs" / self.name
+        if self.store.root is None and study.population is not None:
+            # The run of a trial is replaced when the trial begins again. So no other study of this name shares it.
+            root = root.with_name(f"{self.name}-{study.id[:8]}")
         trials = FunctionTrials(
             study,
             function,
@@ -146,7 +151,9 @@ class Search:
         session = template.session
         trials = JobTrials(
             study,
-            lambda live: template.submit(live.params, live.number, study.key(live), inputs, is_new=live.is_new),
+            lambda live: template.submit(
+                live.params, live.number, study.key(live), inputs, is_new=live.is_new, parent=live.parent_job
+            ),
             session.get_job,
             trials=self.trials,
             parallel=self.parallel,

@@ -27,10 +27,11 @@ from optuna.samplers import BaseSampler
 from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
+from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError, TuningFailed
 from pai_sdk.tune.journal import StudyJournal
 from pai_sdk.tune.objectives import Objective, StepValue
-from pai_sdk.tune.samplers import SeededSampler, distribution_of
+from pai_sdk.tune.population import PopulationBased
+from pai_sdk.tune.samplers import PopulationSampler, SeededSampler, distribution_of, generation_before
 from pai_sdk.tune.space import SearchSpace
 from pai_sdk.tune.trials import Trial, TrialList
 
@@ -38,7 +39,7 @@ __all__ = ["EarlierTrial", "LiveTrial", "Study", "StudyRules"]
 
 _NAME = "study"  # of the one study in a journal
 _META = "pai_sdk"
-_JOB, _ATTEMPT, _REASON, _PRUNED_AT, _COUNTED, _RUN, _EARLIER = (
+_JOB, _ATTEMPT, _REASON, _PRUNED_AT, _COUNTED, _RUN, _EARLIER, _PARENT = (
     "job",
     "attempt",
     "reason",
@@ -46,6 +47,7 @@ _JOB, _ATTEMPT, _REASON, _PRUNED_AT, _COUNTED, _RUN, _EARLIER = (
     "counts_as_failure",
     "run",
     "earlier",
+    "parent",
 )
 _STATES = {
     TrialState.RUNNING: "running",
@@ -76,6 +78,7 @@ class StudyRules:
         pruner: ends trials early.
         seed: None for a random one.
         earlier: gives the trials to begin with; called when the study is created.
+        population: the settings of population-based training; None with other samplers.
     """
 
     space: SearchSpace
@@ -84,6 +87,7 @@ class StudyRules:
     pruner: BasePruner
     seed: int | None = None
     earlier: Callable[[], Sequence[EarlierTrial]] = list
+    population: PopulationBased | None = None
 
 
 @dataclass
@@ -98,6 +102,8 @@ class LiveTrial:
         pruned_at: the step at which it was pruned, while its job has not been stopped.
         points: the values of each metric so far, by the metric.
         is_new: it was asked for by this process, so it cannot have a job yet.
+        parent: the trial whose checkpoint it begins with, in a population.
+        parent_job: the job of that trial; empty if it is a function.
     """
 
     trial: optuna.trial.Trial
@@ -107,6 +113,8 @@ class LiveTrial:
     pruned_at: int | None = None
     points: dict[str, list[StepValue]] = field(default_factory=dict)
     is_new: bool = False
+    parent: int | None = None
+    parent_job: str = ""
     _reported: set[int] = field(default_factory=set)
 
     @property
@@ -137,6 +145,7 @@ class Study:
         self.uri = uri
         self.space = SearchSpace.from_json(meta["search"])
         self.objectives = [Objective(*one) for one in meta["objectives"]]
+        self.population = PopulationBased(**meta["population"]) if "population" in meta else None
         self.optuna = found
         self.prunes = not isinstance(pruner, NopPruner)
         self._skipped: int = meta["skipped"]
@@ -157,6 +166,8 @@ class Study:
             "objectives": [one.to_json() for one in rules.objectives],
             "skipped": len(earlier),
         }
+        if rules.population is not None:
+            meta["population"] = rules.population.to_json()
         with _quiet():
             found = optuna.create_study(
                 storage=_storage(journal),
@@ -191,7 +202,7 @@ class Study:
 
         Raises:
             RunNotFoundError: there is none.
-            InvalidInputError: it has another search space, or other objectives.
+            InvalidInputError: it has another search space, other objectives, or another population.
         """
         if not len(journal):
             raise RunNotFoundError(f"there is no study in {uri}", run_id=uri)
@@ -200,6 +211,7 @@ class Study:
         study = cls(journal, uri, found, pruner, session)
         if rules is not None:
             study._check(rules)
+            study._continue_population(rules.population)
             found.sampler = rules.make_sampler(study.seed, study._skipped)
             if not isinstance(found.sampler, SeededSampler):
                 found.sampler.reseed_rng()  # else it would draw the values of the first trials again
@@ -215,8 +227,20 @@ class Study:
             problems.append(Problem("objective", f"is not that of the study {self.uri}: {text}", hint))
         if rules.seed is not None and rules.seed != self.seed:
             problems.append(Problem("seed", f"is not that of the study {self.uri}, which is {self.seed}", hint))
+        mine, given = self.population, rules.population
+        if not (given is None if mine is None else mine.decides_like(given)):
+            kind = "one without a population" if mine is None else f"{mine}"
+            problems.append(Problem("sampler", f"is not that of the study {self.uri}: {kind}", hint))
         if problems:
             raise InvalidInputError(problems)
+
+    def _continue_population(self, given: PopulationBased | None) -> None:
+        """Note another number of generations."""
+        if given is not None and given != self.population:
+            self.population = given
+            meta = self.optuna.user_attrs[_META]
+            self.optuna.set_user_attr(_META, {**meta, "population": given.to_json()})
+            self.commit()
 
     # ---- what there is
 
@@ -256,6 +280,7 @@ class Study:
             reason=attrs.get(_REASON, ""),
             seconds=None if attrs.get(_EARLIER) else seconds,
             is_earlier=bool(attrs.get(_EARLIER)),
+            parent=attrs.get(_PARENT),
             _session=self._session,
         )
 
@@ -266,16 +291,59 @@ class Study:
         found = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return [self._live(optuna.trial.Trial(self.optuna, one._trial_id), one) for one in found]
 
+    def next(self, trials: int) -> LiveTrial | None:
+        """Begin the next trial.
+
+        Args:
+            trials: how many the study is to have.
+
+        Returns:
+            The trial; None when all have begun, or while the generation before it has not ended.
+
+        Raises:
+            TuningFailed: all trials of the generation before it failed, also of the last generation.
+        """
+        number = self.begun
+        return self.ask() if self._earlier_generation_ended(number) and number < trials else None
+
+    def _earlier_generation_ended(self, number: int) -> bool:
+        """True if the trials of the generation before that of a trial have all ended.
+
+        Raises:
+            TuningFailed: all of them have failed.
+        """
+        if self.population is None:
+            return True
+        before = generation_before(self.population, self.optuna, number)
+        if any(one.state == TrialState.RUNNING for one in before):
+            return False
+        if before and all(one.state == TrialState.FAIL for one in before):
+            reasons = {one.number: one.user_attrs.get(_REASON, "") for one in before}
+            generation = self.population.generation_of(number) - 1
+            raise TuningFailed(reasons, study=self.uri, trials=number, generation=generation)
+        return True
+
     def ask(self) -> LiveTrial:
-        """Begin a trial. It is committed with the next commit, with all of its hyperparameters."""
+        """Begin a trial. It is committed with the next commit, with all of its hyperparameters and its parent."""
         trial = self.optuna.ask(self._distributions)
-        return LiveTrial(trial, self.space.decoded(trial.params), is_new=True)
+        live = LiveTrial(trial, self.space.decoded(trial.params), is_new=True)
+        if isinstance(self.optuna.sampler, PopulationSampler):
+            self._set_parent(live, self.optuna.sampler.parent(self.optuna, trial.number))
+            if live.parent is not None:
+                trial.set_user_attr(_PARENT, live.parent)
+        return live
+
+    def _set_parent(self, live: LiveTrial, parent: int | None) -> None:
+        live.parent = parent
+        if parent is not None:
+            live.parent_job = self.optuna.get_trials(deepcopy=False)[parent].user_attrs.get(_JOB, "")
 
     def _live(self, trial: optuna.trial.Trial, one: FrozenTrial) -> LiveTrial:
         attrs = one.user_attrs
         live = LiveTrial(trial, self.space.decoded(one.params), attrs.get(_ATTEMPT, 0), attrs.get(_JOB, ""))
         live.pruned_at = attrs.get(_PRUNED_AT)
         live._reported = {*one.intermediate_values}
+        self._set_parent(live, attrs.get(_PARENT))
         return live
 
     def key(self, live: LiveTrial) -> str:

@@ -11,6 +11,7 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.base.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.stored_checkpoints import latest_checkpoint
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL
 from pai_sdk.session import Session
 from pai_sdk.submit.channels import InputSource
@@ -78,6 +79,7 @@ class TrialTemplate:
         number: int,
         key: str | None = None,
         inputs: Mapping[str, InputSource] | None = None,
+        parent: str = "",
     ) -> tuple[EstimatorBase, Plan]:
         """The plan of a trial's job, with the estimator that submits it.
 
@@ -86,11 +88,14 @@ class TrialTemplate:
             number: of the trial.
             key: the idempotency key.
             inputs: of all trials.
+            parent: the job that it resumes from, if that has a checkpoint; empty for none.
         """
         one = self.estimator_of(params)
         labels = {STUDY_LABEL: self._study_id, TRIAL_LABEL: str(number)} if self._study_id else {}
         one.labels = {**(one.labels or {}), **labels}
         one.idempotency_key = key
+        if parent and latest_checkpoint(self.session.get_job(parent)) is not None:
+            one.resume = parent  # type: ignore[attr-defined] # a tuner with a population has checked it
         return one, one.plan(inputs, job_name=f"{self._name}-{number}")
 
     def submit(
@@ -101,6 +106,7 @@ class TrialTemplate:
         inputs: Mapping[str, InputSource] | None,
         *,
         is_new: bool,
+        parent: str = "",
     ) -> TrainingJob:
         """Submit a trial's job; one that was submitted with this key before is the same job.
 
@@ -111,8 +117,9 @@ class TrialTemplate:
             inputs: of all trials.
             is_new: there can be no such job yet, so none is searched for. The label of the submission, by which it
                 is found later, is the same.
+            parent: the job that it resumes from, if that has a checkpoint; empty for none.
         """
-        one, plan = self.plan(params, number, key, inputs)
+        one, plan = self.plan(params, number, key, inputs, parent)
         if is_new:
             labels = [label for label in plan.request.labels or () if label.key != IDEMPOTENCY_LABEL]
             plan = replace(plan, request=plan.request.model_copy(update={"labels": labels}))

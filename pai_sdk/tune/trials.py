@@ -40,6 +40,7 @@ class Trial:
         reason: why it failed, or where it was pruned.
         seconds: how long it took; None before the end.
         is_earlier: it comes from another study, or from earlier runs.
+        parent: the trial whose checkpoint it began with; None in the first generation, and without a population.
 
     Example:
         >>> Trial(3, "complete", {"lr": 0.1}, {"loss": 0.25}).value
@@ -56,6 +57,7 @@ class Trial:
     reason: str = ""
     seconds: float | None = None
     is_earlier: bool = False
+    parent: int | None = None
     _session: Any = field(default=None, repr=False, compare=False)
 
     @property
@@ -126,6 +128,7 @@ class TrialList(list[Trial]):
         columns: dict[str, list[Any]] = {
             "trial": [one.number for one in self],
             "state": [one.state for one in self],
+            **({"parent": [one.parent for one in self]} if _has_parents(self) else {}),
             **{metric: [one.values.get(metric) for one in self] for metric in titles[0]},
             **{name: [one.params.get(name) for one in self] for name in titles[1]},
             "seconds": [one.seconds for one in self],
@@ -161,12 +164,14 @@ class TrialList(list[Trial]):
     def _table(self) -> tuple[list[str], list[list[object]]]:
         metrics, names = _titles(self)
         has_jobs, has_reasons = any(one.job_id for one in self), any(one.reason for one in self)
-        columns = ["trial", "state", *metrics, *names, "time"]
+        has_parents = _has_parents(self)
+        columns = ["trial", *(["parent"] if has_parents else []), "state", *metrics, *names, "time"]
         columns += [*(["job"] if has_jobs else []), *(["reason"] if has_reasons else [])]
         rows: list[list[object]] = []
         for one in self:
             numbers = [_shown(one.values.get(metric)) for metric in metrics]
-            row = [one.number, one.state, *numbers, *(_shown(one.params.get(name)) for name in names)]
+            row = [one.number, *([_shown(one.parent)] if has_parents else []), one.state, *numbers]
+            row += [_shown(one.params.get(name)) for name in names]
             row.append(duration_text(one.seconds) if one.seconds is not None and one.seconds >= 1 else "")
             row += [
                 *([one.job_id] if has_jobs else []),
@@ -194,6 +199,10 @@ def _titles(trials: Sequence[Trial]) -> tuple[list[str], list[str]]:
     """The metrics, and the hyperparameters, that any of the trials has."""
     metrics = dict.fromkeys(name for trial in trials for name in trial.values)
     return [*metrics], [*dict.fromkeys(name for trial in trials for name in trial.params)]
+
+
+def _has_parents(trials: Sequence[Trial]) -> bool:
+    return any(one.parent is not None for one in trials)
 
 
 def _shown(value: object) -> object:

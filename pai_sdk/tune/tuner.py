@@ -21,6 +21,12 @@ from pai_sdk.submit.job_names import base_of_command
 from pai_sdk.submit.problems import Problems
 from pai_sdk.submit.submitter import EstimatorBase
 from pai_sdk.tune.objectives import Direction, Objective, checked_objectives
+from pai_sdk.tune.population import (
+    PopulationBased,
+    check_combination,
+    checked_population,
+    settings_problems,
+)
 from pai_sdk.tune.space import SearchSpace, checked_space
 from pai_sdk.tune.template import TrialTemplate, no_estimator
 from pai_sdk.tune.trials import Trial, TrialList
@@ -54,9 +60,11 @@ class Tuner:
             of Optuna. Names are hyperparameters, or resources: `instance_type`, `instance_count`, `image_uri`, ….
         objective: the metric, or an `Objective`; several for the best compromises.
         direction: `minimize` or `maximize`; not needed where the name is clear, such as `loss` or `accuracy`.
-        trials: how many trials the study is to have; with the sampler `grid`, all points by default.
+        trials: how many trials the study is to have; with the sampler `grid`, all points by default. A population
+            has `size * generations`.
         parallel: how many trials run at once.
-        sampler: `tpe` (the default), `random`, `grid`, `cmaes`, `gp`, `nsga2`, `qmc`, or a sampler of Optuna.
+        sampler: `tpe` (the default), `random`, `grid`, `cmaes`, `gp`, `nsga2`, `qmc`, or a sampler of Optuna; or
+            `pbt` or a `PopulationBased`, whose trials go on from checkpoints of other trials.
         pruner: ends poor trials early: `asha`, `median`, `hyperband` or a pruner of Optuna; none by default.
         seed: decides which hyperparameters are tried, trial by trial, also after an interruption.
         study: the folder of the study: a URI, a path, or a name below `~/.pai/studies`; a new one by default.
@@ -106,6 +114,11 @@ class Tuner:
         self._session = session or getattr(estimator, "session", None)
         self._space = checked_space(search, problems)
         self._objectives = checked_objectives(objective, direction, problems)
+        population = checked_population(sampler, problems)
+        sampler = population or sampler
+        if population is not None:
+            submitter = estimator if isinstance(estimator, EstimatorBase) else None
+            check_combination(self._objectives, pruner, warm_start, submitter, problems)
         self._trials = _checked_trials(trials, sampler, self._space, problems)
         self._parallel = _checked_count("parallel", parallel, 1, problems)
         self._max_failures = _checked_count("max_failures", max_failures, 0, problems)
@@ -147,7 +160,8 @@ class Tuner:
             study: its URI, path or name.
             estimator: to continue it; without one, the tuner only shows it.
             session: whose keys `oss://` takes, and where the jobs are.
-            options: `trials`, `parallel`, `sampler`, `pruner`, `max_failures` of the tuner.
+            options: `trials`, `parallel`, `sampler`, `pruner`, `max_failures` of the tuner. The sampler of a
+                population is that of the study by default.
 
         Raises:
             RunNotFoundError: there is no such study.
@@ -164,6 +178,8 @@ class Tuner:
         store = _store_of(study, "", session)
         found = _search_module().opened_to_read(store, session)
         search = found.space.ranges
+        if found.population is not None:
+            options.setdefault("sampler", found.population)
         return cls(
             _shows_only if estimator is None else estimator,
             search,
@@ -380,6 +396,11 @@ def _check_function(given: object, problems: Problems) -> None:
 
 
 def _checked_trials(given: object, sampler: object, space: SearchSpace, problems: Problems) -> int:
+    if isinstance(sampler, PopulationBased) and not settings_problems(sampler):
+        if given not in (None, sampler.trials):
+            what = f"{given!r} contradicts the sampler: {sampler.size} members, {sampler.generations} generations"
+            problems.add("trials", what, f"leave it out: these are {sampler.trials} trials")
+        return sampler.trials
     if given is None and sampler == "grid":
         size = 1
         try:

@@ -92,7 +92,8 @@ WITHOUT_VALUES = {
         "Store",
     ),
     *("OdpsSink", "ParquetSink", "TraceToOdpsHook", "JobFile", "Store"),
-    *("Choice", "IntRange", "LogUniform", "Objective", "PipelineRun", "Trial", "TrialList", "Uniform"),
+    *("Choice", "IntRange", "LogUniform", "Objective", "PipelineRun", "PopulationBased"),
+    *("Trial", "TrialList", "Uniform"),
 }
 # Commands that show nothing of a job, do not return, or are tested with secrets where they are tested.
 OTHER_COMMANDS = {

@@ -16,6 +16,7 @@ import pytest
 from pai_sdk import Estimator, Session
 from pai_sdk.tune import Trial, TrialList, Tuner
 from pai_sdk.tune.template import TRIAL_LABEL
+from tests.e2e.tune_program import POPULATION, POPULATION_STEPS
 from tests.waiting import PATIENCE_S, until
 
 KILLS = 5
@@ -116,6 +117,29 @@ def test_a_search_over_jobs_goes_on_with_the_jobs_that_run(service_dir: Path, tm
     assert [trial.params for trial in trials] == [trial.params for trial in expected.trials]
     assert (found.best.params, found.best.values) == (expected.best.params, expected.best.values)
     check_jobs(session, trials)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_population_of_jobs_is_as_if_the_tuner_had_not_been_killed(service_dir: Path, tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "whole-population", tmp_path / "killed-population"
+    run("population", undisturbed, str(service_dir))
+    for ended in (2, POPULATION.size + 1):
+        kill_after(begin("population", killed, str(service_dir)), killed, ended, 0.1)
+    run("population", killed, str(service_dir))
+    session = Session.embedded(service_dir)
+    expected, found = (Tuner.load(study, session=session).trials for study in (undisturbed, killed))
+    assert [(outcome(one), one.parent) for one in found] == [(outcome(one), one.parent) for one in expected]
+    assert len(found) == len([*session.list_jobs(name="killed-population-")]) == POPULATION.trials
+    ends: dict[int | None, float] = {None: 8.0}
+    for trial in found:
+        weight, lr = ends[trial.parent], trial.params["lr"]
+        losses = [weight := weight * (1 - lr) ** 2 + 0.5 * lr**2 for _ in range(POPULATION_STEPS)]
+        ends[trial.number] = weight
+        first = POPULATION_STEPS * POPULATION.generation_of(trial.number)
+        points = [(point.step, point.value) for point in trial.job.metrics("loss")]
+        assert points == [(first + at, pytest.approx(loss)) for at, loss in enumerate(losses, 1)]
+        assert trial.value == pytest.approx(weight)
 
 
 def check_jobs(session: Session, trials: TrialList) -> None:

@@ -1,4 +1,4 @@
-"""A search that a test kills: `python -m tests.e2e.tune_program {functions|jobs} STUDY [SERVICE]`."""
+"""A search that a test kills: `python -m tests.e2e.tune_program {functions|jobs|population} STUDY [SERVICE]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pai_sdk import Estimator, Session
-from pai_sdk.tune import LogUniform, Tuner, Uniform
+from pai_sdk.tune import LogUniform, PopulationBased, Tuner, Uniform
 
 STEPS = 8
 TRIALS = int(os.environ.get("TEST_TRIALS", "40"))
@@ -20,6 +20,24 @@ lr = float(os.environ["PAI_HPS_LR"])
 for step in range(1, 9):
     report({"loss": (lr - 0.1) ** 2 + 1 / step}, step=step)
     time.sleep(0.15)
+"""
+POPULATION = PopulationBased(size=4, generations=3)
+POPULATION_STEPS = 2
+MEMBER = """
+import json, os, time
+from pathlib import Path
+from pai_sdk import get_checkpoint, report
+lr, weight, first = float(os.environ["PAI_HPS_LR"]), 8.0, 0
+start = get_checkpoint()
+if start is not None:
+    weight, first = json.loads((start.path / "state.json").read_text()), start.step
+state = Path("state")
+state.mkdir(exist_ok=True)
+for step in range(first + 1, first + 3):
+    time.sleep(0.15)
+    weight = weight * (1 - lr) ** 2 + 0.5 * lr**2
+    (state / "state.json").write_text(json.dumps(weight))
+    report({"loss": weight}, step=step, checkpoint=state, checkpoint_upload_mode="SYNC")
 """
 
 
@@ -37,11 +55,14 @@ def main() -> None:
         return
     estimator = Estimator(
         "python:3.11",
-        ["python", "-c", SCRIPT],
+        ["python", "-c", MEMBER if kind == "population" else SCRIPT],
         instance_type="ecs.c6.large",
         session=Session.embedded(sys.argv[3]),
     )
     space = {"lr": LogUniform(1e-3, 1)}
+    if kind == "population":
+        Tuner(estimator, space, parallel=3, sampler=POPULATION, seed=7, study=study).run()
+        return
     tuner = Tuner(
         estimator, space, trials=TRIALS, parallel=6, sampler="random", pruner="median", seed=7, study=study
     )

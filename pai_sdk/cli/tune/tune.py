@@ -33,7 +33,9 @@ def tune(
     direction: Annotated[str | None, typer.Option(help="minimize or maximize.", rich_help_panel=_HOW)] = None,
     sampler: Annotated[
         str | None,
-        typer.Option(help="tpe, random, grid, cmaes, gp, nsga2 or qmc; tpe by default.", rich_help_panel=_HOW),
+        typer.Option(
+            help="tpe, random, grid, cmaes, gp, nsga2, qmc or pbt; tpe by default.", rich_help_panel=_HOW
+        ),
     ] = None,
     pruner: Annotated[
         str | None,
@@ -108,6 +110,7 @@ def _json_of(trial: Trial) -> dict[str, Any]:
     return {
         "number": trial.number,
         "state": trial.state,
+        "parent": trial.parent,
         "params": trial.params,
         "values": trial.values,
         "job": trial.job_id,

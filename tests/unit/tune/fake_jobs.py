@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import NotFoundError
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.checkpoints import commit, complete_checkpoints
+from pai_sdk.run.store.resume import ResumePoint
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.storage.stores.local import path_of_file_uri
 from pai_sdk.submission import submit
 from tests.unit.fake_backend import FakeBackend
 
@@ -30,6 +34,8 @@ class FakeJob:
     reason: str = ""
     seen: int = 0
     status: str = "Running"
+    resume: ResumePoint | None = None
+    checkpoints: Path | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -40,6 +46,18 @@ class FakeJob:
             self.seen += 1
             if self.seen >= len(self.curve):
                 self.seen, self.status = len(self.curve), self.end
+                self.save()
+
+    def save(self) -> None:
+        """Leave a checkpoint, whose step goes on from the one that the job was given."""
+        if self.checkpoints is None or self.end != "Succeed":
+            return
+        start = next(iter(complete_checkpoints(self.checkpoints)), None)
+        step = (start.step or 0 if start else 0) + len(self.curve)
+        folder = self.checkpoints / str(step)
+        folder.mkdir(parents=True)
+        (folder / "job").write_text(self.id)
+        commit(folder, step=step)
 
 
 class FakeJobs(FakeBackend):
@@ -48,15 +66,18 @@ class FakeJobs(FakeBackend):
     Args:
         curve: the values of `loss` of a job, by its hyperparameters.
         ends: how the n-th created job ends, and its reason code; those that are not there succeed.
+        outputs: the folder of outputs; with it, each job that succeeds has saved a checkpoint.
     """
 
     def __init__(
         self,
         curve: Callable[[Mapping[str, str]], Curve],
         ends: Mapping[int, tuple[str, str]] | None = None,
+        outputs: Path | None = None,
     ) -> None:
         super().__init__()
         self.curve, self.ends = curve, dict(ends or {})
+        self.outputs = outputs
         self.jobs: dict[str, FakeJob] = {}
         self.most_at_once = 0
         self.is_paused = False
@@ -68,10 +89,19 @@ class FakeJobs(FakeBackend):
             values = {one.name: one.value for one in plan.request.hyperparameters}
             end, reason = self.ends.get(number, ("Succeed", ""))
             job = FakeJob(f"train{number}", plan.request, self.curve(values), end, reason)
+            job.resume = plan.resume
+            uris = {one.name: one.output_uri for one in plan.request.output_channels}
+            if self.outputs is not None:
+                job.checkpoints = path_of_file_uri(uris["checkpoints"] or "")
             self.jobs[job.id] = job
             running = sum(each.status == "Running" for each in self.jobs.values())
             self.most_at_once = max(self.most_at_once, running)
             return job.id
+
+    def default_output(self, job_folder: str, channel: str) -> str:
+        if self.outputs is None:
+            return super().default_output(job_folder, channel)
+        return (self.outputs / job_folder / channel).as_uri() + "/"
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
         label = request.label(SUBMISSION_LABEL)
@@ -95,7 +125,14 @@ class FakeJobs(FakeBackend):
                     "HyperParameters": [
                         {"Name": one.name, "Value": one.value} for one in job.request.hyperparameters
                     ],
-                    "OutputChannels": [{"Name": "model", "OutputUri": f"oss://bucket/{job.id}/model/"}],
+                    "OutputChannels": [
+                        {"Name": "model", "OutputUri": f"oss://bucket/{job.id}/model/"},
+                        *(
+                            [{"Name": "checkpoints", "OutputUri": job.checkpoints.as_uri() + "/"}]
+                            if job.checkpoints
+                            else []
+                        ),
+                    ],
                 }
             )
             record._lists_all = True
@@ -130,4 +167,6 @@ class FakeSession:
         return TrainingJob(job_id, self.backend, record=self.backend.get(job_id))
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
-        return TrainingJob(submit(plan, self.backend), self.backend)
+        resume = plan.resume
+        prepare = (lambda: None) if resume is None else (lambda: resume.copy_to_target(self))
+        return TrainingJob(submit(plan, self.backend, prepare=prepare), self.backend)
