@@ -14,7 +14,7 @@ from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.wire import Received
 
-__all__ = ["Schedule", "Schedules"]
+__all__ = ["ScheduleRecord", "Schedules"]
 
 _Plan = TypeVar("_Plan")
 
@@ -23,7 +23,7 @@ _SCHEDULE = _SCHEDULES + "/{schedule_id}"
 _HINT = "a `pai-sdk serve` of this release has them; elsewhere, start `pai-sdk run` by cron"
 
 
-class Schedule(Received):
+class ScheduleRecord(Received):
     """A schedule, as the service describes it. Times are in UTC.
 
     Attributes:
@@ -73,7 +73,7 @@ class Schedules(Generic[_Plan]):
         self._transport = transport
         self._prepare = prepare
 
-    def create(self, name: str, cron: str, plan: _Plan, *, time_zone: str = "UTC") -> Schedule:
+    def create(self, name: str, cron: str, plan: _Plan, *, time_zone: str = "UTC") -> ScheduleRecord:
         """Let the service create a job at the times of a cron expression.
 
         The files of the plan are uploaded now. Each job gets a name and output folders of its own.
@@ -95,16 +95,16 @@ class Schedules(Generic[_Plan]):
         body = {"Name": name, "Cron": cron, "TimeZone": time_zone, "Request": self._prepare(plan)}
         return self._read(self._call("CreateSchedule", "POST", _SCHEDULES, body=body), "CreateSchedule")
 
-    def list(self) -> Iterator[Schedule]:
+    def list(self) -> Iterator[ScheduleRecord]:
         """Your schedules, and those that you administer, the newest first."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
             query = {"PageNumber": number, "PageSize": size}
             return self._call("ListSchedules", "GET", _SCHEDULES, query=query).json
 
-        return read_items(Schedule, pages(fetch, "Schedules"), "ListSchedules")
+        return read_items(ScheduleRecord, pages(fetch, "Schedules"), "ListSchedules")
 
-    def get(self, schedule_id: str) -> Schedule:
+    def get(self, schedule_id: str) -> ScheduleRecord:
         """One schedule, with the request of its jobs.
 
         Raises:
@@ -112,7 +112,7 @@ class Schedules(Generic[_Plan]):
         """
         return self._read(self._on(schedule_id, "GetSchedule", "GET"), "GetSchedule")
 
-    def find(self, name: str) -> Schedule:
+    def find(self, name: str) -> ScheduleRecord:
         """The schedule with this name or id.
 
         Raises:
@@ -126,7 +126,7 @@ class Schedules(Generic[_Plan]):
             )
         return self.get(found[0] if found else name)
 
-    def change(self, schedule_id: str, *, cron: str | None = None, time_zone: str | None = None) -> Schedule:
+    def change(self, schedule_id: str, *, cron: str | None = None, time_zone: str | None = None) -> ScheduleRecord:
         """Change the times; they count from now on.
 
         Raises:
@@ -135,7 +135,7 @@ class Schedules(Generic[_Plan]):
         """
         return self._update(schedule_id, {"Cron": cron, "TimeZone": time_zone})
 
-    def pause(self, schedule_id: str) -> Schedule:
+    def pause(self, schedule_id: str) -> ScheduleRecord:
         """Create no jobs until `resume`. Jobs that are there go on.
 
         Raises:
@@ -143,7 +143,7 @@ class Schedules(Generic[_Plan]):
         """
         return self._update(schedule_id, {"Enabled": False})
 
-    def resume(self, schedule_id: str) -> Schedule:
+    def resume(self, schedule_id: str) -> ScheduleRecord:
         """Create jobs again, from the next due time on.
 
         Raises:
@@ -159,7 +159,7 @@ class Schedules(Generic[_Plan]):
         """
         self._on(schedule_id, "DeleteSchedule", "DELETE")
 
-    def _update(self, schedule_id: str, body: Mapping[str, Any]) -> Schedule:
+    def _update(self, schedule_id: str, body: Mapping[str, Any]) -> ScheduleRecord:
         return self._read(self._on(schedule_id, "UpdateSchedule", "PUT", body=body), "UpdateSchedule")
 
     def _on(self, schedule_id: str, action: str, method: str, **given: Any) -> ApiResponse:
@@ -170,5 +170,5 @@ class Schedules(Generic[_Plan]):
     ) -> ApiResponse:
         return call_own(self._transport, action, method, path, names, lacks="schedules", hint=_HINT, **given)
 
-    def _read(self, response: ApiResponse, action: str) -> Schedule:
-        return read_model(Schedule, response.json, response, action)
+    def _read(self, response: ApiResponse, action: str) -> ScheduleRecord:
+        return read_model(ScheduleRecord, response.json, response, action)

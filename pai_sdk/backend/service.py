@@ -439,7 +439,7 @@ def _placed_folder(uri: str) -> OssUri:
 def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
     """The parts of a plan that a service cannot do at each due time, since the client does them."""
     if plan.resume is not None:
-        yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume_from")
+        yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
     if plan.fallbacks:
         yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
     if place_of_type(plan.request.compute_resource.ecs_spec).is_here:

@@ -193,7 +193,6 @@ class Service:
                 spaces,
                 page := _page_of(settings, info),
             )
-            schedules = _start_schedules(context, turn, stack)
             apps = (tables, table_keys), _health(database, folder, scheduler), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
@@ -201,7 +200,9 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
+            idle = IdleWatch(
+                settings.idle_timeout_s, dispatcher, scheduler, _start_schedules(context, turn, stack)
+            )
             needs = Preconditions(lambda: folder.is_gone, turn.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
             self._server, server.on_ready = server, partial(_begin, changes, info, on_ready)

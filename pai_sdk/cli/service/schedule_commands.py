@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.submitting import Env, Set, described_job
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import placed
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
-    from pai_sdk.api.schedules import Schedule
+    from pai_sdk.api.schedules import ScheduleRecord
 
 __all__ = ["app"]
 
@@ -34,15 +35,15 @@ def add(
     ],
     zone: Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")] = "UTC",
     name: Annotated[str | None, typer.Option("--name", help="By default that of the file, without .yaml.")] = None,
+    values: Set = None,
+    env: Env = None,
     as_json: Json = False,
 ) -> None:
     """Let the service create the job of a file at the times of a cron expression.
 
     Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
     """
-    from pai_sdk.submit.job_file import JobFile
-
-    _, plan = JobFile.load(file).plan()
+    _, plan = described_job(file=file, values=values, env=env).plan()
     made = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
     _tell(made, as_json=as_json)
 
@@ -139,13 +140,13 @@ def delete(schedule: _Name) -> None:
     typer.echo(f"deleted {schedule}")
 
 
-def _tell(schedule: Schedule, *, as_json: bool) -> None:
+def _tell(schedule: ScheduleRecord, *, as_json: bool) -> None:
     if as_json:
         print_json(schedule.to_dict())
     else:
         typer.echo(f"{schedule.name}: next job {_next(schedule)}")
 
 
-def _next(schedule: Schedule) -> str:
+def _next(schedule: ScheduleRecord) -> str:
     """When the next job is created, in UTC."""
     return schedule.next_time or "never, it is paused"
