@@ -168,7 +168,7 @@ class Service:
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.held)
             tables = TableStore(folder.tables_dir)
-            users, bucket_rights, audit, spaces = _identity(database, keys, settings.workspace_id)
+            identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, turn, stack)
@@ -187,10 +187,7 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                users,
-                bucket_rights,
-                audit,
-                spaces,
+                *identity,
                 page := _page_of(settings, info),
             )
             apps = (tables, table_keys), _health(database, folder, scheduler), measurements
@@ -200,9 +197,8 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            idle = IdleWatch(
-                settings.idle_timeout_s, dispatcher, scheduler, _start_schedules(context, turn, stack)
-            )
+            schedules = _start_schedules(context, turn, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
             needs = Preconditions(lambda: folder.is_gone, turn.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
             self._server, server.on_ready = server, partial(_begin, changes, info, on_ready)
