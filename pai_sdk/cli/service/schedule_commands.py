@@ -17,12 +17,14 @@ from pai_sdk.session import get_default_session
 if TYPE_CHECKING:
     from pai_sdk.api.schedules import ScheduleRecord
 
-__all__ = ["app"]
+__all__ = ["Cron", "Zone", "app", "print_schedule"]
 
 app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
 
 _placed = partial(placed, with_local=False)
 
+Cron = Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week: '0 3 * * *'.")]
+Zone = Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")]
 _Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name or the id of the schedule.")]
 
 
@@ -30,10 +32,8 @@ _Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name or the 
 @_placed
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file in YAML.")],
-    cron: Annotated[
-        str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week: '0 3 * * *'.")
-    ],
-    zone: Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")] = "UTC",
+    cron: Cron,
+    zone: Zone = "UTC",
     name: Annotated[str | None, typer.Option("--name", help="By default that of the file, without .yaml.")] = None,
     values: Set = None,
     env: Env = None,
@@ -45,7 +45,7 @@ def add(
     """
     _, plan = described_job(file=file, values=values, env=env).plan()
     made = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
-    _tell(made, as_json=as_json)
+    print_schedule(made, as_json=as_json)
 
 
 @app.command(name="list")
@@ -114,7 +114,7 @@ def pause(schedule: _Name, as_json: Json = False) -> None:
     Example: pai-sdk schedule pause nightly
     """
     schedules = get_default_session().schedules
-    _tell(schedules.pause(schedules.find(schedule).schedule_id), as_json=as_json)
+    print_schedule(schedules.pause(schedules.find(schedule).schedule_id), as_json=as_json)
 
 
 @app.command()
@@ -125,7 +125,7 @@ def resume(schedule: _Name, as_json: Json = False) -> None:
     Example: pai-sdk schedule resume nightly
     """
     schedules = get_default_session().schedules
-    _tell(schedules.resume(schedules.find(schedule).schedule_id), as_json=as_json)
+    print_schedule(schedules.resume(schedules.find(schedule).schedule_id), as_json=as_json)
 
 
 @app.command()
@@ -140,7 +140,8 @@ def delete(schedule: _Name) -> None:
     typer.echo(f"deleted {schedule}")
 
 
-def _tell(schedule: ScheduleRecord, *, as_json: bool) -> None:
+def print_schedule(schedule: ScheduleRecord, *, as_json: bool) -> None:
+    """Print when a schedule is due next; as JSON, all of it."""
     if as_json:
         print_json(schedule.to_dict())
     else:

@@ -47,6 +47,22 @@ def add(client: Client, *args: str, **fields: Any) -> str:
     return str(answer.json()["ScheduleId"])
 
 
+def use(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variables with which the command line uses a service, by the key of a client."""
+    info = client.info
+    for name, value in {
+        "PAI_REGION_ID": info.region_id,
+        "PAI_WORKSPACE_ID": info.workspace_id,
+        "PAI_ENDPOINT": info.endpoint,
+        "PAI_AIWORKSPACE_ENDPOINT": info.endpoint,
+        "PAI_OSS_ENDPOINT": info.oss_endpoint,
+        "PAI_OSS_BUCKET_NAME": info.bucket,
+        "ALIBABA_CLOUD_ACCESS_KEY_ID": info.access_key_id,
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": info.access_key_secret,
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
 def make_due(folder: Path) -> None:
     """Let all schedules of a service have been due long ago, and look at them at its next start."""
     url = url_for(folder)
@@ -280,18 +296,7 @@ def test_a_name_of_two_users_is_not_guessed(operator: Client) -> None:
 
 
 def test_the_command_line(operator: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = operator.info
-    for name, value in {
-        "PAI_REGION_ID": info.region_id,
-        "PAI_WORKSPACE_ID": info.workspace_id,
-        "PAI_ENDPOINT": info.endpoint,
-        "PAI_AIWORKSPACE_ENDPOINT": info.endpoint,
-        "PAI_OSS_ENDPOINT": info.oss_endpoint,
-        "PAI_OSS_BUCKET_NAME": info.bucket,
-        "ALIBABA_CLOUD_ACCESS_KEY_ID": info.access_key_id,
-        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": info.access_key_secret,
-    }.items():
-        monkeypatch.setenv(name, value)
+    use(operator, monkeypatch)
     job = tmp_path / "job.yaml"
     job.write_text("kind: Processor\nimage_uri: none\ncommand: echo hello\ninstance_type: ecs.c6.large\n")
 
