@@ -138,6 +138,18 @@ def test_two_users_do_not_see_each_others_schedules(operator: Client) -> None:
     assert bob.get(f"/schedules/{theirs}")["Enabled"] is False
 
 
+def test_an_administrator_of_the_workspace_sees_and_changes_them(operator: Client) -> None:
+    alice, bob = user(operator, "alice"), user(operator, "bob")
+    schedule_id = add(alice)
+    member = [{"UserId": "bob", "Roles": ["PAI.WorkspaceAdmin"]}]
+    assert operator.call("POST", "/workspaces/1/members", body={"Members": member}).status_code == 200
+    assert bob.get("/schedules")["TotalCount"] == 1
+    assert bob.call("PUT", f"/schedules/{schedule_id}", body={"Enabled": False}).status_code == 200
+    operator.call("PUT", "/users/bob", body={"Right": "read"})
+    assert bob.get(f"/schedules/{schedule_id}")["Enabled"] is False
+    assert bob.call("DELETE", f"/schedules/{schedule_id}").status_code == 403
+
+
 def test_a_key_that_may_only_read_adds_none(operator: Client) -> None:
     reader = user(operator, "carol", "read")
     assert reader.call("POST", "/schedules", body=body()).status_code == 403

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk.schemas.request import SCHEDULE_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.http.http_server import IdleWatch
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.changes import Changes
@@ -354,6 +356,13 @@ def test_the_thread_waits_for_the_next_time_and_for_news(place: Place) -> None:
         until(lambda: place.runner.is_idle)
     finally:
         place.runner.close()
+
+
+def test_a_service_with_an_enabled_schedule_does_not_end_by_itself() -> None:
+    dispatcher: Any = SimpleNamespace(requests_answered=0, requests_under_way=0)
+    idle, waiting = SimpleNamespace(is_idle=True), SimpleNamespace(is_idle=False)
+    assert IdleWatch(0.0, dispatcher, idle, idle).is_over()
+    assert not IdleWatch(1e-9, dispatcher, idle, waiting).is_over()
 
 
 def test_a_service_that_may_not_act_creates_nothing(place: Place) -> None:

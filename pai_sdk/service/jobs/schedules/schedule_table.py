@@ -177,7 +177,7 @@ def _visible(principal: Principal) -> ColumnElement[bool]:
     """The condition that a user may see a schedule: as with private jobs."""
     if principal.may("admin"):
         return true()
-    administered = [one for one in principal.workspaces if principal.may_in(one, "admin")]
+    administered = [one for one, right in principal.workspaces.items() if right == "admin"]
     return or_(ScheduleRow.owner == principal.user, ScheduleRow.workspace_id.in_(administered))
 
 
