@@ -62,9 +62,9 @@ class _Due:
 class ScheduleRunner:
     """Creates jobs at the times of the schedules, in a thread of its own.
 
-    The job is created, the schedule set to its next time, and the audit log written in one transaction, which
-    begins with a look whether the schedule is still due at this time. So wherever this process is killed, and
-    whatever a second service does, each due time has one job. Of the times that have passed while no service ran,
+    The job is created, the schedule set to its next time, and the audit log written in one transaction, which is
+    undone if the schedule is no longer due at this time. So wherever this process is killed, and whatever a second
+    service does, each due time has one job. Of the times that have passed while no service ran,
     only the newest counts. A time is skipped while the last job of the schedule has not ended.
 
     Args:
