@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from pai_sdk.api.own_actions import call_own
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, InvalidInputError, NotFoundError, Problem
+from pai_sdk.errors import BadAnswerError
 
 __all__ = ["new_page_link"]
-
-_NO_SUCH_ACTION = "InvalidAction.NotFound"
 
 
 def new_page_link(transport: Transport, job_id: str | None = None) -> str:
@@ -21,15 +20,16 @@ def new_page_link(transport: Transport, job_id: str | None = None) -> str:
         InvalidInputError: the service has no page.
         NotFoundError: there is no such job.
     """
-    try:
-        response = transport.call(
-            "CreatePageLink", "POST", "/api/v1/pagelinks", body={"JobId": job_id}, idempotent=True
-        )
-    except NotFoundError as error:
-        if error.code != _NO_SUCH_ACTION:
-            raise
-        hint = "a `pai-sdk serve` of this release has one; Alibaba Cloud shows jobs in its console"
-        raise InvalidInputError([Problem("session", "its service has no page", hint)]) from error
+    response = call_own(
+        transport,
+        "CreatePageLink",
+        "POST",
+        "/api/v1/pagelinks",
+        lacks="page",
+        hint="a `pai-sdk serve` of this release has one; Alibaba Cloud shows jobs in its console",
+        body={"JobId": job_id},
+        idempotent=True,
+    )
     link = response.json.get("Url")
     if not isinstance(link, str) or not link.startswith(("http://", "https://")):
         raise BadAnswerError(

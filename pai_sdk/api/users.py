@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
+from pai_sdk.api.own_actions import call_own
 from pai_sdk.api.quotas import QuotaState
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import ApiResponse, Transport
-from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.wire import Received
 
 __all__ = ["AccessKey", "AuditRecord", "ServiceUser", "ServiceUsers"]
@@ -19,7 +20,6 @@ _USERS = "/api/v1/users"
 _USER = _USERS + "/{name}"
 _KEYS = _USER + "/keys"
 _QUOTA = _USER + "/quota"
-_NO_SUCH_ACTION = "InvalidAction.NotFound"
 _PAGE = 100
 
 
@@ -170,10 +170,5 @@ class ServiceUsers:
         if wrong:
             hint = "it is not empty and has no '/'"
             raise InvalidInputError([Problem(what, f"is {name!r}", hint) for what, name in wrong])
-        try:
-            return self._transport.call(action, method, path, names, **given)
-        except NotFoundError as error:
-            if error.code != _NO_SUCH_ACTION:
-                raise
-            hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
-            raise InvalidInputError([Problem("session", "its service has no users", hint)]) from error
+        hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
+        return call_own(self._transport, action, method, path, names, lacks="users", hint=hint, **given)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pai_sdk.api import training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
@@ -18,6 +18,7 @@ from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.models import Models
 from pai_sdk.api.page_links import new_page_link
+from pai_sdk.api.schedules import Schedules
 from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
@@ -26,7 +27,7 @@ from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.backend.connection import FOR_A_JOB, Connection
 from pai_sdk.backend.many_jobs import changes_of_many, page_of_list
-from pai_sdk.backend.places import Capabilities
+from pai_sdk.backend.places import Capabilities, place_of_type
 from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
@@ -179,11 +180,13 @@ class ServiceBackend:
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """CreateTrainingJob, in the workspace of the settings unless the request names one."""
-        request = plan.request
+        return self._jobs.create_once(self._sent(plan.request), response_timeout_s=self._create_timeout_s)
+
+    def _sent(self, request: TrainingJobRequest) -> dict[str, Any]:
+        """The body of a request, with its workspace and the values of secrets."""
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
-        request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        return self._jobs.create_once(request.to_wire(), response_timeout_s=self._create_timeout_s)
+        return request.model_copy(update={"environments": with_secrets(request.environments)}).to_wire()
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
         """The jobs of a submission: those that a list shows with its label, or with its name and no labels."""
@@ -237,6 +240,19 @@ class ServiceBackend:
     def users(self) -> ServiceUsers:
         """The users of a service of this package."""
         return ServiceUsers(self._transport)
+
+    @property
+    def schedules(self) -> Schedules[Plan]:
+        """The schedules of a service of this package."""
+        return Schedules(self._transport, self._prepare_schedule)
+
+    def _prepare_schedule(self, plan: Plan) -> dict[str, Any]:
+        """Put the files of a plan in place; gives the body that a schedule creates its jobs with."""
+        if problems := list(_not_in_schedules(plan)):
+            raise InvalidInputError(problems)
+        body = self._sent(plan.request)  # a missing secret is reported before anything is uploaded
+        self.upload(plan)
+        return body
 
     @property
     def workspaces(self) -> Workspaces:
@@ -418,3 +434,13 @@ class ServiceBackend:
 def _placed_folder(uri: str) -> OssUri:
     """The folder that `place` gave, of a URI that is in it: `oss://bucket/pai/code/<hash>/…`."""
     return OssUri.parse("/".join(uri.split("/")[:6]) + "/")
+
+
+def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
+    """The parts of a plan that a service cannot do at each due time, since the client does them."""
+    if plan.resume is not None:
+        yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
+    if plan.fallbacks:
+        yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
+    if place_of_type(plan.request.compute_resource.ecs_spec).is_here:
+        yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")

@@ -31,6 +31,7 @@ from pai_sdk.cli import (
 )
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.pipelines import commands as pipelines
+from pai_sdk.cli.service import schedule_commands
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.tune import tune
 from pai_sdk.cli.where.place import placed
@@ -93,7 +94,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {
-    "Submit": {"pipeline": pipelines.app},
+    "Submit": {"pipeline": pipelines.app, "schedule": schedule_commands.app},
     "Results": {"trace": traces.app},
     "Service and settings": {
         "config": config_commands.app,

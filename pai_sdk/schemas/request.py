@@ -25,6 +25,9 @@ ACCESSIBILITY_LABEL = "pai-sdk-accessibility"
 IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
 """Label with the key that a caller gave; the submission label is then made of it."""
 
+SCHEDULE_LABEL = "pai-sdk-schedule"
+"""Label with the id of the schedule that a service has created a job for."""
+
 
 class TrainingJobRequest(Sent):
     """A training job, described. What runs is either an `algorithm_spec` or a registered algorithm's name."""

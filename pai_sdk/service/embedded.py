@@ -40,7 +40,7 @@ _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
 _LOOK_S = 0.02
 _SHOWN_LOG_LINES = 15
-_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex", "prometheus_client")
+_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex", "prometheus_client", "cronsim")
 # Other processes use the service too: the keys and settings of the process that starts it are not passed on.
 _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 # The package is found wherever this process found it, behind everything else that the interpreter knows.

@@ -33,6 +33,7 @@ from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Precondition
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.metrics_endpoint import metrics_of
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.http.routes.training_jobs import create_job
 from pai_sdk.service.http.tls import Certificate, certificate_of
 from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.bucket_rights import BucketRights
@@ -47,6 +48,8 @@ from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.queueing.fair_share import HeldResources
 from pai_sdk.service.jobs.scheduler import Scheduler
+from pai_sdk.service.jobs.schedules.schedule_runner import ScheduleRunner
+from pai_sdk.service.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk.service.monitoring.job_figures import JobFigures
 from pai_sdk.service.monitoring.measured_requests import MeasuredRequests
 from pai_sdk.service.monitoring.measurements import Measurements
@@ -62,6 +65,7 @@ from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk.service.standby import Standby, Turn
 from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.disk import DiskWatch
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.tables.job_tables import JobTables, TableKeys
@@ -164,7 +168,7 @@ class Service:
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.held)
             tables = TableStore(folder.tables_dir)
-            users, bucket_rights, audit, spaces = _identity(database, keys, settings.workspace_id)
+            identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, turn, stack)
@@ -183,10 +187,7 @@ class Service:
                 runs,
                 executor.capabilities,
                 MetricPages(jobs, folder),
-                users,
-                bucket_rights,
-                audit,
-                spaces,
+                *identity,
                 page := _page_of(settings, info),
             )
             apps = (tables, table_keys), _health(database, folder, scheduler), measurements
@@ -196,7 +197,8 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
+            schedules = _start_schedules(context, turn, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
             needs = Preconditions(lambda: folder.is_gone, turn.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
             self._server, server.on_ready = server, partial(_begin, changes, info, on_ready)
@@ -328,8 +330,26 @@ def _identity(
     return users, BucketRights(database, users), AuditLog(database), workspaces
 
 
-def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
-    return AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
+def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry, ScheduleTable]:
+    registries = AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
+    return (*registries, ScheduleTable(database))
+
+
+def _start_schedules(context: ServiceContext, turn: Turn, stack: ExitStack) -> ScheduleRunner:
+    """What creates the jobs of schedules; it ends with the stack."""
+    runner = ScheduleRunner(
+        context.schedules,
+        partial(create_job, context),
+        owner_of=context.users.with_key,
+        has_ended=context.jobs.has_ended,
+        audit=context.audit,
+        disk=DiskWatch(context.info.data_dir),
+        on_job=context.runner.wake,
+        may_act=turn.may_act,
+    )
+    runner.start()
+    stack.callback(runner.close)
+    return runner
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:

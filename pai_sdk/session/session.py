@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pai_sdk.api.experiments import Experiments
     from pai_sdk.api.images import Images
     from pai_sdk.api.models import Models
+    from pai_sdk.api.schedules import Schedules
     from pai_sdk.api.service_runs import ServiceRuns
     from pai_sdk.api.users import ServiceUsers
     from pai_sdk.api.workspaces import Workspaces
@@ -280,6 +281,15 @@ class Session(NamedSettings):
             >>> session.users.add("alice", right="submit")  # doctest: +SKIP
         """
         return self._backends.service.users
+
+    @property
+    def schedules(self) -> Schedules[Plan]:
+        """The schedules of a service of your own, which create jobs by cron: create, list, pause, delete.
+
+        Example:
+            >>> session.schedules.create("nightly", "0 3 * * *", estimator.plan())  # doctest: +SKIP
+        """
+        return self._backends.service.schedules
 
     @property
     def workspaces(self) -> Workspaces:

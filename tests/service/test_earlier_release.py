@@ -92,6 +92,12 @@ def test_new_jobs_and_users_come_after_the_old_ones(client: Client) -> None:
     assert [job["TrainingJobId"] for job in alice.get("/trainingjobs")["TrainingJobs"]] == [job_id]
 
 
+def test_it_takes_schedules(client: Client) -> None:
+    new = {"Name": "nightly", "Cron": "0 0 29 2 *", "Request": job_body()}
+    assert client.call("POST", "/schedules", body=new).status_code == 200
+    assert client.get("/schedules")["TotalCount"] == 1
+
+
 def test_an_old_job_is_deleted_with_its_folder(client: Client, folder: Path) -> None:
     job_id = by_status(client)["Failed"]
     assert client.call("DELETE", f"/trainingjobs/{job_id}").status_code == 200
@@ -104,3 +110,4 @@ def test_a_backup_of_it_is_restored(client: Client, folder: Path, tmp_path: Path
     with running_service(tmp_path / "other") as other:
         assert other.bucket().get_object("kept/model.txt").read() == b"what was learned"
         assert "Succeed" in by_status(other)
+        assert other.get("/schedules")["TotalCount"] == 1

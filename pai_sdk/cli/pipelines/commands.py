@@ -1,4 +1,4 @@
-"""`pai-sdk pipeline run|show|resume|stop`."""
+"""`pai-sdk pipeline run|show|resume|stop|schedule`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import typer
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.pipelines.files import parameters_of, pipeline_of
+from pai_sdk.cli.pipelines.scheduling import job_that_runs
+from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import PipelineFailed
 from pai_sdk.pipeline import PipelineRun
 from pai_sdk.pipeline.pipeline_run import as_dict
+from pai_sdk.session import get_default_session
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Pipelines: run, show, resume, stop.", no_args_is_help=True)
+app = typer.Typer(help="Pipelines: run, show, resume, stop, schedule.", no_args_is_help=True)
 
 _placed = partial(placed, with_local=False)
 _CODES = {
@@ -122,6 +125,33 @@ def stop(uri: Uri) -> None:
         typer.echo(f"{found.uri} will be stopped by the process that works on it")
     else:
         typer.echo(f"{found.uri} is stopped; `pai-sdk pipeline resume FILE` goes on with it")
+
+
+@app.command("schedule")
+@_placed
+def schedule(
+    file: File,
+    cron: Cron,
+    zone: Zone = "UTC",
+    name: Annotated[str | None, typer.Option("--name", help="By default that of the pipeline.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline; may be repeated."),
+    ] = None,
+    image: Annotated[str, typer.Option(help="The image of the job that runs it, with pai_sdk.")] = "python:3.11",
+    instance_type: Annotated[str, typer.Option("--instance-type", "-t", help="Of that job.")] = "ecs.c6.large",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+) -> None:
+    """Let the service run a pipeline at the times of a cron expression, in a job of its own.
+
+    Example: pai-sdk pipeline schedule digits.py --cron "0 3 * * *" --zone Europe/Berlin
+    """
+    pipeline, parameters = pipeline_of(file), parameters_of(set_ or [])
+    pipeline.check(**parameters)
+    session = get_default_session()
+    job = job_that_runs(file, parameters, session, image=image, instance_type=instance_type)
+    made = session.schedules.create(name or pipeline.name, cron, job.plan(), time_zone=zone)
+    print_schedule(made, as_json=as_json)
 
 
 def _leave(work: Callable[[], PipelineRun]) -> None:

@@ -14,7 +14,7 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.pipeline import Pipeline
 
-__all__ = ["parameters_of", "pipeline_of"]
+__all__ = ["file_and_name", "parameters_of", "pipeline_of"]
 
 
 def pipeline_of(given: str) -> Pipeline:
@@ -23,7 +23,7 @@ def pipeline_of(given: str) -> Pipeline:
     Raises:
         InvalidInputError: the file cannot be read or raises, or it has no such pipeline, or several.
     """
-    file, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
+    file, name = file_and_name(given)
     path = expanded(file)
     if not path.is_file():
         raise InvalidInputError([Problem(str(path), "is not a file", "give FILE.py, or FILE.py:NAME")])
@@ -38,6 +38,17 @@ def pipeline_of(given: str) -> Pipeline:
         )
         raise InvalidInputError([Problem(str(path), what, hint)])
     return found[name or next(iter(found))]
+
+
+def file_and_name(given: str) -> tuple[str, str]:
+    """The parts of `FILE.py:NAME`; the name is empty if there is none.
+
+    Example:
+        >>> file_and_name("flow.py:nightly"), file_and_name("flow.py")
+        (('flow.py', 'nightly'), ('flow.py', ''))
+    """
+    file, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
+    return file, name
 
 
 def _names_of(path: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Decides for each request of the API whether its user may do that: by right, and by whose the job is.
 
 This is asked for every route, and refuses what it does not know: a route that changes something needs the right
-`submit`, one for users needs `admin`. A job that is not the user's is not there for them, and neither are the
-models, experiments and algorithms of workspaces that they are no member of.
+`submit`, one for users needs `admin`. A job or schedule that is not the user's is not there for them, and neither
+are the models, experiments and algorithms of workspaces that they are no member of.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ async def _checked(request: Request, context: ContextOf, principal: PrincipalOf)
 
 
 def _registries(context: ServiceContext) -> dict[str, _Registry]:
-    """What belongs to workspaces, by the parameter of paths that names it."""
+    """What belongs to workspaces or users, by the parameter of paths that names it."""
     return {
         "model_id": context.models,
         "algorithm_id": context.algorithms,
         "experiment_id": context.experiments,
+        "schedule_id": context.schedules,
     }
 
 

@@ -21,6 +21,7 @@ from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
+from pai_sdk.service.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.source import RunSource
@@ -54,6 +55,7 @@ class ServiceContext:
     algorithms: AlgorithmRegistry
     experiments: ExperimentTable
     models: ModelRegistry
+    schedules: ScheduleTable
     bucket_exists: Callable[[str], bool]
     create_bucket: Callable[[str], bool]
     runs: RunSource

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -19,9 +19,8 @@ from pai_sdk.service.settings import ConnectionLimits
 
 if TYPE_CHECKING:
     from pai_sdk.service.http.api_app import Dispatcher
-    from pai_sdk.service.jobs.scheduler import Scheduler
 
-__all__ = ["HttpServer", "IdleWatch", "Preconditions"]
+__all__ = ["HttpServer", "IdleWatch", "Preconditions", "Worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -155,13 +154,28 @@ class Preconditions:
         return self.loss is not None or self._idle.is_over()
 
 
-class IdleWatch:
-    """Knows how long the service has been idle: no request, no job."""
+class Worker(Protocol):
+    """A part of the service that works also without requests."""
 
-    def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, scheduler: Scheduler) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """True if it has nothing to do."""
+        ...
+
+
+class IdleWatch:
+    """Knows how long the service has been idle: no request, no job, no enabled schedule.
+
+    Args:
+        timeout_s: how long it may be; None for ever.
+        dispatcher: counts the requests.
+        workers: the scheduler of jobs, and that of schedules.
+    """
+
+    def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, *workers: Worker) -> None:
         self._timeout_s = timeout_s
         self._dispatcher = dispatcher
-        self._scheduler = scheduler
+        self._workers = workers
         self._count = 0
         self._needed_at = time.monotonic()
 
@@ -170,7 +184,8 @@ class IdleWatch:
         if self._timeout_s is None:
             return False
         now, count = time.monotonic(), self._dispatcher.requests_answered
-        if count != self._count or self._dispatcher.requests_under_way or not self._scheduler.is_idle:
+        is_working = not all(worker.is_idle for worker in self._workers)
+        if count != self._count or self._dispatcher.requests_under_way or is_working:
             self._count, self._needed_at = count, now
         is_over = now - self._needed_at >= self._timeout_s
         if is_over:

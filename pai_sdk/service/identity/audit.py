@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
 
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.database import Database
@@ -54,12 +55,18 @@ class AuditLog:
 
     def note(self, principal: Principal, method: str, path: str, status: int, client: str) -> None:
         """Note a request."""
+        with self._database.write() as session:
+            self.note_in(session, principal, method, path, status, client)
+
+    def note_in(
+        self, session: Session, principal: Principal, method: str, path: str, status: int, client: str
+    ) -> None:
+        """Note a request in the transaction that carries it out."""
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
         row |= {"path": path[:500], "status": status, "client": client}
-        with self._database.write() as session:
-            (newest,) = session.connection().execute(insert(AuditRow), row).inserted_primary_key or (0,)
-            if newest % _SPARE_ENTRIES == 0:
-                session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
+        (newest,) = session.connection().execute(insert(AuditRow), row).inserted_primary_key or (0,)
+        if newest % _SPARE_ENTRIES == 0:
+            session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
 
     def entries(
         self, *, user: str | None = None, before: int | None = None, limit: int = 100

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -106,6 +106,16 @@ class Users:
             return True
         now = self.principal(principal.key_id)
         return now is not None and now.key_of_view == principal.key_of_view
+
+    def with_key(self, name: str) -> Principal | None:
+        """A user by name, and what they may do; None if they are not there, or have no key."""
+        if name == OPERATOR:
+            return Principal.operator("")
+        known = self._known
+        if known is None:
+            known = self._read_again()
+        found = next((one for one in known.values() if one.user == name), None)
+        return None if found is None else replace(found, key_id="")
 
     def submitter(self, name: str) -> Principal:
         """The user whose job runs, with the right to submit; administrators and the service itself as such."""

@@ -19,6 +19,7 @@ from pai_sdk.service.state.models import (
     Job,
     MemberRow,
     ModelRow,
+    ScheduleRow,
     UserRow,
     WorkspaceRow,
 )
@@ -36,7 +37,7 @@ ROLES: dict[str, Right] = {
 
 _ROLE_OF: dict[str, str] = {"admin": "PAI.WorkspaceAdmin", "submit": "PAI.AlgoDeveloper"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_CONTENTS = (Job, ModelRow, ExperimentRow, Algorithm)
+_CONTENTS = (Job, ModelRow, ExperimentRow, Algorithm, ScheduleRow)
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,12 @@ class Jobs:
         with self.database.read() as session:
             return set(session.scalars(select(Job.id)))
 
+    def has_ended(self, job_id: str) -> bool:
+        """True if a job has ended, or is not there."""
+        with self.database.read() as session:
+            status = session.scalar(select(Job.status).where(Job.id == job_id))
+        return status is None or JobStatus(status).is_terminal
+
     def stop_is_requested(self, job_id: str) -> bool:
         """True if a stop of the job was requested."""
         with self.database.read() as session:
@@ -182,6 +188,7 @@ class Jobs:
         owner: str = OPERATOR,
         algorithm_id: str | None = None,
         notices: Iterable[str] = (),
+        beside: Callable[[Session, str], None] = lambda session, job_id: None,
     ) -> str:
         """Put a job at the end of the queue.
 
@@ -194,6 +201,7 @@ class Jobs:
             owner: the user who submits it.
             algorithm_id: of the registered algorithm that it names.
             notices: events to note beside its creation; empty ones are left out.
+            beside: called with the job's id in the same transaction; an error of it undoes the creation.
 
         Returns:
             Its id.
@@ -206,6 +214,7 @@ class Jobs:
         with self.database.write() as session:
             known = _submitted_before(session, request, owner) if self.dedupes else None
             if known is not None:
+                beside(session, known)
                 return known
             refuse_over_quota(session, owner, request)
             # Without the ORM's unit of work, which takes longer than all the rest of a submission.
@@ -241,6 +250,7 @@ class Jobs:
             texts = [f"The job was created and waits in the queue{ahead}.", *filter(None, notices)]
             events = [{"job_id": job_id, "happened_at": now, "text": text} for text in texts]
             connection.execute(insert(Event), events)
+            beside(session, job_id)
         return job_id
 
     def move(

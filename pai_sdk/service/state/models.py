@@ -28,6 +28,7 @@ __all__ = [
     "Progress",
     "QuotaRow",
     "RemovedUserRow",
+    "ScheduleRow",
     "Transition",
     "UseRow",
     "UserRow",
@@ -312,6 +313,35 @@ class AlgorithmVersion(Base):
     algorithm_id: Mapped[str] = mapped_column(ForeignKey("algorithms.id", ondelete="CASCADE"))
     version: Mapped[str]
     spec: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+
+
+class ScheduleRow(Base):
+    """A job that is created at the times of a cron expression. `number` counts schedules in their order.
+
+    `owner` is a user's name, as with jobs. `next_time` is None while it is disabled. `last_time` is the due time
+    for which the job `last_job_id` was created, and `last_error` the reason why there is no job for a later one.
+    """
+
+    __tablename__ = "schedules"
+    __table_args__ = (
+        UniqueConstraint("owner", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    owner: Mapped[str]
+    workspace_id: Mapped[str]
+    name: Mapped[str]
+    cron: Mapped[str]
+    zone: Mapped[str]
+    request: Mapped[dict[str, Any]]
+    next_time: Mapped[float | None] = mapped_column(index=True)
+    last_time: Mapped[float | None]
+    last_job_id: Mapped[str | None]
+    last_error: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[float]
     modified_at: Mapped[float]
 

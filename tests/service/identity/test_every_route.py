@@ -36,6 +36,12 @@ def job_id(alice: Client) -> str:
     return job_id
 
 
+@pytest.fixture(scope="module")
+def schedule_id(alice: Client) -> str:
+    new = {"Name": MARK, "Cron": "0 0 29 2 *", "Request": job_body(TrainingJobName=MARK)}
+    return str(alice.call("POST", "/schedules", body=new).json()["ScheduleId"])
+
+
 def routes(client: Client) -> list[tuple[str, str]]:
     description = requests.get(f"{client.info.endpoint}/openapi.json", timeout=PATIENCE_S).json()
     found = [(method.upper(), path) for path, methods in description["paths"].items() for method in methods]
@@ -54,11 +60,14 @@ def bodies(method: str, job_id: str) -> list[Any]:
         {"JobId": job_id},
         {"changes": {}, "token": "a-long-token"},
         {"path": "logs"},
+        {"Enabled": False},
     ]
 
 
-def call(client: Client, method: str, path: str, job_id: str, body: Any) -> requests.Response:
-    filled = re.sub(r"\{(job_id|run_id)(:path)?\}", job_id, path)
+def call(
+    client: Client, method: str, path: str, job_id: str, body: Any, schedule_id: str = "alice"
+) -> requests.Response:
+    filled = re.sub(r"\{(job_id|run_id)(:path)?\}", job_id, path).replace("{schedule_id}", schedule_id)
     filled = re.sub(r"\{\w+(:path)?\}", "alice", filled).removeprefix("/api/v1")
     query = {"with": job_id} if method == "GET" else {}
     return client.call(method, filled, body=body, **query)
@@ -75,19 +84,24 @@ def stable(found: Any) -> Any:
 def state(operator: Client) -> Any:
     return [
         stable(operator.get(path))
-        for path in ("/trainingjobs", "/models", "/experiments", "/algorithms", "/users", "/users/alice/quota")
+        for path in (
+            *("/trainingjobs", "/models", "/experiments", "/algorithms", "/schedules"),
+            *("/users", "/users/alice/quota"),
+        )
     ]
 
 
-def test_the_key_of_someone_else_shows_and_changes_nothing(operator: Client, job_id: str) -> None:
+def test_the_key_of_someone_else_shows_and_changes_nothing(
+    operator: Client, job_id: str, schedule_id: str
+) -> None:
     bob = user(operator, "bob")
-    before = stable(operator.get(f"/trainingjobs/{job_id}"))
+    before = stable(operator.get(f"/trainingjobs/{job_id}")), stable(operator.get("/schedules"))
     for method, path in routes(operator):
         for body in bodies(method, job_id):
-            answer = call(bob, method, path, job_id, body)
+            answer = call(bob, method, path, job_id, body, schedule_id)
             assert answer.status_code < 500, (method, path, body, answer.text)
             assert MARK not in answer.text, (method, path, body)
-    assert stable(operator.get(f"/trainingjobs/{job_id}")) == before
+    assert (stable(operator.get(f"/trainingjobs/{job_id}")), stable(operator.get("/schedules"))) == before
 
 
 def test_a_stream_has_no_log_and_no_curve_of_someone_else(operator: Client, job_id: str) -> None:

@@ -41,7 +41,7 @@ def operator(folder: Path) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def reader(operator: Client) -> tuple[Client, str]:
-    """A user with a job, objects, a table, a model and an experiment, whose right is now to read."""
+    """A user with a job, objects, a table, a model, an experiment and a schedule, whose right is now to read."""
     carol = user(operator, "carol")
     job_id = carol.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
     carol.until(job_id, "Running")
@@ -51,6 +51,7 @@ def reader(operator: Client) -> tuple[Client, str]:
         ("/models", {"ModelName": "m"}),
         ("/experiments", {"Name": "e"}),
         ("/algorithms", {"AlgorithmName": "a"}),
+        ("/schedules", {"Name": "s", "Cron": "0 0 29 2 *", "Request": job_body()}),
     ):
         assert carol.call("POST", path, body=body).status_code == 200
     operator.call("PUT", "/users/carol", body={"Right": "read"})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
@@ -23,9 +25,10 @@ from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, rea
 from pai_sdk.service.jobs.progress_figures import latest_progress
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
+from pai_sdk.service.jobs.resolution import Resolved
 from pai_sdk.service.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 
-__all__ = ["create_job", "delete_job", "router", "stop_job"]
+__all__ = ["check_job", "create_job", "delete_job", "router", "stop_job"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
@@ -174,8 +177,8 @@ def delete_job(context: ServiceContext, job_id: str) -> None:
     context.runner.discard(job_id)
 
 
-def create_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> tuple[str, str]:
-    """Create a job of a user; returns its id and the notice about it.
+def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
+    """Check the request of a user for a job; returns the job.
 
     Raises:
         WireError: the request is refused.
@@ -195,6 +198,27 @@ def create_job(context: ServiceContext, body: dict[str, Any], principal: Princip
             context.bucket_exists(bucket) and context.bucket_rights.may(principal, bucket, right)
         ),
     )
+    return job
+
+
+def create_job(
+    context: ServiceContext,
+    body: dict[str, Any],
+    principal: Principal,
+    beside: Callable[[Session, str], None] = lambda session, job_id: None,
+) -> tuple[str, str]:
+    """Create a job of a user; returns its id and the notice about it.
+
+    Args:
+        context: of the service.
+        body: of the request.
+        principal: the user.
+        beside: called with the job's id in the transaction that creates it; an error of it undoes the creation.
+
+    Raises:
+        WireError: the request is refused.
+    """
+    job = check_job(context, body, principal)
     notice = unused_notice(job.request, context.executor)
     job_id = context.jobs.create(
         job.request,
@@ -202,6 +226,7 @@ def create_job(context: ServiceContext, body: dict[str, Any], principal: Princip
         owner=principal.user,
         algorithm_id=job.algorithm_id,
         notices=(notice, image_notice(job.request, context.executor)),
+        beside=beside,
     )
     return job_id, notice
 

@@ -11,12 +11,20 @@ from sqlalchemy.orm import Session
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR
-from pai_sdk.service.identity.quotas import Quota, quota_of
+from pai_sdk.service.identity.quotas import NO_QUOTA, Quota, quota_of
 from pai_sdk.service.jobs.host_resources import Need, need_or_instances
 from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["BEGUN", "QUEUED", "QuotaUse", "missing_in_quota", "refuse_over_quota", "use_of"]
+__all__ = [
+    "BEGUN",
+    "QUEUED",
+    "QuotaUse",
+    "missing_in_quota",
+    "refuse_larger_than_quota",
+    "refuse_over_quota",
+    "use_of",
+]
 
 QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
 """The statuses of a job that has not begun."""
@@ -61,14 +69,24 @@ def refuse_over_quota(session: Session, owner: str, request: TrainingJobRequest)
     """
     if owner == OPERATOR:
         return  # the service's own key has no quota
+    refuse_larger_than_quota(session, owner, request)
     quota = quota_of(session, owner)
+    if quota.queued is not None and _count_queued(session, owner) >= quota.queued:
+        message = f"The quota of user {owner!r} is {quota.queued} queued jobs, and all of it is used."
+        raise _refused(f"{message} Submit the job again when one of them has begun.")
+
+
+def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
+    """Check that a job of a user could begin if it were their only one.
+
+    Raises:
+        WireError: it could never begin.
+    """
+    quota = NO_QUOTA if owner == OPERATOR else quota_of(session, owner)
     missing = list(missing_in_quota(quota, need_or_instances(request)))
     if missing:
         message = f"The job needs more than the quota of user {owner!r} allows: {', '.join(missing)}."
         raise _refused(f"{message} Ask for less, or ask an administrator for a greater quota.")
-    if quota.queued is not None and _count_queued(session, owner) >= quota.queued:
-        message = f"The quota of user {owner!r} is {quota.queued} queued jobs, and all of it is used."
-        raise _refused(f"{message} Submit the job again when one of them has begun.")
 
 
 def use_of(session: Session, owner: str) -> QuotaUse:

@@ -1,0 +1,174 @@
+"""Schedules of a service of this package on the wire: actions that Alibaba Cloud's API does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field
+
+from pai_sdk.api.own_actions import call_own
+from pai_sdk.api.paging import pages
+from pai_sdk.api.responses import read_items, read_model
+from pai_sdk.api.transport import ApiResponse, Transport
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.wire import Received
+
+__all__ = ["ScheduleRecord", "Schedules"]
+
+_Plan = TypeVar("_Plan")
+
+_SCHEDULES = "/api/v1/schedules"
+_SCHEDULE = _SCHEDULES + "/{schedule_id}"
+_HINT = "a `pai-sdk serve` of this release has them; elsewhere, start `pai-sdk run` by cron"
+
+
+class ScheduleRecord(Received):
+    """A schedule, as the service describes it. Times are in UTC.
+
+    Attributes:
+        schedule_id: its id.
+        name: its name, unique among those of its user.
+        cron: the cron expression.
+        time_zone: in which the expression counts.
+        enabled: False while it is paused, or after the service has disabled it.
+        next_time: the next due time; None while it is not enabled.
+        last_time: the due time of the last job.
+        last_job_id: the last job.
+        last_error: why there was no job at a later due time.
+        workspace_id: of its jobs.
+        user_id: whose it is.
+        request: of its jobs, with masked secrets; in lists it is None.
+    """
+
+    schedule_id: str
+    name: str | None = None
+    cron: str | None = None
+    time_zone: str | None = None
+    enabled: bool | None = None
+    next_time: str | None = None
+    last_time: str | None = None
+    last_job_id: str | None = None
+    last_error: str | None = None
+    workspace_id: str | None = None
+    user_id: str | None = None
+    request: dict[str, Any] | None = Field(default=None, repr=False)
+
+
+class Schedules(Generic[_Plan]):
+    """The actions on schedules, one method each.
+
+    Args:
+        transport: to the PAI API.
+        prepare: uploads the files of a plan, and gives the body of its job.
+
+    Example:
+        >>> schedules = Session.embedded().schedules  # doctest: +SKIP
+        >>> nightly = schedules.create("nightly", "0 3 * * *", estimator.plan())  # doctest: +SKIP
+        >>> schedules.pause(nightly.schedule_id).enabled  # doctest: +SKIP
+        False
+    """
+
+    def __init__(self, transport: Transport, prepare: Callable[[_Plan], Mapping[str, Any]]) -> None:
+        self._transport = transport
+        self._prepare = prepare
+
+    def create(self, name: str, cron: str, plan: _Plan, *, time_zone: str = "UTC") -> ScheduleRecord:
+        """Let the service create a job at the times of a cron expression.
+
+        The files of the plan are uploaded now. Each job gets a name and output folders of its own.
+
+        Args:
+            name: 1 to 100 letters, digits, `_`, `-` and `.`; unique among your schedules.
+            cron: minute, hour, day of month, month and day of week, such as `0 3 * * *`.
+            plan: the job, from `plan()` of an estimator or processor.
+            time_zone: in which the expression counts, such as `Europe/Berlin`.
+
+        Raises:
+            InvalidInputError: the service has no schedules, or the plan cannot be scheduled.
+            InvalidRequestError: the expression, the zone, the name or the job is wrong; it lists all problems.
+            ConflictError: you have a schedule of this name.
+            TransferError: a file could not be uploaded.
+        """
+        # A service without schedules is found before anything is uploaded.
+        self._call("ListSchedules", "GET", _SCHEDULES, query={"PageSize": 1})
+        body = {"Name": name, "Cron": cron, "TimeZone": time_zone, "Request": self._prepare(plan)}
+        return self._read(self._call("CreateSchedule", "POST", _SCHEDULES, body=body), "CreateSchedule")
+
+    def list(self) -> Iterator[ScheduleRecord]:
+        """Your schedules, and those that you administer, the newest first."""
+
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            query = {"PageNumber": number, "PageSize": size}
+            return self._call("ListSchedules", "GET", _SCHEDULES, query=query).json
+
+        return read_items(ScheduleRecord, pages(fetch, "Schedules"), "ListSchedules")
+
+    def get(self, schedule_id: str) -> ScheduleRecord:
+        """One schedule, with the request of its jobs.
+
+        Raises:
+            NotFoundError: there is no such schedule.
+        """
+        return self._read(self._on(schedule_id, "GetSchedule", "GET"), "GetSchedule")
+
+    def find(self, name: str) -> ScheduleRecord:
+        """The schedule with this name or id.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidInputError: several users have one of this name.
+        """
+        found = [each.schedule_id for each in self.list() if name in (each.name, each.schedule_id)]
+        if len(found) > 1:
+            raise InvalidInputError(
+                [Problem("name", f"{name!r} is several schedules", f"give {' or '.join(found)}")]
+            )
+        return self.get(found[0] if found else name)
+
+    def change(self, schedule_id: str, *, cron: str | None = None, time_zone: str | None = None) -> ScheduleRecord:
+        """Change the times; they count from now on.
+
+        Raises:
+            NotFoundError: there is no such schedule.
+            InvalidRequestError: the expression or the zone is wrong.
+        """
+        return self._update(schedule_id, {"Cron": cron, "TimeZone": time_zone})
+
+    def pause(self, schedule_id: str) -> ScheduleRecord:
+        """Create no jobs until `resume`. Jobs that are there go on.
+
+        Raises:
+            NotFoundError: there is no such schedule.
+        """
+        return self._update(schedule_id, {"Enabled": False})
+
+    def resume(self, schedule_id: str) -> ScheduleRecord:
+        """Create jobs again, from the next due time on.
+
+        Raises:
+            NotFoundError: there is no such schedule.
+        """
+        return self._update(schedule_id, {"Enabled": True})
+
+    def delete(self, schedule_id: str) -> None:
+        """Delete a schedule. Its jobs stay.
+
+        Raises:
+            NotFoundError: there is no such schedule.
+        """
+        self._on(schedule_id, "DeleteSchedule", "DELETE")
+
+    def _update(self, schedule_id: str, body: Mapping[str, Any]) -> ScheduleRecord:
+        return self._read(self._on(schedule_id, "UpdateSchedule", "PUT", body=body), "UpdateSchedule")
+
+    def _on(self, schedule_id: str, action: str, method: str, **given: Any) -> ApiResponse:
+        return self._call(action, method, _SCHEDULE, {"schedule_id": schedule_id}, **given)
+
+    def _call(
+        self, action: str, method: str, path: str, names: dict[str, str] | None = None, **given: Any
+    ) -> ApiResponse:
+        return call_own(self._transport, action, method, path, names, lacks="schedules", hint=_HINT, **given)
+
+    def _read(self, response: ApiResponse, action: str) -> ScheduleRecord:
+        return read_model(ScheduleRecord, response.json, response, action)

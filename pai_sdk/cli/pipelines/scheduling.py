@@ -1,0 +1,58 @@
+"""The job that runs a pipeline on a service, for schedules."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from pai_sdk.base.paths import expanded
+from pai_sdk.cli.pipelines.files import file_and_name
+from pai_sdk.schemas.secret_values import Secret
+from pai_sdk.session import Session
+from pai_sdk.submit.processor import Processor
+
+__all__ = ["job_that_runs"]
+
+_KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
+
+
+def job_that_runs(
+    given: str, parameters: Mapping[str, str], session: Session, *, image: str, instance_type: str
+) -> Processor:
+    """The job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with the folder of the file as its code.
+
+    Args:
+        given: file and name.
+        parameters: of the pipeline.
+        session: where the job runs, and the jobs of the steps.
+        image: of the job; pai_sdk is installed in it, unless jobs are processes.
+        instance_type: of the job.
+    """
+    file, name = file_and_name(given)
+    path = expanded(file).absolute()
+    settings = [word for key, value in parameters.items() for word in ("--set", f"{key}={value}")]
+    command = ["pai-sdk", "pipeline", "run", f"{path.name}:{name}" if name else path.name, *settings]
+    return Processor(
+        image,
+        shlex.join(command),
+        source_dir=str(path.parent),
+        instance_type=instance_type,
+        environments=_place_of(session),
+        session=session,
+    )
+
+
+def _place_of(session: Session) -> dict[str, str | Secret]:
+    """The variables by which the job reaches the service of a session."""
+    settings = session.settings
+    if session.is_embedded or settings.is_empty:
+        return {}  # a job of the embedded service finds it as every program of its user does, at any port
+    found = {
+        "PAI_REGION_ID": settings.region_id,
+        "PAI_WORKSPACE_ID": settings.workspace_id,
+        "PAI_OSS_BUCKET_NAME": settings.oss_bucket_name,
+        "PAI_OSS_ENDPOINT": settings.oss_endpoint,
+        "PAI_ENDPOINT": settings.endpoint,
+        "PAI_AIWORKSPACE_ENDPOINT": settings.aiworkspace_endpoint,
+    }
+    return {name: value for name, value in found.items() if value} | {name: Secret(name) for name in _KEYS}

@@ -1,0 +1,153 @@
+"""`pai-sdk schedule add|list|show|pause|resume|delete`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.submitting import Env, Set, described_job
+from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
+from pai_sdk.cli.where.place import placed
+from pai_sdk.session import get_default_session
+
+if TYPE_CHECKING:
+    from pai_sdk.api.schedules import ScheduleRecord
+
+__all__ = ["Cron", "Zone", "app", "print_schedule"]
+
+app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
+
+_placed = partial(placed, with_local=False)
+
+Cron = Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week: '0 3 * * *'.")]
+Zone = Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")]
+_Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name or the id of the schedule.")]
+
+
+@app.command()
+@_placed
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file in YAML.")],
+    cron: Cron,
+    zone: Zone = "UTC",
+    name: Annotated[str | None, typer.Option("--name", help="By default that of the file, without .yaml.")] = None,
+    values: Set = None,
+    env: Env = None,
+    as_json: Json = False,
+) -> None:
+    """Let the service create the job of a file at the times of a cron expression.
+
+    Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
+    """
+    _, plan = described_job(file=file, values=values, env=env).plan()
+    made = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
+    print_schedule(made, as_json=as_json)
+
+
+@app.command(name="list")
+@_placed
+def list_schedules(as_json: Json = False) -> None:
+    """List your schedules, the newest first.
+
+    Example: pai-sdk schedule list
+    """
+    found = list(get_default_session().schedules.list())
+    if as_json:
+        for each in found:
+            print_json(each.to_dict())
+        return
+    columns = (
+        Column("SCHEDULE"),
+        Column("CRON"),
+        Column("ZONE", drop=1),
+        Column("NEXT"),
+        Column("LAST JOB"),
+        Column("USER", drop=2),
+    )
+    rows = [
+        (
+            each.name or each.schedule_id,
+            each.cron or "",
+            each.time_zone or "",
+            _next(each),
+            each.last_job_id or "",
+            each.user_id or "",
+        )
+        for each in found
+    ]
+    print_table(columns, rows)
+
+
+@app.command()
+@_placed
+def show(schedule: _Name, as_json: Json = False) -> None:
+    """Show a schedule: its times, its last job, and why a time had no job.
+
+    Example: pai-sdk schedule show nightly
+    """
+    found = get_default_session().schedules.find(schedule)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    facts = {
+        "schedule": f"{found.name} ({found.schedule_id})",
+        "times": f"{found.cron} in {found.time_zone}",
+        "next": _next(found),
+        "last time": found.last_time,
+        "last job": found.last_job_id,
+        "last error": found.last_error,
+        "workspace": found.workspace_id,
+        "user": found.user_id,
+    }
+    print_facts(((name, value) for name, value in facts.items() if value), prose=("last error",))
+
+
+@app.command()
+@_placed
+def pause(schedule: _Name, as_json: Json = False) -> None:
+    """Create no jobs until `resume`; jobs that are there go on.
+
+    Example: pai-sdk schedule pause nightly
+    """
+    schedules = get_default_session().schedules
+    print_schedule(schedules.pause(schedules.find(schedule).schedule_id), as_json=as_json)
+
+
+@app.command()
+@_placed
+def resume(schedule: _Name, as_json: Json = False) -> None:
+    """Create jobs again, from the next time on.
+
+    Example: pai-sdk schedule resume nightly
+    """
+    schedules = get_default_session().schedules
+    print_schedule(schedules.resume(schedules.find(schedule).schedule_id), as_json=as_json)
+
+
+@app.command()
+@_placed
+def delete(schedule: _Name) -> None:
+    """Delete a schedule; its jobs stay.
+
+    Example: pai-sdk schedule delete nightly
+    """
+    schedules = get_default_session().schedules
+    schedules.delete(schedules.find(schedule).schedule_id)
+    typer.echo(f"deleted {schedule}")
+
+
+def print_schedule(schedule: ScheduleRecord, *, as_json: bool) -> None:
+    """Print when a schedule is due next; as JSON, all of it."""
+    if as_json:
+        print_json(schedule.to_dict())
+    else:
+        typer.echo(f"{schedule.name}: next job {_next(schedule)}")
+
+
+def _next(schedule: ScheduleRecord) -> str:
+    """When the next job is created, in UTC."""
+    return schedule.next_time or "never, it is paused"

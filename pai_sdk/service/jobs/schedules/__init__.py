@@ -1,0 +1,1 @@
+"""Schedules: jobs that the service creates at the times of a cron expression."""
