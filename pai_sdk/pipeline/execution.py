@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pai_sdk.base.error_text import error_text
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache, has_files
@@ -257,11 +258,8 @@ class StepExecution:
 
 def reason_of(error: BaseException) -> str:
     """The text of an error, for the record of a step."""
-    try:
-        text = str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
-    except Exception as without:  # of its own `__str__`
-        text = f"{type(error).__name__}, whose text raises {type(without).__name__}"
-    return text.encode(errors="replace").decode()  # lone surrogates can be neither printed nor written to a file
+    text = error_text(error)
+    return text if isinstance(error, PaiError) else f"{type(error).__name__}: {text}"
 
 
 def _result(value: Any) -> Any:

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.error_text import error_text
 from pai_sdk.errors import CheckpointError, StorageError, TuningFailed
 from pai_sdk.run.functions.calling import call_training
 from pai_sdk.run.report.layout import RunLayout
@@ -121,11 +122,12 @@ class FunctionTrials:
         try:
             # Other trials go on from the checkpoints of a member: they are saved before it ends.
             with session if self._study.population is not None else nullcontext(), session.bound():
-                call_training(self._function, dict(live.params), on_result)
+                value = call_training(self._function, dict(live.params), on_result)
+            error = None if live.points else _without_metrics(value)
         except StopTraining:
             if live.pruned_at is None:  # the search has ended; the trial is run again when it is continued
                 return
-        except Exception as raised:
+        except (Exception, SystemExit) as raised:  # what a script in a function calls must not end the search
             error = raised
         with self._lock:
             if session.last_step is not None:
@@ -194,11 +196,19 @@ class FunctionTrials:
             ) from self._first_error
 
 
+def _without_metrics(value: object) -> TypeError:
+    """The error of a function that has reported nothing, and has returned this value."""
+    what = "None" if value is None else f"a value of type {type(value).__name__}"
+    return TypeError(
+        f"the function has returned {what}, and reported nothing: return a number or a dict of numbers"
+    )
+
+
 def _reason(error: BaseException) -> str:
     """An error of the function, with the line that has raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{type(error).__name__}: {error_text(error)}{where}"
 
 
 def _flat(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -32,7 +32,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     [
         (SystemExit(0), "SystemExit: 0"),
         (GeneratorExit(), "GeneratorExit"),
-        (WithoutText(), "WithoutText, whose text raises RuntimeError"),
+        (WithoutText(), "WithoutText: its text raises RuntimeError"),
         (ValueError("\udc80"), "ValueError: ?"),
     ],
 )

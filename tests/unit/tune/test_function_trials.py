@@ -149,6 +149,27 @@ def test_failures_are_counted_and_end_the_search_with_their_cause(tmp_path: Path
         run(Tuner(lambda config: {"loss": 1.0}, {"n": [1]}, "accuracy"))
 
 
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (lambda config: sys.exit(0), "SystemExit: 0"),
+        (lambda config: (_ for _ in ()).throw(WithoutText()), "WithoutText: its text raises RuntimeError"),
+        (lambda config: None, "the function has returned None, and reported nothing"),
+        (lambda config: "0.5", "the function has returned a value of type str, and reported nothing"),
+    ],
+)
+def test_each_way_in_which_a_function_fails_has_a_reason(ends: Any, reason: str, parallel: int) -> None:
+    with pytest.raises(TuningFailed) as caught:
+        run(Tuner(ends, {"n": [1, 2]}, sampler="grid", max_failures=0, parallel=parallel))
+    assert all(reason in one for one in caught.value.failures.values())
+
+
 def test_several_objectives_have_several_best_trials(tmp_path: Path) -> None:
     def train(config: dict[str, Any]) -> dict[str, float]:
         return {"loss": config["n"], "accuracy": config["n"] / 10 if config["n"] < 5 else 0.1}
