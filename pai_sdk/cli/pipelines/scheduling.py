@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli.pipelines.files import file_and_name
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.session import Session
 from pai_sdk.submit.processor import Processor
@@ -27,9 +29,15 @@ def job_that_runs(
         session: where the job runs, and the jobs of the steps.
         image: of the job; pai_sdk is installed in it, unless jobs are processes.
         instance_type: of the job.
+
+    Raises:
+        InvalidInputError: the file is in the home folder, all of which would be uploaded.
     """
     file, name = file_and_name(given)
     path = expanded(file).absolute()
+    if path.parent == Path.home():
+        text = "is in your home folder, and the folder of the file is uploaded as the code of the job"
+        raise InvalidInputError([Problem(str(file), text, "put it into a folder of its own")])
     settings = [word for key, value in parameters.items() for word in ("--set", f"{key}={value}")]
     command = ["pai-sdk", "pipeline", "run", f"{path.name}:{name}" if name else path.name, *settings]
     return Processor(

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk.cli.root import app
+from pai_sdk.errors import InvalidInputError
 from tests.service.identity.test_two_users import user
 from tests.service.schedules.test_schedule_routes import NEVER, make_due, use
 from tests.waiting import until
@@ -62,3 +63,12 @@ def test_a_pipeline_runs_at_its_time_as_its_owner(
         assert (step["Status"], step["UserId"]) == ("Succeed", "alice")
         folder = step["OutputChannels"][0]["OutputUri"].removeprefix(f"oss://{alice.info.bucket}/")
         assert alice.bucket().get_object(f"{folder}word.txt").read() == b"it's night\n"
+
+
+def test_the_home_folder_is_not_uploaded(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Path.home() / "flow.py"
+    flow.write_text(FLOW)
+    with start("process") as operator:
+        use(operator, monkeypatch)
+        with pytest.raises(InvalidInputError, match="is in your home folder"):
+            run(f"{flow}:nightly", "--cron", NEVER)
