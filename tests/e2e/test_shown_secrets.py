@@ -280,6 +280,7 @@ def test_jobs_that_differ_in_a_secret_differ(planted: Planted) -> None:
 
 def test_no_command_prints_a_secret(planted: Planted) -> None:
     first, second = planted.ids
+    planted.session.schedules.create("yearly", "0 3 1 1 *", planted.estimators[0].plan())
     calls = [
         *(["ps"], ["ps", "--json"], ["status", first], ["status", first, "--json"], ["describe", first]),
         *(["describe", first, "--json"], ["diff", first, second], ["diff", first, second, "--json"]),
@@ -291,6 +292,11 @@ def test_no_command_prints_a_secret(planted: Planted) -> None:
             ["ls", planted.jobs[0].outputs["tensorboard"]],
         ),
         *(["service", "status"], ["--verbose", "describe", first]),
+        *(
+            [*words, *more]
+            for words in (["schedule", "list"], ["schedule", "show", "yearly"])
+            for more in ([], ["--json"])
+        ),
     ]
     runner = CliRunner()
     seen = []

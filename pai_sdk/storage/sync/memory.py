@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pai_sdk.base.files import locked
 from pai_sdk.errors import ObjectNotFoundError, StorageError
@@ -205,10 +206,14 @@ def _open(path: Path) -> sqlite3.Connection:
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(FileNotFoundError):
                 path.with_name(name).unlink()
+    try:
         return _prepared(path)
+    except sqlite3.OperationalError as error:  # a full disk, which must not keep files from being moved
+        _log.warning("%s cannot be made (%s), so all files are moved again by the next sync", path, error)
+        return _prepared(":memory:")
 
 
-def _prepared(path: Path) -> sqlite3.Connection:
+def _prepared(path: Path | Literal[":memory:"]) -> sqlite3.Connection:
     # autocommit is off only within `with database:`
     database = sqlite3.connect(path, timeout=30, check_same_thread=False)
     try:

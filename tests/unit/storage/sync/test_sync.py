@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -492,6 +493,25 @@ def test_rows_are_kept_for_each_pair_of_folders(here: LocalStore, there: LocalSt
     assert DirSync(here, remote, remember=False).run().moved == 1
     assert DirSync(here, remote, remember=False).run().moved == 1
     assert not memory_path(here, remote).exists()
+
+
+def test_a_full_disk_for_the_rows_keeps_no_file_from_being_moved(
+    here: LocalStore, remote: OssStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    connect = sqlite3.connect
+
+    def without_room(path: str | Path, **options: Any) -> sqlite3.Connection:
+        if path != ":memory:":
+            raise sqlite3.OperationalError("disk I/O error")
+        return connect(path, **options)
+
+    here.write("a.txt", b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", without_room)
+        assert DirSync(here, remote, remember=tmp_path / "memory.db").run().moved == 1
+    assert "moved again by the next sync" in caplog.text
+    assert paths(remote) == ["a.txt"]
+    assert DirSync(here, remote, remember=tmp_path / "memory.db").run().failures == {}
 
 
 def test_a_damaged_file_of_rows_is_made_anew(here: LocalStore, there: LocalStore, tmp_path: Path) -> None:
