@@ -16,6 +16,7 @@ from typing import Any
 import oss2
 import requests
 
+from pai_sdk import Session
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.execution.base import Executor
@@ -145,3 +146,17 @@ def keep_to_a_quiet_port(root: Path) -> int:
     with DataFolder(root) as folder:
         folder.save(info)
     return port
+
+
+def session_on(client: Client) -> Session:
+    """A session of the library, with the client's service and key."""
+    info = client.info
+    return Session(
+        info.region_id,
+        info.workspace_id,
+        oss_bucket_name=info.bucket,
+        oss_endpoint=info.oss_endpoint,
+        endpoint=info.endpoint,
+        aiworkspace_endpoint=info.endpoint,
+        credentials=static_credentials(info.access_key_id, info.access_key_secret),
+    )

@@ -8,23 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from pai_sdk import Experiment, Processor, Session, TrainingJob
-from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, NotFoundError
-from tests.service.services import Client
+from tests.service.services import Client, session_on
 
 
 @pytest.fixture
 def session(service: Client) -> Iterator[Session]:
-    info = service.info
-    with Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        oss_endpoint=info.oss_endpoint,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        credentials=static_credentials(info.access_key_id, info.access_key_secret),
-    ) as session:
+    with session_on(service) as session:
         yield session
 
 

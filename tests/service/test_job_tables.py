@@ -13,11 +13,10 @@ import pytest
 from odps import ODPS, errors
 
 from pai_sdk import Processor, Session
-from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.trace import TraceWriter
-from tests.service.services import Client
+from tests.service.services import Client, session_on
 
 READS = """
 import json, os, stat
@@ -43,19 +42,6 @@ for name in ("private", table):
         print(name, "is kept:", *str(error).split())
 json.dump(key, open(os.path.join(os.environ["PAI_OUTPUT_MODEL"], "copy.json"), "w"))
 """
-
-
-def session_on(client: Client) -> Session:
-    info = client.info
-    return Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        oss_endpoint=info.oss_endpoint,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        credentials=static_credentials(info.access_key_id, info.access_key_secret),
-    )
 
 
 @pytest.fixture

@@ -18,11 +18,10 @@ from pai_sdk.job.gather import as_completed, gather, gather_async
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.service.jobs.changes import Subscription
 from pai_sdk.service.settings import ForeignCloud
-from pai_sdk.session import Session
 from pai_sdk.submit.processor import Processor
 from pai_sdk.submit.run_all import run_all
 from tests.service.fakes import ScriptedExecutor
-from tests.service.services import HELD_S, Client, job_body
+from tests.service.services import HELD_S, Client, job_body, session_on
 from tests.waiting import until
 
 
@@ -38,20 +37,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
 
     monkeypatch.setattr(Transport, "call", noted)
     return found
-
-
-def session_of(client: Client) -> Session:
-    info = client.info
-    return Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        oss_endpoint=info.oss_endpoint,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        access_key_id=info.access_key_id,
-        access_key_secret=info.access_key_secret,
-    )
 
 
 def changes(client: Client, known: dict[str, str], wait_s: float = 0.0) -> dict[str, Any]:
@@ -123,7 +108,7 @@ def test_waiting_for_12_jobs_costs_few_requests(
 ) -> None:
     executor = ScriptedExecutor()
     foreign = None if is_ours else ForeignCloud()
-    with start(executor, slots=12, foreign=foreign) as client, session_of(client) as session:
+    with start(executor, slots=12, foreign=foreign) as client, session_on(client) as session:
         ids = [client.create(job_body()) for _ in range(12)]
         until(lambda: len(executor.running) == 12)
         jobs = [session.get_job(job_id) for job_id in ids]
@@ -158,7 +143,7 @@ def test_waiting_for_12_jobs_costs_few_requests(
 
 
 def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
-    with session_of(service) as session:
+    with session_on(service) as session:
         commands = ["true", "echo begun; python3 -c 'raise KeyError(7)'", "exit 3", "true", "true"]
         ids = [service.create(job_body(command)) for command in commands]
         jobs = [session.get_job(job_id) for job_id in ids]
@@ -172,7 +157,7 @@ def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
 
 
 def test_run_all_keeps_to_the_bound_and_finds_all_mistakes_first(service: Client, tmp_path: Path) -> None:
-    with session_of(service) as session:
+    with session_on(service) as session:
         begun = tmp_path / "begun"
         begun.mkdir()
         # Each notes how many run beside it.
@@ -196,7 +181,7 @@ def test_run_all_keeps_to_the_bound_and_finds_all_mistakes_first(service: Client
 
 
 def test_run_all_submits_none_after_a_failure_that_ends_it(service: Client) -> None:
-    with session_of(service) as session:
+    with session_on(service) as session:
         commands = ["exit 3", "true", "true", "true"]
         processors = [Processor("none", one, instance_type="x", session=session) for one in commands]
         with pytest.raises(JobsFailed, match="3 were not submitted") as caught:
@@ -216,7 +201,7 @@ def test_run_all_submits_none_after_a_failure_that_ends_it(service: Client) -> N
 
 
 def test_jobs_of_a_real_service_for_asyncio(service: Client) -> None:
-    with session_of(service) as session:
+    with session_on(service) as session:
         ids = [service.create(job_body(f"echo {number}")) for number in range(3)]
 
         async def texts(job: TrainingJob) -> list[str]:

@@ -20,8 +20,7 @@ from tests.service import postgres
 from tests.service.certificates import Authority
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
-from tests.service.services import Client, job_body
-from tests.service.test_many_jobs import session_of
+from tests.service.services import Client, job_body, session_on
 from tests.service.two_services import APART, Pair, ServiceProcess, front_of, wire_to
 from tests.waiting import PATIENCE_S, until
 
@@ -72,7 +71,7 @@ def test_the_active_one_is_killed_with_jobs_running(pair: Pair, tmp_path: Path, 
         ids = [client.create(counting_job(starts, f"job{number}")) for number in range(JOBS)]
         for job_id in ids:
             client.until(job_id, "Running")
-        session = pair.stack.enter_context(session_of(client))
+        session = pair.stack.enter_context(session_on(client))
         followers = [threading.Thread(target=follow, args=(session, each, followed)) for each in ids]
         for follower in followers:
             follower.start()

@@ -9,8 +9,7 @@ from odps import ODPS, errors
 from odps.tunnel import TableTunnel
 
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body
-from tests.service.test_job_tables import session_on
+from tests.service.services import Client, job_body, session_on
 
 
 @pytest.fixture(scope="module")

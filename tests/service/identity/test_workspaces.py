@@ -13,8 +13,7 @@ from pai_sdk.errors import ApiError, NotFoundError
 from pai_sdk.schemas.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body
-from tests.service.test_job_tables import session_on
+from tests.service.services import Client, job_body, session_on
 
 
 @pytest.fixture

@@ -9,27 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pai_sdk import Session
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError
 from pai_sdk.service.settings import ForeignCloud
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
-from tests.service.services import Client, job_body
+from tests.service.services import job_body, session_on
 from tests.waiting import until
-
-
-def session_on(client: Client) -> Session:
-    info = client.info
-    return Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        oss_endpoint=info.oss_endpoint,
-        access_key_id=info.access_key_id,
-        access_key_secret=info.access_key_secret,
-    )
 
 
 def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:

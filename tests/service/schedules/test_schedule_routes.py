@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk.cli.root import app
-from pai_sdk.cli.where.place import session_on
-from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, NotFoundError
 from pai_sdk.schemas.request import SCHEDULE_LABEL
 from pai_sdk.schemas.secret_values import Secret
@@ -25,7 +23,7 @@ from pai_sdk.service.state.models import ScheduleRow
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
-from tests.service.services import Client, job_body
+from tests.service.services import Client, job_body, session_on
 from tests.waiting import until
 
 NEVER = "0 0 29 2 *"  # not while a test runs
@@ -106,8 +104,8 @@ def test_all_that_is_wrong_is_named_at_once(operator: Client) -> None:
         assert part in answer.json()["Message"]
     unknown = operator.call("POST", "/schedules", body={**body(), "Color": "red"})
     assert "Color" in unknown.json()["Message"]
-    bucket = body(InputChannels=[{"Name": "x", "InputUri": "oss://nobody/x/"}])
-    assert "no bucket 'nobody'" in operator.call("POST", "/schedules", body=bucket).json()["Message"]
+    bucket = body(InputChannels=[{"Name": "x", "InputUri": "oss://missing/x/"}])
+    assert "no bucket 'missing'" in operator.call("POST", "/schedules", body=bucket).json()["Message"]
     schedule_id = add(operator)
     again = operator.call("POST", "/schedules", body=body())
     assert (again.status_code, again.json()["Code"]) == (409, "SCHEDULE_ALREADY_EXISTS")
@@ -236,16 +234,7 @@ def test_a_backup_has_the_schedules(start: Callable[..., Any], tmp_path: Path) -
 
 @pytest.fixture
 def session(operator: Client) -> Iterator[Session]:
-    info = operator.info
-    with Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        oss_endpoint=info.oss_endpoint,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        credentials=static_credentials(info.access_key_id, info.access_key_secret),
-    ) as session:
+    with session_on(operator) as session:
         yield session
 
 
@@ -302,7 +291,7 @@ def test_a_plan_that_only_the_client_can_carry_out_is_refused(session: Session) 
 
 def test_a_name_of_two_users_is_not_guessed(operator: Client) -> None:
     ids = [add(user(operator, name)) for name in ("alice", "bob")]
-    with session_on(operator.info) as session, pytest.raises(InvalidInputError) as caught:
+    with session_on(operator) as session, pytest.raises(InvalidInputError) as caught:
         session.schedules.find("nightly")
     assert all(each in str(caught.value) for each in ids)
 
