@@ -16,8 +16,7 @@ from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import Estimator
 from pai_sdk.submit.processor import Processor
 from pai_sdk.tune import Tuner
-from tests.service.services import Client
-from tests.service.test_many_jobs import session_of
+from tests.service.services import Client, session_on
 from tests.waiting import until
 
 SPLIT = 'echo "$ROWS rows" >"$PAI_OUTPUT_CLEAN/data.txt"'
@@ -26,7 +25,7 @@ TRAIN = '(cat "$PAI_INPUT_DATA/data.txt"; echo "lr $PAI_HPS_LR") >"$PAI_OUTPUT_M
 
 @pytest.fixture
 def session(service: Client) -> Session:
-    return session_of(service)
+    return session_on(service)
 
 
 def text_of(model: str, session: Session) -> str:
