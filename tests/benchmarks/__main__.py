@@ -53,7 +53,9 @@ def main() -> None:
         except BenchmarkError as error:  # the others are measured all the same
             failures += 1
             failure = f"  FAILED: it {error}"
-        title = f"{(benchmark.__doc__ or name).splitlines()[0]} ({time.monotonic() - started:.0f} s)"
+        times = max((len(result.values) for result in results[name]), default=0)
+        took = f"{time.monotonic() - started:.0f} s" + (f", {times} times" if times > 1 else "")
+        title = f"{(benchmark.__doc__ or name).splitlines()[0]} ({took})"
         page += [*_lines(title, results[name], arguments.all), *filter(None, [failure])]
     print("\n".join(page))
     print(f"{_machine()}; {time.monotonic() - begun:.0f} s")

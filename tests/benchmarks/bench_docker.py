@@ -1,11 +1,13 @@
 """Local jobs in Docker beside `docker run` of the same image: what this SDK adds.
 
-Takes the engine that the environment names (DOCKER_HOST, or the usual sockets) and the image of the tests.
+Takes the engine that the environment names (DOCKER_HOST, or the usual sockets) and the image of the tests. Where
+there is none, it starts the private engine of the tests (as root).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.submission import submit
 from tests.benchmarks.harness import Row
+from tests.docker import engine as private
 from tests.docker.engine import BASE_IMAGE
 
 if TYPE_CHECKING:
@@ -39,12 +42,27 @@ REPETITIONS = 5
 
 def measure(cache: Path) -> dict[str, float | str]:
     try:
-        engine = find_engine()
+        find_engine().close()
     except EngineNotFoundError:
-        return _without("no Docker engine responds")
+        if reason := private.why_not():
+            return _without(reason)
+        own = private.Engine(Path(f"/tmp/pai-docker-{os.getpid()}"))  # a socket needs a short name
+        own.up()
+        try:
+            own.load_base()
+            os.environ["DOCKER_HOST"] = own.socket
+            return _measure()
+        finally:
+            own.down()
+    return _measure()
+
+
+def _measure() -> dict[str, float | str]:
+    engine = find_engine()
     try:
         if not engine.client.images.list(BASE_IMAGE):
             return _without(f"the engine has no image {BASE_IMAGE}")
+        _bare(engine)  # the first container of an engine takes longer
         bare_s = _bare(engine)
     finally:
         engine.close()

@@ -4,7 +4,7 @@ A benchmark is a module `bench_<name>.py` with
 
 - a docstring, whose first line is its title;
 - `ROWS`: what it measures, each row with its unit and, where there is one, its aim;
-- `REPETITIONS`: how often;
+- `REPETITIONS`: how often at most, see `run`;
 - `prepare(cache)` (optional): done once before, in a folder that is kept between runs;
 - `measure(cache)`: one repetition; gives a value for each row, by name. For a row that cannot be measured here,
   the reason as text takes its place.
@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ from tests.leftovers import end_processes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 300
+SHARE_S = 70
+"""What a benchmark may take, unless one repetition takes longer: twenty of them end within 25 minutes."""
 
 QUICK = ("import", "code", "transfer", "report", "events")
 """What a newcomer sees in three minutes: beside alipai, oss2, Ray Tune and TensorBoard."""
@@ -100,11 +103,27 @@ def is_quick() -> bool:
 def run(
     name: str, benchmark: ModuleType, cache: Path, repetitions: int | None = None, *, warm_up: bool = True
 ) -> Iterator[Result]:
-    """Measure one benchmark. To warm the caches, one repetition more than asked for is made first."""
+    """Measure one benchmark.
+
+    One repetition more is made first, to warm the caches; it counts only where there is time for no other.
+
+    Args:
+        name: the name of the benchmark.
+        benchmark: its module.
+        cache: a folder that is kept between runs.
+        repetitions: how many; by default as many as the benchmark wants and `SHARE_S` allows.
+        warm_up: whether the additional repetition is made.
+    """
     if prepare := getattr(benchmark, "prepare", None):
         prepare(cache)
-    count = repetitions or benchmark.REPETITIONS
-    found = [_repeat(name, cache) for _ in range(count + warm_up)][-count:]
+    share_s = SHARE_S if repetitions is None else float("inf")
+    wanted = (repetitions or benchmark.REPETITIONS) + warm_up
+    found: list[Mapping[str, float | str]] = []
+    begun = time.monotonic()
+    while len(found) < wanted and (time.monotonic() - begun) * (1 + 1 / max(len(found), 1)) < share_s:
+        found.append(_repeat(name, cache))
+    if warm_up and len(found) > 1:
+        del found[0]
     for row in benchmark.ROWS:
         given = [values[row.name] for values in found if row.name in values]
         reasons = [value for value in given if isinstance(value, str)]
