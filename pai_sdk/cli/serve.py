@@ -495,7 +495,8 @@ def _holdings() -> ModuleType:
 def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
     facts = [("service", "running" if running is not None else "not running")]
     if running is not None:
-        kind = "embedded, ends after 30 idle minutes" if running.embedded else "started by `pai-sdk serve`"
+        embedded = "embedded, ends after 30 minutes without a request, a job or a schedule"
+        kind = embedded if running.embedded else "started by `pai-sdk serve`"
         facts += [
             ("endpoint", running.endpoint),
             ("process", f"{running.pid} ({kind})"),

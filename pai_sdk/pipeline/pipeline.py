@@ -268,7 +268,8 @@ class Pipeline:
         on_exit: bool = False,
     ) -> PipelineStep:
         before, problems = steps_before(after)
-        problems += [*_setting_problems(when, retries, timeout), *self._name_problems(name)]
+        problems += _setting_problems(when, retries, timeout, cache=cache, on_exit=on_exit)
+        problems += self._name_problems(name)
         if problems:
             raise InvalidInputError(problems)
         self._steps[name] = PipelineStep(name, work, before, when, retries, timeout, cache, on_exit)
@@ -367,6 +368,8 @@ class Pipeline:
             KeyboardInterrupt: Ctrl-C; `resume` goes on.
         """
         _check_interrupt(on_interrupt)
+        if problems := _switch_problems(show=show, cache=cache):
+            raise InvalidInputError(problems)
         values = self.check(**parameters)
         run_id = _new_run_id()
         record = PipelineRunRecord(
@@ -529,8 +532,8 @@ def _check_interrupt(given: object) -> None:
         raise InvalidInputError([Problem("on_interrupt", f"is {given!r}", "'detach' or 'stop'")])
 
 
-def _setting_problems(when: object, retries: object, timeout: object) -> list[Problem]:
-    problems = []
+def _setting_problems(when: object, retries: object, timeout: object, **switches: object) -> list[Problem]:
+    problems = _switch_problems(**switches)
     if when is not None and not isinstance(when, Condition | Reference):
         hint = "a comparison of a result or a parameter, such as score.result > 0.9"
         problems.append(Problem("when", f"is {when!r}", hint))
@@ -540,3 +543,11 @@ def _setting_problems(when: object, retries: object, timeout: object) -> list[Pr
     if timeout is not None and not is_number:  # NaN is not more than 0
         problems.append(Problem("timeout", f"is {timeout!r}", "seconds, more than 0"))
     return problems
+
+
+def _switch_problems(**switches: object) -> list[Problem]:
+    return [
+        Problem(name, f"is {value!r}", "True or False")
+        for name, value in switches.items()
+        if not isinstance(value, bool)
+    ]

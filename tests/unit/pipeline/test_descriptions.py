@@ -126,6 +126,15 @@ def test_outputs_of_jobs_for_no_values_are_none(pipeline: Pipeline) -> None:
     assert pipeline.run(show=False)["models"].result == []
 
 
+@pytest.mark.parametrize("switch", ["cache", "on_exit"])
+def test_a_text_is_no_switch(pipeline: Pipeline, switch: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{switch}: is 'no' .*True or False"):
+        pipeline.step(give, **{switch: "no"})
+    pipeline.step(give)
+    with pytest.raises(InvalidInputError, match=r"cache: is 'no'.*True or False"):
+        pipeline.run(show=False, cache="no")
+
+
 # ---- a pipeline as a step
 
 
