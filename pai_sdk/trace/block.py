@@ -63,7 +63,7 @@ class BlockBuilder:
         """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none.
 
         Raises:
-            InvalidInputError: a part of a block has more items in lists than Arrow can count.
+            InvalidInputError: the step has more items in the lists of a column than Arrow can count.
         """
         if self._part.size_bytes >= _PART_BYTES:
             self._begin_part()
@@ -341,7 +341,7 @@ class _Lists:
         first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
         if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
             text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
-            raise InvalidInputError([Problem("the rows of a block", text, "a smaller block_bytes")])
+            raise InvalidInputError([Problem("the rows of a step", text, "fewer rows in a step")])
         if isinstance(column, np.ndarray):
             lengths = np.full(rows, column.shape[1])
         else:

@@ -195,6 +195,14 @@ def test_no_buffer_is_copied_before_a_block_is_complete() -> None:
     assert builder.batches()[0].num_rows == builder.rows > 1000
 
 
+def test_a_step_of_more_items_than_arrow_counts_is_refused() -> None:
+    builder = BlockBuilder(trace_schema({"c": "array<tinyint>"}))
+    builder.append({"c": np.zeros((1, 3), np.int8)}, 1)
+    with pytest.raises(InvalidInputError, match="fewer rows in a step"):
+        builder.append({"c": np.broadcast_to(np.int8(0), (1, 1 << 31))}, 1)
+    assert pa.Table.from_batches(builder.batches()).to_pydict() == {"c": [[0, 0, 0]]}
+
+
 @pytest.fixture
 def traced_memory() -> Iterator[None]:
     tracemalloc.start()
