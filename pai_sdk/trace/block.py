@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import InvalidInputError, Problem
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_ROWS = 1024
+_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
 _JOINED = 256  # this number of small Arrow arrays become one
 _JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a thread: no step waits for the copy
 
@@ -27,52 +28,111 @@ _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 class BlockBuilder:
     """Rows that are not yet enough for a block. `append` copies them.
 
-    Attributes:
-        rows: how many there are.
-        size_bytes: memory that they take.
-        extra_bytes: memory of the objects around them, about.
+    They are kept in parts, so that the memory of each part is given back as soon as it is encoded.
 
     Args:
         schema: of the rows.
-        block_bytes: of a complete block. With the first rows its buffers are reserved for all of it: a growing
-            buffer would be copied within a step. Reserved memory takes no space before rows are written into it.
+        block_bytes: of a complete block. With the first rows of a part its buffers are reserved for all of it: a
+            growing buffer would be copied within a step. Reserved memory takes no space before rows are written
+            into it.
     """
 
     def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
         self._schema = schema
-        self._block_bytes = block_bytes
-        self._columns = {field.name: _column(field.type) for field in schema}
-        self.rows = 0
-        self.size_bytes = 0
-        self._fixed_bytes = _BLOCK_BYTES + _COLUMN_BYTES * len(self._columns)
-        self.extra_bytes = self._fixed_bytes
+        self._part_bytes = min(block_bytes, _PART_BYTES)
+        self._part = _Part(schema, self._part_bytes)
+        self._full: list[_Part] = []
+        self._full_rows = self._full_bytes = self._full_extra_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._full_rows + self._part.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that they take."""
+        return self._full_bytes + self._part.size_bytes
+
+    @property
+    def extra_bytes(self) -> int:
+        """Memory of the objects around them, about."""
+        return _BLOCK_BYTES + self._full_extra_bytes + self._part.extra_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
         """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none.
 
         Raises:
-            InvalidInputError: a block has more items in lists than Arrow can count.
+            InvalidInputError: the step has more items in the lists of a column than Arrow can count.
         """
+        if self._part.size_bytes >= _PART_BYTES:
+            self._begin_part()
+        self._part.append(columns, rows)
+
+    def _begin_part(self) -> None:
+        full = self._part
+        full.trim()
+        # Ctrl-C may come while the values are made, and not between the assignments: no part counts twice.
+        self._full, self._part, self._full_rows, self._full_bytes, self._full_extra_bytes = (
+            [*self._full, full],
+            _Part(self._schema, self._part_bytes),
+            self.rows,
+            self.size_bytes,
+            self._full_extra_bytes + full.extra_bytes,
+        )
+
+    def trim(self) -> None:
+        """Give back reserved memory: no more rows come."""
+        self._part.trim()
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, in the builder's memory: they must be gone before the builder is used again."""
+        return [part.build() for part in (*self._full, self._part)]
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """All rows, part by part. The builder forgets each part when it gives it. Its sizes stay known."""
+        for part in (*self._full, self._part):
+            batch = part.build()
+            part.release()
+            yield batch
+            del batch  # while the next part is built, this one is not in memory
+
+
+class _Part:
+    """Rows of a block, in one buffer for each column of numbers."""
+
+    __slots__ = ("_columns", "_part_bytes", "_schema", "extra_bytes", "rows", "size_bytes")
+
+    def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
+        self._schema = schema
+        self._part_bytes = part_bytes
+        self._columns = {field.name: _column(field.type) for field in schema}
+        self.rows = 0
+        self.size_bytes = 0
+        self.extra_bytes = _COLUMN_BYTES * len(self._columns)
+
+    def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
+        """Add the columns of one step: all of them, or none."""
         if not self.rows:
             self._reserve(columns)
-        extra_bytes = self._fixed_bytes
+        size_bytes, extra_bytes = self.size_bytes, _COLUMN_BYTES * len(self._columns)
         try:
             for name, column in self._columns.items():
-                self.size_bytes += column.append(columns[name])
+                size_bytes += column.append(columns[name])
                 extra_bytes += column.extra_bytes
         except BaseException:  # Ctrl-C: without this, the columns of the block would differ in length
             for column in self._columns.values():
                 column.cut(self.rows)
             raise
-        self.extra_bytes = extra_bytes
+        self.size_bytes, self.extra_bytes = size_bytes, extra_bytes
         self.rows += rows
 
     def _reserve(self, columns: Mapping[str, Prepared]) -> None:
-        """Reserve the buffers of a block whose rows are like the first ones."""
+        """Reserve the buffers of a part whose rows are like the first ones."""
         step_bytes = sum(column.bytes_of(columns[name]) for name, column in self._columns.items())
-        if step_bytes and self._block_bytes:
-            # An eighth more, because the last step of a block goes beyond its size.
-            steps = self._block_bytes * 9 / 8 / step_bytes
+        if step_bytes and self._part_bytes:
+            # One step more, because the last one goes beyond the size of the part.
+            steps = self._part_bytes / step_bytes + 1
             for name, column in self._columns.items():
                 column.reserve(columns[name], steps)
 
@@ -82,11 +142,11 @@ class BlockBuilder:
             column.trim()
 
     def release(self) -> None:
-        """Give back all memory: the block is encoded. Its sizes stay known."""
+        """Forget the rows; what was built keeps its memory."""
         self._columns = {}
 
     def build(self) -> pa.RecordBatch:
-        """All rows as one batch, in the builder's memory: it must be gone before the builder is used again."""
+        """All rows as one batch, in the memory of the part."""
         import pyarrow as pa
 
         arrays = [self._columns[field.name].build() for field in self._schema]
@@ -281,7 +341,7 @@ class _Lists:
         first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
         if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
             text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
-            raise InvalidInputError([Problem("the rows of a block", text, "a smaller block_bytes")])
+            raise InvalidInputError([Problem("the rows of a step", text, "fewer rows in a step")])
         if isinstance(column, np.ndarray):
             lengths = np.full(rows, column.shape[1])
         else:

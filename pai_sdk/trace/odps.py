@@ -11,6 +11,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -320,8 +321,12 @@ class _Session:
         self._tried: set[int] = set()  # blocks of which a request was sent
         self._is_commit_tried = False
 
-    def encode(self, batch: pa.RecordBatch) -> bytes:
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """A block in the tunnel's words: columns by name, in the table's order and types; framed; compressed."""
+        messages = chain.from_iterable(_messages(rows) for rows in map(self._as_in_table, batches))
+        return _compressed(framed_pieces(messages), self._compression)
+
+    def _as_in_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
         arrays = []
@@ -329,8 +334,7 @@ class _Session:
             position = batch.schema.get_field_index(field.name)
             column = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
             arrays.append(column if column.type == field.type else column.cast(field.type))
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
-        return _compressed(framed_pieces(_messages(rows)), self._compression)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
 
     def write(self, block_id: int, payload: bytes) -> None:
         """Send a block, unless an earlier request has stored it: then only its response was lost."""
@@ -374,7 +378,7 @@ class _Session:
 
 
 def _messages(rows: pa.RecordBatch) -> Iterator[memoryview]:
-    """The rows as messages, so small that they are no second copy of a block."""
+    """The rows as messages, so small that they are no second copy of the rows."""
     step = max(1, rows.num_rows * _MESSAGE_BYTES // max(1, rows.nbytes))
     for start in range(0, max(1, rows.num_rows), step):
         yield memoryview(rows.slice(start, step).serialize())

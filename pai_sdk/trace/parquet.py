@@ -6,7 +6,7 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,29 +126,30 @@ class _Files:
         self._compression = compression
         self._schema: pa.Schema | None = None
 
-    def encode(self, batch: pa.RecordBatch) -> memoryview:
-        """One Parquet file."""
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """One Parquet file. All rows are taken at once: small groups of rows would be slow to read."""
         import pyarrow as pa
 
-        self._schema = batch.schema
-        return self._encoded(pa.Table.from_batches([batch]))
+        table = pa.Table.from_batches(batches)
+        self._schema = table.schema
+        return self._encoded(table)
 
-    def write(self, block_id: int, payload: memoryview) -> None:
+    def write(self, block_id: int, payload: bytes) -> None:
         """Write a file. A repetition replaces it with the same content."""
-        self._store.write(block_name(self._session, block_id), bytes(payload))
+        self._store.write(block_name(self._session, block_id), payload)
 
     def commit(self, block_ids: Sequence[int]) -> None:
         """Say that all blocks are there. Every reader of Parquet takes a file without rows."""
         if self._schema is not None:
             marker = self._encoded(self._schema.empty_table())
-            self._store.write(commit_name(self._session), bytes(marker))
+            self._store.write(commit_name(self._session), marker)
 
-    def _encoded(self, table: pa.Table) -> memoryview:
+    def _encoded(self, table: pa.Table) -> bytes:
         import pyarrow.parquet as pq
 
         with io.BytesIO() as file:
             pq.write_table(table, file, compression=self._compression)
-            return memoryview(file.getvalue())
+            return file.getvalue()
 
 
 def is_local(folder: str) -> Path | None:

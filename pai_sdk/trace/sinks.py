@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ class SinkSession(Protocol):
     4. An error has `retryable` (see `pai_sdk.errors`). Other errors end the writer.
     """
 
-    def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
-        """The bytes of a block. They are kept until the block is stored, and a retry sends the same bytes."""
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """The bytes of a block. They are kept until the block is stored, and a retry sends the same bytes.
+
+        Args:
+            batches: the rows, in one batch or more. A batch that is encoded before the next one is taken is in
+                memory only so long.
+        """
         ...
 
     def write(self, block_id: int, payload: Any) -> None:

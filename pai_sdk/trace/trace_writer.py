@@ -314,8 +314,10 @@ class TraceWriter:
 
     def unsent(self) -> dict[str, list[Any]]:
         """The rows that are not enough for a block yet: column name to values."""
+        import pyarrow as pa
+
         with self._changed:  # the values are copied within it: the buffers go on growing
-            found: dict[str, list[Any]] = self._builder.build().to_pydict()
+            found: dict[str, list[Any]] = pa.Table.from_batches(self._builder.batches()).to_pydict()
             return found
 
     def stats(self) -> TraceStats:
@@ -498,15 +500,8 @@ class TraceWriter:
         return next((session for session in self._unfinished if session.is_due), None)
 
     def _store(self, block: _Block) -> None:
-        import pyarrow as pa
-
-        batch = block.builder.build()
-        for name, value in self._added.items():
-            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         session = self._opened(block.session)
-        payload = session.encode(batch)
-        del batch
-        block.builder.release()  # while it is sent, only what is sent is in memory
+        payload = session.encode(map(self._with_added, block.builder.drain()))
         self._retried(lambda: session.write(block.block_id, payload))
         with self._changed:
             block.session.stored.append(block.block_id)
@@ -515,6 +510,13 @@ class TraceWriter:
             self._counts["blocks_stored"] += 1
             self._counts["bytes_stored"] += len(payload)
             self._changed.notify_all()
+
+    def _with_added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        for name, value in self._added.items():
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        return batch
 
     def _opened(self, session: _Session) -> SinkSession:
         with session.opening:  # one thread opens it, the others wait

@@ -17,6 +17,7 @@ import contextlib
 import io
 import json
 import math
+import mmap
 import operator
 import os
 import shutil
@@ -61,7 +62,7 @@ INCOMPLETE = "_INCOMPLETE"
 
 METADATA = ".metadata.json"
 _FORMAT = 1
-_PIECE_BYTES = 32 << 20
+_PIECE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -255,20 +256,43 @@ def _crc32_of(path: Path) -> str:
         return _copied(file)
 
 
-def _copied(source: io.RawIOBase, target: io.RawIOBase | None = None) -> str:
+def _copied(
+    source: io.RawIOBase, target: io.RawIOBase | None = None, *, synced: io.RawIOBase | None = None
+) -> str:
     """Copy a file to its end; gives the CRC-32 of all of it.
 
     Reading, summing and writing release the GIL. A thread gets it back only after some milliseconds when another
-    one computes, so the pieces are large.
+    one computes, so the pieces are large. The buffer is a mapping: its pages are taken while the GIL is released.
+
+    Args:
+        source: the file.
+        target: a new file; the source is only read without it.
+        synced: the one of them that is forced to the disk.
     """
-    buffer = memoryview(bytearray(max(1, min(_PIECE_BYTES, os.fstat(source.fileno()).st_size))))
-    crc = 0
+    buffer = memoryview(mmap.mmap(-1, max(1, min(_PIECE_BYTES, os.fstat(source.fileno()).st_size))))
+    crc = end = 0
     while size := source.readinto(buffer):
         piece = buffer[:size]
         crc = zlib.crc32(piece, crc)
         while target is not None and piece:
             piece = piece[target.write(piece) :]
+        end += size
+        if synced is not None and size == _PIECE_BYTES:
+            _begin_sync(synced.fileno(), end)
+    if synced is not None:
+        sync(synced.fileno())
     return f"{crc:08x}"
+
+
+def _begin_sync(descriptor: int, end: int) -> None:
+    """Let the disk write the first bytes of a file while the next ones are copied.
+
+    What is on the disk leaves the memory: a large checkpoint would displace what the training reads. Both are a
+    hint, which some systems do not have and some file systems refuse.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)
 
 
 # ---- writing ------------------------------------------------------------------------------------------------
@@ -346,8 +370,7 @@ def commit(
     for name, (size_bytes, _, _) in state.files.items():
         path = state.root / name
         with path.open("rb", buffering=0) as file:
-            crc32 = _copied(file)
-            sync(file.fileno())
+            crc32 = _copied(file, synced=file)
         state.check(name)
         files[name] = CheckpointFile(size_bytes, crc32)
     return _marked_as_complete(state.root, step, metrics or {}, files, launch)
@@ -393,8 +416,7 @@ def save(
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with (source.root / name).open("rb", buffering=0) as file, path.open("xb", buffering=0) as made:
-                crc32 = _copied(file, made)
-                sync(made.fileno())
+                crc32 = _copied(file, made, synced=made)
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{error.filename} was removed before the checkpoint was saved; keep the folder, or report it "

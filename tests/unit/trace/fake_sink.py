@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -80,8 +80,9 @@ class FakeSession:
         self.blocks: dict[int, bytes] = {}
         self.committed: list[int] = []
 
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        return batch.serialize().to_pybytes() if batch.num_rows else b""
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        table = pa.Table.from_batches(batches).combine_chunks()
+        return table.to_batches()[0].serialize().to_pybytes() if table.num_rows else b""
 
     def write(self, block_id: int, payload: bytes) -> None:
         def store() -> None:

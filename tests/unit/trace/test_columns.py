@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import tracemalloc
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.trace import block
 from pai_sdk.trace.block import BlockBuilder
 from pai_sdk.trace.columns import Columns
 from pai_sdk.trace.types import trace_schema
@@ -26,7 +29,7 @@ def stored(types: dict[str, str], *steps: dict[str, object], missing: str = "err
     builder, columns = BlockBuilder(schema), Columns(schema, missing=missing)
     for step in steps:
         builder.append(*columns.prepare(step))
-    batch = builder.build()
+    batch = pa.Table.from_batches(builder.batches())
     batch.validate(full=True)
     assert batch.schema == schema
     return batch.to_pydict()
@@ -180,7 +183,7 @@ def test_no_buffer_is_copied_before_a_block_is_complete() -> None:
     builder, columns = BlockBuilder(schema, block_bytes=1 << 20), Columns(schema)
 
     def addresses() -> list[int]:
-        return [column.buffers()[-1].address for column in builder.build().columns[:3]]
+        return [column.buffers()[-1].address for column in builder.batches()[0].columns[:3]]
 
     vectors = np.ones((1000, 4), np.float32)
     step = {"id": np.arange(1000), "vector": vectors, "loss": np.ones(1000), "label": "a"}
@@ -189,7 +192,59 @@ def test_no_buffer_is_copied_before_a_block_is_complete() -> None:
     while builder.size_bytes < 1 << 20:
         builder.append(*columns.prepare(step))
     assert addresses() == first
-    assert builder.build().num_rows == builder.rows > 1000
+    assert builder.batches()[0].num_rows == builder.rows > 1000
+
+
+def test_a_step_of_more_items_than_arrow_counts_is_refused() -> None:
+    builder = BlockBuilder(trace_schema({"c": "array<tinyint>"}))
+    builder.append({"c": np.zeros((1, 3), np.int8)}, 1)
+    with pytest.raises(InvalidInputError, match="fewer rows in a step"):
+        builder.append({"c": np.broadcast_to(np.int8(0), (1, 1 << 31))}, 1)
+    assert pa.Table.from_batches(builder.batches()).to_pydict() == {"c": [[0, 0, 0]]}
+
+
+@pytest.fixture
+def traced_memory() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.fixture
+def large_block(monkeypatch: pytest.MonkeyPatch) -> BlockBuilder:
+    """20 steps of 100 rows, in parts of about 5 steps."""
+    monkeypatch.setattr(block, "_PART_BYTES", 1 << 16)
+    schema = trace_schema({"id": "bigint", "vector": "array<double>", "label": "string"})
+    builder, columns = BlockBuilder(schema, block_bytes=1 << 20), Columns(schema)
+    sizes = []
+    for number in range(20):
+        step = {"id": np.arange(100), "vector": np.ones((100, 16)), "label": str(number % 10)}
+        builder.append(*columns.prepare(step))
+        sizes.append(builder.size_bytes)
+    assert sizes == [sizes[0] * (1 + number) for number in range(20)]
+    return builder
+
+
+def test_the_parts_of_a_large_block_are_its_rows(large_block: BlockBuilder) -> None:
+    size_bytes = large_block.size_bytes
+    expected = pa.Table.from_batches(large_block.batches())
+    batches = list(large_block.drain())
+    assert len(batches) > 3
+    assert pa.Table.from_batches(batches).equals(expected)
+    assert expected["label"].to_pylist() == [str(number % 10) for number in range(20) for _ in range(100)]
+    assert expected["id"].to_pylist() == list(range(100)) * 20
+    assert set(map(tuple, expected["vector"].to_pylist())) == {(1.0,) * 16}
+    assert (large_block.rows, large_block.size_bytes) == (2000, size_bytes)
+
+
+@pytest.mark.usefixtures("traced_memory")
+def test_a_part_that_is_encoded_leaves_the_memory(large_block: BlockBuilder) -> None:
+    left = []
+    for batch in large_block.drain():
+        left.append(tracemalloc.get_traced_memory()[0])
+        del batch
+    assert left == sorted(left, reverse=True)
+    assert left[0] - left[-1] > large_block.size_bytes / 2
 
 
 ROWS_OF_NUMBERS = st.lists(
@@ -237,7 +292,7 @@ def test_a_step_keeps_the_values_that_an_array_had() -> None:
     array = np.ones((2, 2))
     builder.append(*columns.prepare({"c": array}))
     array[:] = 7
-    assert builder.build().to_pydict() == {"c": [[1.0, 1.0], [1.0, 1.0]]}
+    assert pa.Table.from_batches(builder.batches()).to_pydict() == {"c": [[1.0, 1.0], [1.0, 1.0]]}
 
 
 @pytest.mark.parametrize(
@@ -371,4 +426,6 @@ def test_a_step_that_is_interrupted_leaves_no_half_row(looks_before: int) -> Non
     builder.append(*columns.prepare(step))
     times = 1 if is_first else 2
     assert builder.rows == 2 * times
-    assert builder.build().to_pydict() == {name: list(values) * times for name, values in step.items()}
+    assert pa.Table.from_batches(builder.batches()).to_pydict() == {
+        name: list(values) * times for name, values in step.items()
+    }

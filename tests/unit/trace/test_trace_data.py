@@ -298,5 +298,5 @@ def leave_uncommitted(sink: ParquetSink, run_id: str, steps: list[int]) -> Any:
     sink.prepare(pa.schema([("step", pa.int64())]), run_id)
     session = sink.open()
     batch = pa.record_batch({"step": steps})
-    session.write(0, session.encode(batch))
+    session.write(0, session.encode([batch]))
     return session

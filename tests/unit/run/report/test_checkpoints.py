@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,32 @@ def test_the_marker_is_written_last_and_removed_first(tmp_path: Path, monkeypatc
         monkeypatch.setattr(checkpoints, name, watched)
     save(new, target, step=1)
     assert list(dict.fromkeys(seen)) == ["oldold", None, "newnew"]
+
+
+@pytest.mark.parametrize("hint", ["given", "refused", "missing"])
+def test_a_file_of_many_pieces_is_copied_whole_and_synced_after_its_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, "not on this file system")
+
+    if hint == "refused":
+        monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
+    elif hint == "missing":
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    monkeypatch.setattr(checkpoints, "_PIECE_BYTES", 1 << 16)
+    content = os.urandom((5 << 16) + 77)
+    source = made(tmp_path / "model", weights="")
+    (source / "weights").write_bytes(content)
+    synced = []
+    monkeypatch.setattr(checkpoints, "sync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+
+    copied = save(FolderState.of(source), tmp_path / "1", step=1)
+    in_place = commit(source, step=1)
+    for found in (copied, in_place):
+        assert (found.path / "weights").read_bytes() == content
+        assert found.files["weights"].crc32 == f"{zlib.crc32(content):08x}"
+    assert synced == [len(content)] * 2
 
 
 @pytest.mark.parametrize(
