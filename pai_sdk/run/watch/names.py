@@ -14,6 +14,7 @@ __all__ = ["folder_of", "is_named", "is_of_instance", "run_names", "usual_tags"]
 
 _MOST_TAGS = 4
 _SHORTEST_ID = 4  # characters of an id behind a name
+_OF_SEVERAL_PREFIXES = re.compile("@[0-9]+$")
 
 
 def folder_of(uri: str) -> str:
@@ -34,7 +35,7 @@ def is_named(brief: RunBrief) -> bool:
         >>> is_named(RunBrief("train1", name="first")), is_named(RunBrief("a@2", name="a"))
         (True, False)
     """
-    folder = re.sub("@[0-9]+$", "", brief.id)  # of several prefixes
+    folder = _OF_SEVERAL_PREFIXES.sub("", brief.id) if "@" in brief.id else brief.id
     return brief.name not in ("", folder) and folder != "."
 
 
