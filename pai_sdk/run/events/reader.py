@@ -361,12 +361,13 @@ class RunReader:
     def _take(self, file: _File, chunk: EventChunk) -> None:
         """Add what was read of a file to the summaries."""
         rewritten, is_new = [], False
+        other_files = [one for one in self._files.values() if one is not file]
         for key, series, facts, first_step in file.take(chunk, keeps_points=self._has_points):
             self._merged.pop(key, None)
             if key not in self._summaries:
                 self._summaries[key], is_new = GrowingSummary(key.tag, key.kind), True
             first = facts.first_step
-            others = [(one.order, points) for one in self._files.values() if (points := one.points.get(key))]
+            others = [(one.order, points) for one in other_files if (points := one.points.get(key))]
             is_earlier = first_step is None or first < first_step
             if is_earlier and any(order < file.order and points.last_step >= first for order, points in others):
                 rewritten.append(key)

@@ -104,7 +104,7 @@ def _smoothed(
 
     Args:
         series: the series, whose shapes are needed.
-        values: all of them, one behind the other.
+        values: all of them, one behind the other; they are changed.
         factor: by how much the weight of the earlier values falls before each value.
         weights: the sum of all weights for each value, where it is known; then all values are finite.
     """
@@ -116,13 +116,14 @@ def _smoothed(
     origin = np.repeat(firsts, sizes)
     length = _part_length(sizes)
     with np.errstate(invalid="ignore"):
-        distance = values - origin
-        if weights is not None:
-            (sums,) = _decayed_sums(factor, distance[None], length)
-            smooth = sums / weights + origin
+        if weights is not None:  # in place: each of these arrays may have millions of values
+            values -= origin
+            (smooth,) = _decayed_sums(factor, values[None], length)
+            smooth /= weights
+            smooth += origin
         else:
             is_finite = np.isfinite(values)
-            rows = np.stack([np.where(is_finite, distance, 0.0), is_finite])
+            rows = np.stack([np.where(is_finite, values - origin, 0.0), is_finite])
             sums, weights = _decayed_sums(factor, rows, length)
             smooth = np.where(is_finite, sums / np.where(is_finite, weights, 1.0) + origin, values)
     ends = np.cumsum([one.size for one in series])
@@ -154,12 +155,8 @@ def _decayed_sums(factor: Floats, values: Floats, length: int) -> Floats:
     """
     rows, count = values.shape
     parts = max(-(-count // length), 1)
-    left = np.zeros(parts * length)
-    left[:count] = factor
-    left = np.ascontiguousarray(left.reshape(parts, length).T)  # [place in the part, part]
-    sums = np.zeros((rows, parts * length))
-    sums[:, :count] = values
-    sums = np.ascontiguousarray(sums.reshape(rows, parts, length).transpose(2, 0, 1))  # [place, row, part]
+    left = _side_by_side(factor[None], parts, length)[:, 0]  # [place in the part, part]
+    sums = _side_by_side(values, parts, length)  # [place, row, part]
     goes_on = bool(left[0].any())
     for place in range(1, length):
         sums[place] += left[place] * sums[place - 1]
@@ -171,3 +168,12 @@ def _decayed_sums(factor: Floats, values: Floats, length: int) -> Floats:
             before[:, part] = sums[-1, :, part - 1] + left[-1, part - 1] * before[:, part - 1]
         sums += left[:, None, :] * before
     return np.ascontiguousarray(sums.transpose(1, 2, 0)).reshape(rows, parts * length)[:, :count]
+
+
+def _side_by_side(values: Floats, parts: int, length: int) -> Floats:
+    """Rows of values, cut into parts, as a copy with the axes [place in the part, row, part]."""
+    rows, count = values.shape
+    if count < parts * length:
+        values = np.concatenate([values, np.zeros((rows, parts * length - count))], axis=1)
+    found: Floats = values.reshape(rows, parts, length).transpose(2, 0, 1).copy()
+    return found
