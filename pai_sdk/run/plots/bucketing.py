@@ -120,18 +120,6 @@ class _Ranges:
         self.starts, self.end = places[self.filled], int(places[-1])
         self.lasts = places[self.filled + 1] - 1
 
-    def extremes(self, ufunc: np.ufunc, y: Values) -> Floats:
-        """The least or the largest value of each bucket, by `fmin` or `fmax`; NaN where there is none."""
-        longest = int((self.lasts - self.starts).max()) + 1
-        if longest <= _FEW_POINTS and longest * len(self.starts) <= 2 * y.shape[-1]:
-            found = y.take(self.starts, axis=-1)
-            for place in range(1, longest):  # a bucket with fewer points takes its last one again
-                ufunc(found, y.take(np.minimum(self.starts + place, self.lasts), axis=-1), out=found)
-        else:
-            found = ufunc.reduceat(y, self.starts, axis=-1)
-        spread: Floats = self.spread(found.astype(np.float64, copy=False), np.nan)
-        return spread
-
     def spread(self, found: npt.NDArray[Any], missing: float) -> npt.NDArray[Any]:
         """Give each bucket its entry: what was found, or what stands for nothing."""
         if len(self.filled) == len(self.count):
@@ -139,6 +127,21 @@ class _Ranges:
         column = np.full((*found.shape[:-1], len(self.count)), missing, found.dtype)
         column[..., self.filled] = found
         return column
+
+    def extremes(self, y: Values) -> tuple[Floats, Floats]:
+        """The least and the largest value of each bucket that are not NaN; NaN where there is none."""
+        longest = int((self.lasts - self.starts).max()) + 1
+        if longest <= _FEW_POINTS and longest * len(self.starts) <= 2 * y.shape[-1]:
+            least = y.take(self.starts, axis=-1)
+            largest = least.copy()
+            for place in range(1, longest):  # a bucket with fewer points takes its last one again
+                points = y.take(np.minimum(self.starts + place, self.lasts), axis=-1)
+                np.fmin(least, points, out=least)
+                np.fmax(largest, points, out=largest)
+        else:
+            least = np.fmin.reduceat(y, self.starts, axis=-1)
+            largest = np.fmax.reduceat(y, self.starts, axis=-1)
+        return self.spread(least.astype(np.float64), np.nan), self.spread(largest.astype(np.float64), np.nan)
 
 
 def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
@@ -174,7 +177,7 @@ def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
         nan_count = ranges.spread(np.add.reduceat(is_nan, starts, axis=-1, dtype=np.int64), 0)
         inf_count = ranges.spread(np.add.reduceat(~is_finite & ~is_nan, starts, axis=-1, dtype=np.int64), 0)
         within = np.where(is_finite, within, within.dtype.type(np.nan))
-    least, largest = ranges.extremes(np.fmin, within), ranges.extremes(np.fmax, within)
+    least, largest = ranges.extremes(within)
     return Buckets(least, largest, last, count, nan_count, inf_count)
 
 
