@@ -2,19 +2,118 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pai_sdk.run.events.series import Point, Series, TagSummary
+from pai_sdk.run.events.series import Integers, Point, Series, TagSummary
 
-__all__ = ["GrowingSeries", "GrowingSummary"]
+__all__ = ["GrowingSeries", "GrowingSummary", "SeriesFacts", "facts_of"]
 
 _GROWTH = 1.5
 _LEAST_ROOM = 16
 _FEW = 8  # points that Python counts faster than numpy
+_MOST_STACKED = 4096  # points of a series; one with more is looked at where it is
+
+
+class SeriesFacts(NamedTuple):
+    """The facts about the points of one series that columns and summaries need.
+
+    Attributes:
+        points: how many there are; at least one.
+        first_step: the least step.
+        last: the point with the largest step; of several, the last one.
+        is_sorted: whether the points are by step.
+        least: the least finite value; infinity where there is none.
+        largest: the largest one; minus infinity where there is none.
+        nan_count: how many values are NaN.
+        inf_count: how many values are infinite.
+    """
+
+    points: int
+    first_step: int
+    last: Point
+    is_sorted: bool
+    least: float
+    largest: float
+    nan_count: int
+    inf_count: int
+
+
+def facts_of(series: Sequence[Series]) -> list[SeriesFacts]:
+    """Returns the facts about each series; of those with equally many points, in one pass.
+
+    Example:
+        >>> loss = Series("loss", np.array([10.0, 11.0]), np.array([1, 2]), np.array([0.5, np.nan]))
+        >>> facts_of([loss])[0].least, facts_of([loss])[0].nan_count
+        (0.5, 1)
+    """
+    found: dict[int, SeriesFacts] = {}
+    alike: dict[tuple[int, str], list[int]] = {}
+    for at, one in enumerate(series):
+        count = len(one.step)
+        if count <= _FEW:
+            found[at] = _facts_of_few(one)
+            continue
+        kind = one.value.dtype.char if count <= _MOST_STACKED else str(at)
+        alike.setdefault((count, kind), []).append(at)
+    for places in alike.values():
+        found |= zip(places, _facts_of_rows([series[at] for at in places]), strict=True)
+    return [found[at] for at in range(len(series))]
+
+
+def _facts_of_few(series: Series) -> SeriesFacts:
+    walls, steps, values = series.wall.tolist(), series.step.tolist(), series.value.tolist()
+    last = max(range(len(steps)), key=lambda at: (steps[at], at))
+    finite = [value for value in values if math.isfinite(value)]
+    nan_count = sum(map(math.isnan, values))
+    return SeriesFacts(
+        len(steps),
+        min(steps),
+        Point(walls[last], steps[last], values[last]),
+        all(before <= after for before, after in itertools.pairwise(steps)),
+        min(finite, default=math.inf),
+        max(finite, default=-math.inf),
+        nan_count,
+        len(values) - len(finite) - nan_count,
+    )
+
+
+def _facts_of_rows(series: Sequence[Series]) -> Iterator[SeriesFacts]:
+    """The facts about series with equally many points."""
+    step: Integers
+    value: npt.NDArray[Any]
+    if len(series) == 1:
+        step, value = series[0].step[None], series[0].value[None]
+    else:
+        step, value = np.stack([one.step for one in series]), np.stack([one.value for one in series])
+    count = step.shape[1]
+    is_sorted = (step[:, 1:] >= step[:, :-1]).all(axis=1)
+    if is_sorted.all():
+        first, last = step[:, 0], np.full(len(step), count - 1)
+    else:
+        first, last = step.min(axis=1), count - 1 - step[:, ::-1].argmax(axis=1)
+    is_finite = np.isfinite(value)
+    if is_finite.all():
+        least, largest = value.min(axis=1), value.max(axis=1)
+        nan_count = inf_count = np.zeros(len(step), np.int64)
+    else:
+        least = np.min(value, axis=1, initial=math.inf, where=is_finite)
+        largest = np.max(value, axis=1, initial=-math.inf, where=is_finite)
+        nan_count = np.isnan(value).sum(axis=1)
+        inf_count = count - is_finite.sum(axis=1) - nan_count
+    lasts: list[int] = last.tolist()
+    points = [
+        Point(float(one.wall[at]), int(one.step[at]), float(one.value[at]))
+        for one, at in zip(series, lasts, strict=True)
+    ]
+    columns = (column.tolist() for column in (is_sorted, least, largest, nan_count, inf_count))
+    for begin, point, facts in zip(first.tolist(), points, zip(*columns, strict=True), strict=True):
+        yield SeriesFacts(count, begin, point, *facts)
 
 
 class GrowingSeries:
@@ -22,19 +121,19 @@ class GrowingSeries:
 
     Args:
         series: the first points; at least one.
+        facts: about them.
 
     Attributes:
         first_step: the least step.
         last_step: the largest one.
     """
 
-    def __init__(self, series: Series) -> None:
+    def __init__(self, series: Series, facts: SeriesFacts) -> None:
         self._columns: list[npt.NDArray[Any]] = [series.wall, series.step, series.value]
         self._count = len(series)
         self._owns = False  # the columns are those of the chunk that was read, until they have to grow
-        self._is_sorted = True
-        self.first_step = self.last_step = int(series.step[0])
-        self.see(series)
+        self._is_sorted = facts.is_sorted
+        self.first_step, self.last_step = facts.first_step, facts.last.step
 
     @property
     def nbytes(self) -> int:
@@ -68,13 +167,11 @@ class GrowingSeries:
         self._count = 0
         self._owns = False
 
-    def see(self, series: Series) -> None:
-        """Note the steps of points, whether they are kept or not."""
-        step = series.step
-        is_sorted = len(step) == 1 or not bool((step[1:] < step[:-1]).any())
-        first, last = (step[0], step[-1]) if is_sorted else (step.min(), step.max())
-        self._is_sorted = self._is_sorted and is_sorted and int(first) >= self.last_step
-        self.first_step, self.last_step = min(self.first_step, int(first)), max(self.last_step, int(last))
+    def see(self, facts: SeriesFacts) -> None:
+        """Note the steps of further points, whether they are kept or not."""
+        self._is_sorted = self._is_sorted and facts.is_sorted and facts.first_step >= self.last_step
+        self.first_step = min(self.first_step, facts.first_step)
+        self.last_step = max(self.last_step, facts.last.step)
 
 
 class GrowingSummary:
@@ -87,43 +184,15 @@ class GrowingSummary:
         self.last: Point | None = None
         self.least, self.largest = math.inf, -math.inf
 
-    def add(self, series: Series) -> None:
-        """Add points, in any order."""
-        if not len(series):
-            return
-        if len(series) <= _FEW:
-            for point in zip(series.wall.tolist(), series.step.tolist(), series.value.tolist(), strict=True):
-                self._add_point(Point(*point))
-            return
-        # Of the points with the largest step, the last one in the file counts.
-        last = len(series) - 1 - int(series.step[::-1].argmax())
-        point = Point(float(series.wall[last]), int(series.step[last]), float(series.value[last]))
-        self._see(int(series.step.min()), point)
-        self.count += len(series)
-        finite, is_finite = series.value, np.isfinite(series.value)
-        if not is_finite.all():
-            finite = series.value[is_finite]
-            nan_count = int(np.isnan(series.value).sum())
-            self.nan_count += nan_count
-            self.inf_count += len(series) - len(finite) - nan_count
-        if len(finite):
-            self.least, self.largest = min(self.least, float(finite.min())), max(self.largest, float(finite.max()))
-
-    def _add_point(self, point: Point) -> None:
-        self._see(point.step, point)
-        self.count += 1
-        value = point.value
-        if math.isfinite(value):
-            self.least, self.largest = min(self.least, value), max(self.largest, value)
-        elif math.isnan(value):
-            self.nan_count += 1
-        else:
-            self.inf_count += 1
-
-    def _see(self, first_step: int, last: Point) -> None:
-        self.first_step = first_step if self.first_step is None else min(self.first_step, first_step)
-        if self.last is None or last.step >= self.last.step:
-            self.last = last
+    def add(self, facts: SeriesFacts) -> None:
+        """Add the points of a series, in any order."""
+        self.count += facts.points
+        self.nan_count += facts.nan_count
+        self.inf_count += facts.inf_count
+        self.least, self.largest = min(self.least, facts.least), max(self.largest, facts.largest)
+        self.first_step = facts.first_step if self.first_step is None else min(self.first_step, facts.first_step)
+        if self.last is None or facts.last.step >= self.last.step:  # of those of one step, the one read last
+            self.last = facts.last
 
     def summary(self) -> TagSummary:
         """Returns the summary of the points so far."""

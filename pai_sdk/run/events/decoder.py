@@ -372,12 +372,19 @@ def _joined(blocks: Sequence[Block]) -> dict[str, Series]:
             for row, (tag, record) in enumerate(zip(some[0].tags, some[0].records, strict=True)):
                 found[tag] = Series(tag, wall[record], step[record], value[row])
         return found
-    parts: dict[str, list[tuple[Floats, Integers, Values]]] = {}
+    places: dict[str, list[tuple[Block, int]]] = {}
     for block in blocks:
-        for row, (tag, record) in enumerate(zip(block.tags, block.records, strict=True)):
-            parts.setdefault(tag, []).append((block.wall[record], block.step[record], block.value[row]))
-    for tag, columns in parts.items():
-        found[tag] = Series(tag, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+        for row, tag in enumerate(block.tags):
+            places.setdefault(tag, []).append((block, row))
+    # The tags of one record have its time and step in common, which is most of the memory of their points.
+    shared: dict[tuple[tuple[int, int], ...], tuple[Floats, Integers]] = {}
+    for tag, rows in places.items():
+        key = tuple((id(block.wall), block.records[row]) for block, row in rows)
+        if key not in shared:
+            records = [(block, block.records[row]) for block, row in rows]
+            wall = np.concatenate([block.wall[record] for block, record in records])
+            shared[key] = wall, np.concatenate([block.step[record] for block, record in records])
+        found[tag] = Series(tag, *shared[key], np.concatenate([block.value[row] for block, row in rows]))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
-from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary
+from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary, SeriesFacts, facts_of
 from pai_sdk.run.events.files import DamagedRange, EventChunk, EventFileReader, OtherEvent
 from pai_sdk.run.events.series import Series, TagSummary, is_tensor_kind
 from pai_sdk.run.events.writer import EVENTS_PART, event_file_source
@@ -95,11 +95,14 @@ class _File:
         self.last_wall = 0.0
         self.end: RunEnd | None = None
 
-    def take(self, chunk: EventChunk, *, keeps_points: bool) -> Iterator[tuple[_Key, Series, int | None]]:
+    def take(
+        self, chunk: EventChunk, *, keeps_points: bool
+    ) -> Iterator[tuple[_Key, Series, SeriesFacts, int | None]]:
         """Keep what was read of it. Gives, for each tag, the new points and the least step until then."""
-        for series in chunk.scalars.values():
+        scalars = [*chunk.scalars.values()]
+        for series, facts in zip(scalars, facts_of(scalars), strict=True):
             self.last_wall = max(self.last_wall, float(series.wall[-1]))
-            yield self._taken(_Key(self.source, "scalar", series.tag), series, keeps_points)
+            yield self._taken(_Key(self.source, "scalar", series.tag), series, facts, keeps_points)
         others: dict[_Key, list[OtherEvent]] = {}
         for event in chunk.others:
             if event.kind == "end":
@@ -109,23 +112,26 @@ class _File:
             others.setdefault(_Key(self.source, event.kind, event.tag), []).append(event)
         for key, events in others.items():
             wall, step = np.array([event.wall for event in events]), np.array([event.step for event in events])
-            yield self._taken(key, Series(key.tag, wall, step, np.full(len(events), np.nan)), keeps_points)
+            series = Series(key.tag, wall, step, np.full(len(events), np.nan))
+            yield self._taken(key, series, facts_of([series])[0], keeps_points)
             if keeps_points and key.kind not in _NOT_KEPT:
                 self.others.setdefault(key, []).extend(events)
 
-    def _taken(self, key: _Key, series: Series, keeps_points: bool) -> tuple[_Key, Series, int | None]:
+    def _taken(
+        self, key: _Key, series: Series, facts: SeriesFacts, keeps_points: bool
+    ) -> tuple[_Key, Series, SeriesFacts, int | None]:
         known = self.points.get(key)
         first_step = None
         if known is None:
-            self.points[key] = known = GrowingSeries(series)
+            self.points[key] = known = GrowingSeries(series, facts)
         else:
             first_step = known.first_step
-            known.see(series)
+            known.see(facts)
             if keeps_points:
                 known.append(series)
         if not keeps_points:
             known.forget()
-        return key, series, first_step
+        return key, series, facts, first_step
 
     def drop_points(self) -> None:
         """Free everything but the steps."""
@@ -215,7 +221,8 @@ class RunReader:
         found: dict[str, TagSummary] = {}
         for (kind, name), key in self._names.items():
             if kind == "scalar" or (name not in found and kind != "hparams"):
-                found[name] = replace(self._summaries[key].summary(), tag=name)
+                summary = self._summaries[key].summary()
+                found[name] = summary if name == key.tag else replace(summary, tag=name)
         return found
 
     def hparams(self) -> dict[str, bool | float | str | None]:
@@ -354,18 +361,22 @@ class RunReader:
     def _take(self, file: _File, chunk: EventChunk) -> None:
         """Add what was read of a file to the summaries."""
         rewritten, is_new = [], False
-        for key, series, first_step in file.take(chunk, keeps_points=self._has_points):
+        other_files = [one for one in self._files.values() if one is not file]
+        for key, series, facts, first_step in file.take(chunk, keeps_points=self._has_points):
             self._merged.pop(key, None)
             if key not in self._summaries:
                 self._summaries[key], is_new = GrowingSummary(key.tag, key.kind), True
-            first = int(series.step.min())
-            others = [(one.order, points) for one in self._files.values() if (points := one.points.get(key))]
+            first = facts.first_step
+            others = [(one.order, points) for one in other_files if (points := one.points.get(key))]
             is_earlier = first_step is None or first < first_step
             if is_earlier and any(order < file.order and points.last_step >= first for order, points in others):
                 rewritten.append(key)
                 continue
             newer = [points.first_step for order, points in others if order > file.order]
-            self._summaries[key].add(series[series.step < min(newer)] if newer else series)
+            if not newer:
+                self._summaries[key].add(facts)
+            elif len(kept := series[series.step < min(newer)]):
+                self._summaries[key].add(facts_of([kept])[0])
         for event in chunk.others:
             if event.kind == "hparams":
                 with contextlib.suppress(ValueError):
@@ -382,7 +393,7 @@ class RunReader:
         self._need_points()
         for key in keys:
             self._summaries[key] = GrowingSummary(key.tag, key.kind)
-            self._summaries[key].add(self._joined(key))
+            self._summaries[key].add(facts_of([self._joined(key)])[0])
         if not had_points:
             self.drop_points()
 
@@ -454,6 +465,9 @@ class RunReader:
             writers.setdefault((key.kind, key.tag), []).append(key)
         self._names = {}
         for (kind, tag), keys in writers.items():
+            if len(keys) == 1:
+                self._names[kind, tag] = keys[0]
+                continue
             keys.sort()
             names = [key.source[1] for key in keys]
             short = [found[1] if (found := _INSTANCE.fullmatch(name)) else name for name in names]

@@ -6,7 +6,7 @@ Needs numpy, from the extras `watch` and `service`. The functions here are pure:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,13 @@ import numpy.typing as npt
 
 from pai_sdk.run.events.series import Floats, Integers, Values
 
-__all__ = ["MOST_BUCKETS", "Buckets", "bucket_edges", "bucket_means_each", "bucketed", "bucketed_each"]
+__all__ = ["MOST_BUCKETS", "Buckets", "SharedX", "bucket_edges", "bucket_means", "bucketed", "bucketed_rows"]
 
 MOST_BUCKETS = 100_000
 _LEAST_WIDTH = 1e-290
+_FEW_POINTS = (
+    16  # of a bucket: for so few, a pass over all buckets at once is faster than one bucket after another
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +44,18 @@ class Buckets:
     nan_count: Integers
     inf_count: Integers
 
-    def rows(self) -> list[Buckets]:
-        """Those of each series, of several that were given as rows."""
-        columns = (self.min, self.max, self.last, self.count, self.nan_count, self.inf_count)
-        return [Buckets(*row) for row in zip(*columns, strict=True)]
+
+@dataclass(frozen=True, eq=False)
+class SharedX:
+    """Several series that have the same x.
+
+    Attributes:
+        x: ascending.
+        rows: their values, a row for each series.
+    """
+
+    x: Floats
+    rows: Values
 
 
 def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
@@ -117,6 +128,21 @@ class _Ranges:
         column[..., self.filled] = found
         return column
 
+    def extremes(self, y: Values) -> tuple[Floats, Floats]:
+        """The least and the largest value of each bucket that are not NaN; NaN where there is none."""
+        longest = int((self.lasts - self.starts).max()) + 1
+        if longest <= _FEW_POINTS and longest * len(self.starts) <= 2 * y.shape[-1]:
+            least = y.take(self.starts, axis=-1)
+            largest = least.copy()
+            for place in range(1, longest):  # a bucket with fewer points takes its last one again
+                points = y.take(np.minimum(self.starts + place, self.lasts), axis=-1)
+                np.fmin(least, points, out=least)
+                np.fmax(largest, points, out=largest)
+        else:
+            least = np.fmin.reduceat(y, self.starts, axis=-1)
+            largest = np.fmax.reduceat(y, self.starts, axis=-1)
+        return self.spread(least.astype(np.float64), np.nan), self.spread(largest.astype(np.float64), np.nan)
+
 
 def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
     """Returns the values of a series in each bucket.
@@ -135,6 +161,51 @@ def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
     return _bucketed(_Ranges(x, edges), y)
 
 
+def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
+    starts, within = ranges.starts, y[..., : ranges.end]
+    shape = (*y.shape[:-1], len(ranges.count))
+    none = np.zeros(shape, np.int64)
+    if not len(starts):
+        nothing = np.full(shape, np.nan)
+        return Buckets(nothing, nothing, nothing, none, none, none)
+    count = ranges.count + none
+    last = ranges.spread(within.take(ranges.lasts, axis=-1).astype(np.float64, copy=False), np.nan)
+    is_finite = np.isfinite(within)
+    nan_count = inf_count = none
+    if not is_finite[..., starts[0] :].all():
+        is_nan = np.isnan(within)
+        nan_count = ranges.spread(np.add.reduceat(is_nan, starts, axis=-1, dtype=np.int64), 0)
+        inf_count = ranges.spread(np.add.reduceat(~is_finite & ~is_nan, starts, axis=-1, dtype=np.int64), 0)
+        within = np.where(is_finite, within, within.dtype.type(np.nan))
+    least, largest = ranges.extremes(within)
+    return Buckets(least, largest, last, count, nan_count, inf_count)
+
+
+def bucketed_rows(shared: Sequence[SharedX], edges: Floats) -> Buckets:
+    """`bucketed` for series some of which have the same x; the columns have a row for each series.
+
+    Example:
+        >>> some = SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0], [1.0, 2.0, 3.0, 4.0]]))
+        >>> bucketed_rows([some], np.array([0.0, 2.0, 4.0])).max.tolist()
+        [[5.0, 2.0], [2.0, 4.0]]
+    """
+    found = [_bucketed(_Ranges(some.x, edges), some.rows) for some in shared]
+    if len(found) == 1:
+        return found[0]
+    columns = ((one.min, one.max, one.last, one.count, one.nan_count, one.inf_count) for one in found)
+    return Buckets(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def bucket_means(shared: Sequence[SharedX], edges: Floats) -> Floats:
+    """The mean of the finite values of each series in each bucket; a row for each series.
+
+    Example:
+        >>> bucket_means([SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0]]))], np.array([0.0, 2.0, 4.0]))
+        array([[3., 2.]])
+    """
+    return np.concatenate([_means(_Ranges(some.x, edges), some.rows) for some in shared])
+
+
 def _means(ranges: _Ranges, y: Values) -> Floats:
     within = y[..., : ranges.end].astype(np.float64, copy=False)
     if not len(ranges.starts):
@@ -146,51 +217,3 @@ def _means(ranges: _Ranges, y: Values) -> Floats:
             return ranges.spread(total / ranges.count[ranges.filled], np.nan)
         total = np.add.reduceat(np.where(is_finite, within, 0.0), ranges.starts, axis=-1)
         return ranges.spread(total / np.add.reduceat(is_finite, ranges.starts, axis=-1, dtype=np.int64), np.nan)
-
-
-def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
-    starts, within = ranges.starts, y[..., : ranges.end].astype(np.float64, copy=False)
-    shape = (*y.shape[:-1], len(ranges.count))
-    none = np.zeros(shape, np.int64)
-    if not len(starts):
-        nothing = np.full(shape, np.nan)
-        return Buckets(nothing, nothing, nothing, none, none, none)
-    count = ranges.count + none
-    last = ranges.spread(within[..., ranges.lasts], np.nan)
-    is_finite = np.isfinite(within)
-    nan_count = inf_count = none
-    if not is_finite[..., starts[0] :].all():
-        is_nan = np.isnan(within)
-        nan_count = ranges.spread(np.add.reduceat(is_nan, starts, axis=-1, dtype=np.int64), 0)
-        inf_count = ranges.spread(np.add.reduceat(~is_finite & ~is_nan, starts, axis=-1, dtype=np.int64), 0)
-        within = np.where(is_finite, within, np.nan)
-    least = ranges.spread(np.fmin.reduceat(within, starts, axis=-1), np.nan)
-    largest = ranges.spread(np.fmax.reduceat(within, starts, axis=-1), np.nan)
-    return Buckets(least, largest, last, count, nan_count, inf_count)
-
-
-def bucketed_each(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> list[Buckets]:
-    """`bucketed` for each series; those behind each other that have the same x, in one pass."""
-    return [one for ranges, rows in _passes(places, values, edges) for one in _bucketed(ranges, rows).rows()]
-
-
-def bucket_means_each(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> list[Floats]:
-    """The mean of the finite values of each series in each bucket; the arguments are those of `bucketed_each`.
-
-    Example:
-        >>> y = np.array([5.0, 1.0, np.nan, 2.0])
-        >>> bucket_means_each([np.arange(4.0)], [y], np.array([0.0, 2.0, 4.0]))[0].tolist()
-        [3.0, 2.0]
-    """
-    return [one for ranges, rows in _passes(places, values, edges) for one in _means(ranges, rows)]
-
-
-def _passes(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> Iterator[tuple[_Ranges, Values]]:
-    """The series behind each other that have the same x, as the rows of one array."""
-    at = 0
-    while at < len(places):
-        end = at + 1
-        while end < len(places) and np.array_equal(places[end], places[at]):
-            end += 1
-        yield _Ranges(places[at], edges), np.stack(values[at:end])  # type: ignore[misc]
-        at = end

@@ -17,10 +17,11 @@ from pai_sdk.run.events.series import Floats, Series, Values
 from pai_sdk.run.plots.bucketing import (
     MOST_BUCKETS,
     Buckets,
+    SharedX,
     bucket_edges,
-    bucket_means_each,
+    bucket_means,
     bucketed,
-    bucketed_each,
+    bucketed_rows,
 )
 from pai_sdk.run.plots.drawing import Curve
 from pai_sdk.run.plots.figures import Comparison, XAxis
@@ -87,36 +88,25 @@ def compared(
         ([0.0, 100.0, 200.0], np.float64(1.0), False)
     """
     _check(series, x, buckets, smooth, half_life, names, groups, band)
-    places = [_x_of(one, x) for one in series]
-    values: list[Values] = [one.value for one in series]
-    for at, place in enumerate(places if x in ("wall", "relative_time") else ()):
-        if (np.diff(place) < 0).any():  # points are by step, and some were written again
-            order = np.argsort(place, kind="stable")
-            places[at], values[at] = place[order], values[at][order]
-    if half_life is not None:
-        values = [*smoothed_together_by_x(places, values, half_life)]
-    elif smooth:
-        values = [*smoothed_together(values, smooth)]
-    edges = _view_edges(places, start, end, buckets)
-    views = [_view(place, start, end) for place in places]
-    points = sum(view.stop - view.start for view in views)
-    places = [place[view] for place, view in zip(places, views, strict=True)]
-    values = [value[view] for value, view in zip(values, views, strict=True)]
+    shared = _shared(series, x)
+    if half_life is not None or smooth:
+        shared = _smoothed(shared, smooth, half_life)
+    edges = _view_edges([some.x for some in shared], start, end, buckets)
+    shared = [_viewed(some, start, end) for some in shared]
+    points = sum(some.rows.size for some in shared)
     names = list(names) or [one.tag for one in series]
-    is_raw = not groups and all(len(place) <= _RAW_POINTS_PER_BUCKET * buckets for place in places)
-    curves: list[Curve]
-    if is_raw:
-        curves = [_raw(*given, at) for at, given in enumerate(zip(names, places, values, strict=True))]
-    else:
-        found = bucketed_each(places, values, edges)
-        middle = (edges[:-1] + edges[1:]) / 2
-        if groups:
-            curves = _group_curves(groups, found, bucket_means_each(places, values, edges), middle, band)
-        else:
-            curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
-    shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
     tags = tuple(dict.fromkeys(one.tag for one in series))
-    return Comparison(x, edges, tuple(curves), points, shown, is_raw, tags)
+    if not groups and all(len(some.x) <= _RAW_POINTS_PER_BUCKET * buckets for some in shared):
+        lines = [(some.x, row) for some in shared for row in some.rows]
+        raw = tuple(_raw(name, *line, at) for at, (name, line) in enumerate(zip(names, lines, strict=True)))
+        return Comparison(x, edges, raw, points, points, True, tags)
+    found, middle = bucketed_rows(shared, edges), (edges[:-1] + edges[1:]) / 2
+    if groups:
+        curves = _group_curves(groups, found, bucket_means(shared, edges), middle, band)
+        shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
+    else:
+        curves, shown = _curves(names, found, middle), int(np.count_nonzero(found.count))
+    return Comparison(x, edges, tuple(curves), points, shown, False, tags)
 
 
 def _check(
@@ -144,16 +134,41 @@ def _check(
         raise InvalidInputError(problems)
 
 
-def _x_of(series: Series, x: XAxis) -> Floats:
-    place = series.step if x in ("step", "relative_step") else series.wall
-    if x.startswith("relative") and len(place):
-        place = place - place[0]
-    return place.astype(np.float64, copy=False)
+def _shared(series: Sequence[Series], x: XAxis) -> list[SharedX]:
+    """The series, with those behind each other that have the same x together."""
+    found, at = [], 0
+    columns = [one.step if x in ("step", "relative_step") else one.wall for one in series]
+    while at < len(series):
+        content, end = columns[at].tobytes(), at + 1
+        while end < len(series) and columns[end].nbytes == len(content) and columns[end].tobytes() == content:
+            end += 1
+        place = columns[at]
+        rows: Values = np.stack([one.value for one in series[at:end]])  # type: ignore[assignment]
+        place = (place - place[0] if x.startswith("relative") and len(place) else place).astype(np.float64)
+        if x in ("wall", "relative_time") and (np.diff(place) < 0).any():
+            order = np.argsort(place, kind="stable")  # points are by step, and some were written again
+            place, rows = place[order], rows[:, order]
+        found.append(SharedX(place, rows))
+        at = end
+    return found
 
 
-def _view(place: Floats, start: float | None, end: float | None) -> slice:
-    begin = 0 if start is None else int(np.searchsorted(place, start, side="left"))
-    return slice(begin, max(begin, len(place) if end is None else int(np.searchsorted(place, end, side="right"))))
+def _smoothed(shared: Sequence[SharedX], smooth: float, half_life: float | None) -> list[SharedX]:
+    values = [some.rows for some in shared]
+    if half_life is None:
+        found = smoothed_together(values, smooth)
+    else:
+        found = smoothed_together_by_x([some.x for some in shared], values, half_life)
+    return [SharedX(some.x, rows) for some, rows in zip(shared, found, strict=True)]
+
+
+def _viewed(some: SharedX, start: float | None, end: float | None) -> SharedX:
+    if start is None and end is None:
+        return some
+    begin = 0 if start is None else int(np.searchsorted(some.x, start, side="left"))
+    stop = len(some.x) if end is None else int(np.searchsorted(some.x, end, side="right"))
+    view = slice(begin, max(begin, stop))
+    return SharedX(some.x[view], some.rows[:, view])
 
 
 def _view_edges(places: Sequence[Floats], start: float | None, end: float | None, buckets: int) -> Floats:
@@ -171,25 +186,25 @@ def _raw(name: str, place: Floats, value: Values, at: int) -> Curve:
     return Curve(name, (at,), place, value, None, None, np.ones(len(value), np.int64), nan_count, inf_count)
 
 
-def _curve(name: str, at: int, found: Buckets, middle: Floats) -> Curve:
-    counts = (found.count, found.nan_count, found.inf_count)
-    return Curve(name, (at,), middle, found.last, found.min, found.max, *counts)
+def _curves(names: Sequence[str], found: Buckets, middle: Floats) -> list[Curve]:
+    columns = (found.last, found.min, found.max, found.count, found.nan_count, found.inf_count)
+    return [
+        Curve(name, (at,), middle, *row)
+        for at, (name, row) in enumerate(zip(names, zip(*columns, strict=True), strict=True))
+    ]
 
 
 def _group_curves(
-    groups: Sequence[str], found: Sequence[Buckets], means: Sequence[Floats], middle: Floats, band: Band | None
+    groups: Sequence[str], found: Buckets, means: Floats, middle: Floats, band: Band | None
 ) -> list[Curve]:
     members: dict[str, list[int]] = {}
     for at, group in enumerate(groups):
         members.setdefault(group, []).append(at)
-    return [
-        _group_curve(name, at, [found[i] for i in at], np.stack([means[i] for i in at]), middle, band)
-        for name, at in members.items()
-    ]
+    return [_group_curve(name, at, found, means[at], middle, band) for name, at in members.items()]
 
 
 def _group_curve(
-    name: str, at: list[int], found: list[Buckets], means: Floats, middle: Floats, band: Band | None
+    name: str, at: list[int], found: Buckets, means: Floats, middle: Floats, band: Band | None
 ) -> Curve:
     low = high = None
     with warnings.catch_warnings():
@@ -201,7 +216,6 @@ def _group_curve(
         elif band == "quantile":
             low, high = np.nanquantile(means, (0.25, 0.75), axis=0)
     if band == "range":
-        low = np.fmin.reduce([one.min for one in found])
-        high = np.fmax.reduce([one.max for one in found])
-    counts = np.sum([(one.count, one.nan_count, one.inf_count) for one in found], axis=0)
+        low, high = np.fmin.reduce(found.min[at]), np.fmax.reduce(found.max[at])
+    counts = [column[at].sum(axis=0) for column in (found.count, found.nan_count, found.inf_count)]
     return Curve(name, tuple(at), middle, line, low, high, *counts)

@@ -54,30 +54,47 @@ def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> 
 
 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
-    """Smooth several series in one pass, each by itself, as `smoothed` does."""
+    """Smooth several series in one pass, each by itself, as `smoothed` does.
+
+    Args:
+        series: arrays of one series, or of several with as many values, as rows.
+        weight: as in `smoothed`.
+    """
     if not 0 <= weight < 1:
         raise ValueError(f"smooth={weight}: the weight must be at least 0 and less than 1")
-    values = _joined(series)
+    values, sizes = _joined(series), _sizes(series)
     is_finite = np.isfinite(values)
     if not is_finite.all():
         return _smoothed(series, values, np.where(is_finite, weight, 1.0))
     # All values count, so the sum of the weights depends on the place in the series only.
-    sums = np.cumsum(weight ** np.arange(max(map(len, series), default=0)))
-    return _smoothed(series, values, np.full(len(values), weight), _joined([sums[: len(one)] for one in series]))
+    sums = np.cumsum(weight ** np.arange(max(sizes, default=0)))
+    return _smoothed(series, values, np.full(len(values), weight), _joined([sums[:size] for size in sizes]))
 
 
 def smoothed_together_by_x(
     x: Sequence[Floats], series: Sequence[npt.NDArray[Any]], half_life: float
 ) -> list[Floats]:
-    """Smooth several series in one pass, each by itself, as `smoothed_by_x` does."""
+    """Smooth several series in one pass, each by itself, as `smoothed_by_x` does.
+
+    Args:
+        x: for each of the arrays, what all of its rows have.
+        series: as in `smoothed_together`.
+        half_life: as in `smoothed_by_x`.
+    """
     if not half_life > 0 or not math.isfinite(half_life):
         raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
-    distance = np.diff(_joined(x), prepend=0.0)
+    places = [np.broadcast_to(place, rows.shape) for place, rows in zip(x, series, strict=True)]
+    distance = np.diff(_joined(places), prepend=0.0)
     return _smoothed(series, _joined(series), np.exp2(-np.maximum(distance, 0) / half_life))
 
 
 def _joined(series: Sequence[npt.NDArray[Any]]) -> Floats:
-    return np.concatenate([np.empty(0), *series])
+    return np.concatenate([np.empty(0), *(one.reshape(-1) for one in series)])
+
+
+def _sizes(series: Sequence[npt.NDArray[Any]]) -> list[int]:
+    """The number of values of each series."""
+    return [one.shape[-1] for one in series for _ in range(1 if one.ndim == 1 else len(one))]
 
 
 def _smoothed(
@@ -86,27 +103,32 @@ def _smoothed(
     """Smooth each series.
 
     Args:
-        series: the series, whose lengths are needed.
-        values: all of them, one behind the other.
+        series: the series, whose shapes are needed.
+        values: all of them, one behind the other; they are changed.
         factor: by how much the weight of the earlier values falls before each value.
         weights: the sum of all weights for each value, where it is known; then all values are finite.
     """
-    sizes = np.array([len(one) for one in series], np.int64)
-    ends = np.cumsum(sizes)
-    factor[(ends - sizes)[sizes > 0]] = 0.0  # a series begins: nothing is left of the one before
+    sizes = np.array(_sizes(series), np.int64)
+    begins = np.cumsum(sizes) - sizes
+    factor[begins[sizes > 0]] = 0.0  # a series begins: nothing is left of the one before
     # Distances from a value of the series: so a constant one stays exactly as it is.
-    origin = np.repeat([_first_finite(one) for one in series], sizes)
+    firsts = [_first_finite(values[begin : begin + size]) for begin, size in zip(begins, sizes, strict=True)]
+    origin = np.repeat(firsts, sizes)
+    length = _part_length(sizes)
     with np.errstate(invalid="ignore"):
-        distance = values - origin
-        if weights is not None:
-            (sums,) = _decayed_sums(factor, distance[None])
-            smooth = sums / weights + origin
+        if weights is not None:  # in place: each of these arrays may have millions of values
+            values -= origin
+            (smooth,) = _decayed_sums(factor, values[None], length)
+            smooth /= weights
+            smooth += origin
         else:
             is_finite = np.isfinite(values)
-            rows = np.stack([np.where(is_finite, distance, 0.0), is_finite])
-            sums, weights = _decayed_sums(factor, rows)
+            rows = np.stack([np.where(is_finite, values - origin, 0.0), is_finite])
+            sums, weights = _decayed_sums(factor, rows, length)
             smooth = np.where(is_finite, sums / np.where(is_finite, weights, 1.0) + origin, values)
-    return np.split(smooth, ends[:-1]) if series else []
+    ends = np.cumsum([one.size for one in series])
+    parts = np.split(smooth, ends[:-1]) if series else []
+    return [part.reshape(one.shape) for part, one in zip(parts, series, strict=True)]
 
 
 def _first_finite(values: npt.NDArray[Any]) -> float:
@@ -116,25 +138,42 @@ def _first_finite(values: npt.NDArray[Any]) -> float:
     return float(finite[0]) if len(finite) else 0.0
 
 
-def _decayed_sums(factor: Floats, values: Floats) -> Floats:
+def _part_length(sizes: npt.NDArray[np.int64]) -> int:
+    """The length of the parts that are summed side by side: that of the series if they are many of one length."""
+    count = int(sizes.sum())
+    length = int(sizes.max(initial=0))
+    if length and (sizes == length).all() and length <= 2 * math.isqrt(count):
+        return length
+    return math.isqrt(max(count - 1, 0)) + 1
+
+
+def _decayed_sums(factor: Floats, values: Floats, length: int) -> Floats:
     """`sums[i] = factor[i] * sums[i - 1] + values[i]`, for each row of `values`.
 
-    The values are cut into as many parts as a part has values. The parts are summed side by side; then each gets
-    what is left of the parts before it.
+    The values are cut into parts of a length. The parts are summed side by side; then each gets what is left of
+    the parts before it, unless each begins with a series.
     """
     rows, count = values.shape
-    side = max(math.isqrt(max(count - 1, 0)) + 1, 1)
-    left = np.zeros(side * side)
-    left[:count] = factor
-    left = np.ascontiguousarray(left.reshape(side, side).T)  # [place in the part, part]
-    sums = np.zeros((rows, side * side))
-    sums[:, :count] = values
-    sums = np.ascontiguousarray(sums.reshape(rows, side, side).transpose(2, 0, 1))  # [place, row, part]
-    for place in range(1, side):
+    parts = max(-(-count // length), 1)
+    left = _side_by_side(factor[None], parts, length)[:, 0]  # [place in the part, part]
+    sums = _side_by_side(values, parts, length)  # [place, row, part]
+    goes_on = bool(left[0].any())
+    for place in range(1, length):
         sums[place] += left[place] * sums[place - 1]
-        left[place] *= left[place - 1]
-    before = np.zeros((rows, side))
-    for part in range(1, side):
-        before[:, part] = sums[-1, :, part - 1] + left[-1, part - 1] * before[:, part - 1]
-    sums += left[:, None, :] * before
-    return np.ascontiguousarray(sums.transpose(1, 2, 0)).reshape(rows, side * side)[:, :count]
+        if goes_on:
+            left[place] *= left[place - 1]
+    if goes_on:
+        before = np.zeros((rows, parts))
+        for part in range(1, parts):
+            before[:, part] = sums[-1, :, part - 1] + left[-1, part - 1] * before[:, part - 1]
+        sums += left[:, None, :] * before
+    return np.ascontiguousarray(sums.transpose(1, 2, 0)).reshape(rows, parts * length)[:, :count]
+
+
+def _side_by_side(values: Floats, parts: int, length: int) -> Floats:
+    """Rows of values, cut into parts, as a copy with the axes [place in the part, row, part]."""
+    rows, count = values.shape
+    if count < parts * length:
+        values = np.concatenate([values, np.zeros((rows, parts * length - count))], axis=1)
+    found: Floats = values.reshape(rows, parts, length).transpose(2, 0, 1).copy()
+    return found

@@ -14,6 +14,7 @@ __all__ = ["folder_of", "is_named", "is_of_instance", "run_names", "usual_tags"]
 
 _MOST_TAGS = 4
 _SHORTEST_ID = 4  # characters of an id behind a name
+_OF_SEVERAL_PREFIXES = re.compile("@[0-9]+$")
 
 
 def folder_of(uri: str) -> str:
@@ -34,7 +35,7 @@ def is_named(brief: RunBrief) -> bool:
         >>> is_named(RunBrief("train1", name="first")), is_named(RunBrief("a@2", name="a"))
         (True, False)
     """
-    folder = re.sub("@[0-9]+$", "", brief.id)  # of several prefixes
+    folder = _OF_SEVERAL_PREFIXES.sub("", brief.id) if "@" in brief.id else brief.id
     return brief.name not in ("", folder) and folder != "."
 
 
@@ -75,13 +76,16 @@ def run_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
         >>> run_names([*runs, RunBrief("train1x7k2", name="lr-3f2a9c"), RunBrief("train9f2a1", name="lr")])
         {'.': 'a/x', '.@2': 'b/x', 'train1x7k2': 'lr (x7k2)', 'train9f2a1': 'lr (f2a1)'}
     """
-    named: dict[str, list[RunBrief]] = {}
-    for brief in briefs:
-        name = without_ending(brief.name) if is_named(brief) else brief.name or brief.id
-        named.setdefault(name, []).append(brief)
-    found: dict[str, str] = {}
-    for name, same in named.items():
-        found |= zip((one.id for one in same), [name] if len(same) == 1 else _told_apart(name, same), strict=True)
+    some = list(briefs)
+    names = [without_ending(brief.name) if is_named(brief) else brief.name or brief.id for brief in some]
+    counts = Counter(names)
+    found = {brief.id: name for brief, name in zip(some, names, strict=True)}
+    shared: dict[str, list[RunBrief]] = {}
+    for brief, name in zip(some, names, strict=True):
+        if counts[name] > 1:
+            shared.setdefault(name, []).append(brief)
+    for name, same in shared.items():
+        found |= zip((one.id for one in same), _told_apart(name, same), strict=True)
     counts = Counter(found.values())
     return {run_id: name if counts[name] == 1 else f"{name} ({run_id})" for run_id, name in found.items()}
 

@@ -40,11 +40,15 @@ class _Order:
 
     def place(self, brief: RunBrief) -> tuple[int, Any] | None:
         """Numbers come before texts; None for a run without the value."""
+        value = self._value(brief)
+        return None if value is None else (int(isinstance(value, str)), value)
+
+    def _value(self, brief: RunBrief) -> float | str | None:
         value = self.key.value(brief)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
         if isinstance(value, (bool, int, float)):
-            return (0, float(value)) if abs(value) < 1e300 else (0, math.copysign(math.inf, value))
+            return float(value) if abs(value) < 1e300 else math.copysign(math.inf, value)
         text = str(value)
         if self.key.group == "hparams":
             try:
@@ -52,16 +56,19 @@ class _Order:
             except ValueError:
                 pass
             else:
-                return None if math.isnan(number) else (0, number)
-        return (1, text)
+                return None if math.isnan(number) else number
+        return text
 
     def sorted(self, briefs: Iterable[RunBrief]) -> list[RunBrief]:
         by_id = sorted(briefs, key=attrgetter("id"))
         # Numbers of runs are sorted, not pairs: a thousand pairs a call would wake the garbage collector.
-        places = [self.place(brief) for brief in by_id]
-        found = [at for at, place in enumerate(places) if place is not None]
-        found.sort(key=places.__getitem__, reverse=self.is_reversed)  # type: ignore[arg-type]
-        return [by_id[at] for at in found] + [by_id[at] for at, place in enumerate(places) if place is None]
+        values = [self._value(brief) for brief in by_id]
+        found = []
+        for kind in (str, float) if self.is_reversed else (float, str):
+            places = [at for at, value in enumerate(values) if isinstance(value, kind)]
+            places.sort(key=values.__getitem__, reverse=self.is_reversed)  # type: ignore[arg-type]
+            found += [by_id[at] for at in places]
+        return found + [by_id[at] for at, value in enumerate(values) if value is None]
 
     def is_behind(self, brief: RunBrief, place: Any, run_id: str) -> bool:
         """Returns True when a run comes behind the last one of a page."""

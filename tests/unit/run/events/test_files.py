@@ -177,6 +177,19 @@ def test_many_small_cycles_that_are_parts_of_a_larger_one() -> None:
     assert [len(found[tag]) for tag in "abc"] == [238, 238, 119]
 
 
+def test_tags_of_the_same_records_share_their_times_and_steps(tmp_path: Path) -> None:
+    """Also when another tag of these records is in others too: the columns are most of the memory of points."""
+    with EventWriter(tmp_path) as writer:
+        for step in range(300):
+            writer.scalars({"a": step / 3, "b": step / 7, "c": float(step)}, step)
+        writer.scalars({"a": 1.0}, 300)
+    found = read(writer.path).scalars
+    assert points(found) == one_by_one(writer.path)
+    for column in ("wall", "step"):
+        assert np.shares_memory(getattr(found["b"], column), getattr(found["c"], column))
+        assert not np.shares_memory(getattr(found["a"], column), getattr(found["b"], column))
+
+
 def test_numbers_keep_their_type(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
         for step in range(40):

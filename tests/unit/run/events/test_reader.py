@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.errors import StorageError
-from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary
+from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary, SeriesFacts, facts_of
 from pai_sdk.run.events.reader import RunReader
-from pai_sdk.run.events.series import Series
+from pai_sdk.run.events.series import Point, Series
 from pai_sdk.run.events.writer import EventWriter
 from pai_sdk.storage.store import open_store
 from pai_sdk.storage.stores.local import LocalStore
@@ -338,12 +338,13 @@ def test_columns_that_grow_are_those_of_all_points(parts: list[list[tuple[int, f
             np.array([step for step, _ in part]),
             np.array([value for _, value in part]),
         )
+        (facts,) = facts_of([series])
         if grown is None:
-            grown = GrowingSeries(series)
+            grown = GrowingSeries(series, facts)
         else:
-            grown.see(series)
+            grown.see(facts)
             grown.append(series)
-        total.add(series)
+        total.add(facts)
     assert grown is not None
     points = sorted((point for part in parts for point in part), key=lambda point: point[0])
     found = grown.series("x")
@@ -351,6 +352,35 @@ def test_columns_that_grow_are_those_of_all_points(parts: list[list[tuple[int, f
     assert repr(total.summary()) == repr(found.summary())
     assert (grown.first_step, grown.last_step) == (points[0][0], points[-1][0])
     assert not math.isnan(total.count)
+
+
+@given(st.data())
+def test_facts_of_many_series_are_those_of_each(data: st.DataObject) -> None:
+    """Of few and of many points, with as many points as others or not, in any order of the steps."""
+    some = []
+    for size in data.draw(st.lists(st.sampled_from([1, 3, 8, 9, 9, 20]), max_size=6)):
+        step = np.array(data.draw(st.lists(st.integers(-5, 5), min_size=size, max_size=size)))
+        numbers = st.sampled_from([0.5, -1.5, 2.0, math.nan, math.inf, -math.inf])
+        value = data.draw(st.lists(numbers, min_size=size, max_size=size))
+        dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+        some.append(Series("x", np.arange(float(size)), step, np.array(value, dtype)))
+    for series, found in zip(some, facts_of(some), strict=True):
+        value = series.value
+        finite = value[np.isfinite(value)]
+        last = np.flatnonzero(series.step == series.step.max())[-1]
+        expected = SeriesFacts(
+            points=len(series),
+            first_step=series.step.min(),
+            last=Point(series.wall[last], series.step[last], value[last]),
+            is_sorted=bool((np.diff(series.step) >= 0).all()),
+            least=finite.min(initial=math.inf),
+            largest=finite.max(initial=-math.inf),
+            nan_count=np.isnan(value).sum(),
+            inf_count=np.isinf(value).sum(),
+        )
+        assert str([*map(float, (*found[:2], *found[2], *found[3:]))]) == str(
+            [*map(float, (*expected[:2], *expected[2], *expected[3:]))]
+        )
 
 
 def test_every_point_of_every_tag_is_kept(tmp_path: Path, store: LocalStore) -> None:

@@ -12,8 +12,9 @@ from hypothesis.extra import numpy as arrays
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.run.events.series import Series, empty_series
-from pai_sdk.run.plots.bucketing import bucket_means_each
+from pai_sdk.run.plots.bucketing import SharedX, bucket_means
 from pai_sdk.run.plots.buckets import Comparison, bucket_edges, bucketed, compared, smoothed, smoothed_by_x
+from pai_sdk.run.plots.smoothing import smoothed_together, smoothed_together_by_x
 
 numbers = st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0])
 xs = st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float)
@@ -89,7 +90,7 @@ def test_buckets_have_what_numpy_finds(
 ) -> None:
     x, y = given_points
     edges = bucket_edges(start, start + size, buckets)
-    found, means = bucketed(x, y, edges), bucket_means_each([x], [y], edges)[0]
+    found, means = bucketed(x, y, edges), bucket_means([SharedX(x, y[None])], edges)[0]
     for at in range(len(edges) - 1):
         inside = y[(x >= edges[at]) & (x < edges[at + 1])].astype(np.float64)
         finite = inside[np.isfinite(inside)]
@@ -152,12 +153,37 @@ def tensorboards_rule(values: list[float], weight: float) -> list[float]:
     return found
 
 
-some_numbers = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf])
+not_finite = st.sampled_from([math.nan, math.inf, -math.inf])
+some_numbers = st.floats(-1e6, 1e6) | not_finite
 
 
 @given(st.lists(some_numbers, max_size=80), st.sampled_from([0.0, 0.1, 0.6, 0.9, 0.99, 0.999]))
 def test_smoothing_is_that_of_tensorboard(values: list[float], weight: float) -> None:
     assert np.allclose(smoothed(values, weight), tensorboards_rule(values, weight), 1e-6, 1e-6, equal_nan=True)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 12), st.integers(0, 12)).flatmap(
+            lambda shape: arrays.arrays(np.float32, shape, elements=st.floats(-1e6, 1e6, width=32) | not_finite)
+        ),
+        max_size=4,
+    ),
+    st.sampled_from([0.1, 0.9]),
+    st.booleans(),
+)
+def test_series_are_smoothed_together_as_each_alone(some: list[np.ndarray], weight: float, finite: bool) -> None:
+    """Also where they are rows of arrays, of one length or of several."""
+    if finite:
+        some = [np.nan_to_num(rows, nan=1.0, posinf=2.0, neginf=3.0) for rows in some]
+    places = [np.cumsum(np.arange(rows.shape[1])).astype(np.float64) for rows in some]
+    together = smoothed_together(some, weight)
+    by_x = smoothed_together_by_x(places, some, 2.0)
+    assert [rows.shape for rows in some] == [rows.shape for rows in together] == [rows.shape for rows in by_x]
+    for x, rows, found, found_by_x in zip(places, some, together, by_x, strict=True):
+        for row, one, one_by_x in zip(rows, found, found_by_x, strict=True):
+            assert np.allclose(one, smoothed(row, weight), 1e-6, 1e-6, equal_nan=True)
+            assert np.allclose(one_by_x, smoothed_by_x(x, row, 2.0), 1e-6, 1e-6, equal_nan=True)
 
 
 @given(st.floats(-1e300, 1e300), st.integers(1, 50), st.floats(0, 0.999))
