@@ -22,7 +22,7 @@ from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.host_resources import need_or_instances
 from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
 from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED
-from pai_sdk.service.jobs.queueing.submission import Submission, Submissions, accessibility_of
+from pai_sdk.service.jobs.queueing.submission import NewJob, Submissions, accessibility_of
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
     Event,
@@ -160,7 +160,7 @@ class Jobs:
 
     # ---- changing -----------------------------------------------------------------------------------------
 
-    def create(self, submission: Submission) -> str:
+    def create(self, submission: NewJob) -> str:
         """Put a job at the end of the queue; returns its id.
 
         A request that carries the submission label of a job that is there already is the same submission, sent

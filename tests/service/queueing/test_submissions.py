@@ -13,7 +13,7 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.service.jobs.queueing.submission import Submission, Submissions
+from pai_sdk.service.jobs.queueing.submission import NewJob, Submissions
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import WireError
@@ -28,10 +28,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def submission(name: str, **fields: Any) -> Submission:
+def submission(name: str, **fields: Any) -> NewJob:
     labels = fields.pop("labels", [])
     request = TrainingJobRequest.model_validate(job_body(TrainingJobName=name, Labels=labels))
-    return Submission(request, "1", **fields)
+    return NewJob(request, "1", **fields)
 
 
 def names(database: Database) -> list[str]:
@@ -39,7 +39,7 @@ def names(database: Database) -> list[str]:
         return list(session.scalars(select(Job.name).order_by(Job.number)))
 
 
-def together(database: Database, submissions: list[Submission]) -> list[str | BaseException]:
+def together(database: Database, submissions: list[NewJob]) -> list[str | BaseException]:
     """Carry out submissions that all wait while the first one is under way."""
     queue = Submissions(database, dedupes=True)
     has_begun, may_go_on = threading.Event(), threading.Event()
@@ -52,9 +52,9 @@ def together(database: Database, submissions: list[Submission]) -> list[str | Ba
         first = pool.submit(queue.carry_out, submission("first", beside=hold))
         has_begun.wait()
         others = []
-        for number, one in enumerate(submissions, 1):
+        for one in submissions:
             others.append(pool.submit(queue.carry_out, one))
-            until(lambda number=number: len(queue._waiting) == number)
+            until(lambda: len(queue._waiting) == len(others))
         may_go_on.set()
         first.result()
         return [other.exception() or other.result() for other in others]
@@ -85,7 +85,7 @@ def test_one_that_fails_fails_alone(database: Database) -> None:
     assert bad.code == "NoGood"
     with database.read() as session:
         found = {row.id: row.name for row in session.execute(select(Job.id, Job.name))}
-    assert (found.pop(good), found.pop(other)) == ("good", "other")  # type: ignore[call-overload]
+    assert (found.pop(good), found.pop(other)) == ("good", "other")
     assert list(found.values()) == ["first"]
 
 

@@ -24,7 +24,7 @@ from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
-from pai_sdk.service.jobs.queueing.submission import Submission
+from pai_sdk.service.jobs.queueing.submission import NewJob
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk.service.jobs.resolution import Resolved
@@ -216,7 +216,7 @@ def create_job(
         context: of the service.
         body: of the request.
         principal: the user.
-        beside: see `Submission`.
+        beside: see `NewJob`.
 
     Raises:
         WireError: the request is refused.
@@ -224,7 +224,7 @@ def create_job(
     job = check_job(context, body, principal)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))
-    submission = Submission(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, beside)
+    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, beside)
     job_id = context.jobs.create(submission)
     return job_id, notice
 

@@ -23,7 +23,7 @@ from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Event, Job, JobAlgorithm, JobLabel, Transition
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["Submission", "Submissions", "accessibility_of", "new_job_id"]
+__all__ = ["NewJob", "Submissions", "accessibility_of", "new_job_id"]
 
 _MOST_COUNTED = 1000  # jobs ahead of a new one
 _ID_ALPHABET = string.digits + string.ascii_lowercase
@@ -64,7 +64,7 @@ def new_job_id() -> str:
 
 
 @dataclass(eq=False)
-class Submission:
+class NewJob:
     """A job that is to be put into the queue.
 
     Attributes:
@@ -109,10 +109,10 @@ class Submissions:
     def __init__(self, database: Database, *, dedupes: bool) -> None:
         self._database = database
         self._dedupes = dedupes
-        self._waiting: deque[Submission] = deque()
+        self._waiting: deque[NewJob] = deque()
         self._turn = threading.Lock()
 
-    def carry_out(self, submission: Submission) -> str:
+    def carry_out(self, submission: NewJob) -> str:
         """Put a job into the queue; returns its id once that is committed.
 
         Raises:
@@ -127,7 +127,7 @@ class Submissions:
             raise submission.error
         return submission.job_id or ""
 
-    def _carry_out(self, submissions: Sequence[Submission]) -> None:
+    def _carry_out(self, submissions: Sequence[NewJob]) -> None:
         is_committing = False
         try:
             with self._database.write() as session:
@@ -146,7 +146,7 @@ class Submissions:
             for submission, job_id in zip(submissions, ids, strict=True):
                 submission.job_id = job_id
 
-    def _put(self, session: Session, submission: Submission) -> str:
+    def _put(self, session: Session, submission: NewJob) -> str:
         request, owner = submission.request, submission.owner
         labels = {label.key: label.value for label in request.labels}
         job_id = self._submitted_before(session, labels, owner)
@@ -176,7 +176,7 @@ def accessibility_of(labels: Mapping[str, str]) -> str | None:
     return given
 
 
-def _insert(connection: Connection, job_id: str, submission: Submission, labels: Mapping[str, str]) -> None:
+def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Mapping[str, str]) -> None:
     """Insert the rows of a job without the ORM's unit of work, which takes longer than all the rest."""
     request, owner, now = submission.request, submission.owner, time.time()
     connection.execute(
