@@ -46,7 +46,7 @@ def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
 def as_the_first_build_left_it(path: Path) -> None:
     """Bring a database back to version 1 of its tables."""
     with sqlite3.connect(path) as connection:
-        for index in ("jobs_by_owner", "jobs_by_turn"):
+        for index in ("jobs_by_owner", "jobs_by_turn", "jobs_by_workspace"):
             connection.execute(f"DROP INDEX {index}")
         for column in ("priority", "owner", "accessibility", "attempt", "not_before"):
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
@@ -70,7 +70,7 @@ def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any],
             assert client.get("/trainingjobs")["TotalCount"] == 3
     with sqlite3.connect(tmp_path / "data" / "service.db") as connection:
         indexes = {row[1] for row in connection.execute("PRAGMA index_list(jobs)")}
-        assert {"jobs_by_owner", "jobs_by_turn"} <= indexes
+        assert {"jobs_by_owner", "jobs_by_turn", "jobs_by_workspace"} <= indexes
     connection.close()
     with start(executor, slots=1) as client:
         for job_id in (running, high, low):  # what was only in the request counts now

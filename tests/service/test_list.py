@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.identity.principal import Principal
@@ -175,3 +175,20 @@ def test_a_list_of_ten_thousand_jobs_is_quick(tmp_path: Path) -> None:
         assert quickest(took_s, enough_s=0.1) < 1, query
     assert Jobs(database, Changes()).get("train5").name == "job-5"
     database.close()
+
+
+def test_the_jobs_of_a_workspace_are_counted_without_reading_them(tmp_path: Path) -> None:
+    database = Database.in_file(tmp_path / "service.db")
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if "count(*)" in statement and not statement.startswith("EXPLAIN"):
+            found = connection.connection.driver_connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.extend(row[3] for row in found)
+
+    event.listen(database.engine, "before_cursor_execute", explain)
+    with database.read() as session:
+        find_jobs(session, JobQuery(EVERYONE, workspace_id="1"))
+    database.close()
+    assert len(plans) == 1
+    assert "COVERING INDEX jobs_by_workspace" in plans[0]

@@ -59,6 +59,8 @@ class _Reader:
     next_line: int
     poll: PollState
     quiet_since: float | None = None
+    lines_at: float | None = None  # when the last lines came
+    line_s: float = 0.0  # from one line to the next, of those that came last
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_FOR_A_REASON))
     turn: int = 0  # of the step that reads next; steps with an older number do nothing
     is_asleep: bool = False
@@ -301,8 +303,9 @@ class Follower:
         with self._changed:
             if lines:
                 reader.quiet_since = None
+                self._note_pace(reader, len(lines))
                 self._publish_lines(reader, lines)
-            pause_s = self._next_read_delay_s(reader, page, asked_at, was_held=was_held)
+            pause_s = self._next_read_delay_s(reader, page, asked_at, wait_s=wait_s, was_held=was_held)
             if pause_s is None:
                 self._publish_lines(reader, page.notice_of_rest(reader.instance, reader.next_line))
                 self._finish_stream()
@@ -311,6 +314,12 @@ class Follower:
             else:
                 self._schedule_read(reader, pause_s)
 
+    def _note_pace(self, reader: _Reader, count: int) -> None:
+        now = self._workers.now()
+        if reader.lines_at is not None:
+            reader.line_s = (now - reader.lines_at) / count
+        reader.lines_at = now
+
     def _may_appear_later(self, error: PaiError) -> bool:
         """True if the log may appear later: some services list an instance before it has a log."""
         longest_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
@@ -318,7 +327,7 @@ class Follower:
         return is_early and may_appear_later(error)
 
     def _next_read_delay_s(
-        self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool
+        self, reader: _Reader, page: LogPage, asked_at: float, *, wait_s: float, was_held: bool
     ) -> float | None:
         """Seconds until the next read of the instance; None when its log is complete."""
         if page.complete:
@@ -329,10 +338,12 @@ class Follower:
         if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return 0.0
         if not self._has_ended:
-            if page.waited and page.lines:
+            if page.waited and page.lines and wait_s > 0:
                 return _BATCH_DELAY_S
             is_held = self._is_held and (self._seen is None or self._seen._lists_all)
-            return reader.poll.pause_s(is_news=bool(page.lines), is_held=is_held)
+            # An instance that prints a line a second needs no more requests than that.
+            left_s = 0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._workers.now()
+            return reader.poll.pause_s(is_news=bool(page.lines), is_held=is_held, expected_s=left_s)
         if reader.quiet_since is None:
             reader.quiet_since = self._workers.now()
         # A slow response shows the log at the time of the request, not now.

@@ -72,15 +72,16 @@ class PollState:
         """Note a response: the failures before it no longer count."""
         self.trouble, self._failing_since, self._attempts, self._reported_at = None, None, 0, None
 
-    def pause_s(self, *, is_news: bool, is_held: bool) -> float:
+    def pause_s(self, *, is_news: bool, is_held: bool, expected_s: float = 0.0) -> float:
         """Seconds until the next poll after a response: short after news, then growing.
 
         Args:
             is_news: the response had something new.
             is_held: the backend supports long polls, or is on this machine; polling it often is cheap.
+            expected_s: no news is expected before this time; the first pause is as long, up to the longest one.
         """
         longest = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_held else self._policy.pause_s
-        least_s = FIRST_PAUSE_S if is_held else _BUSY_PAUSE_S
+        least_s = max(FIRST_PAUSE_S, expected_s) if is_held else _BUSY_PAUSE_S
         self._pause_s = min(longest, least_s if is_news else max(self._pause_s * _GROWTH, least_s))
         return self._pause_s
 

@@ -17,6 +17,7 @@ __all__ = ["AuditEntry", "AuditLog"]
 
 _MOST_ENTRIES = 100_000
 _SPARE_ENTRIES = 1000
+_NEW_ENTRY = insert(AuditRow)  # made once: that takes longer than to run it
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class AuditLog:
         """Note a request in the transaction that carries it out."""
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
         row |= {"path": path[:500], "status": status, "client": client}
-        (newest,) = session.connection().execute(insert(AuditRow), row).inserted_primary_key or (0,)
+        (newest,) = session.connection().execute(_NEW_ENTRY, row).inserted_primary_key or (0,)
         if newest % _SPARE_ENTRIES == 0:
             session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import delete, exists, select
@@ -83,6 +84,9 @@ def right_of_roles(roles: Sequence[str]) -> Right:
 class WorkspaceTable:
     """All workspaces. Safe to use from several threads.
 
+    The workspaces are in memory, as users are, since each submission asks for one. A change reads them again
+    before it is confirmed. No other process changes them meanwhile.
+
     Args:
         database: where they are kept.
         default_id: the one that is there from the start, and stays.
@@ -93,17 +97,21 @@ class WorkspaceTable:
         self, database: Database, default_id: str, changing: Callable[[], AbstractContextManager[Session]]
     ) -> None:
         self._database = database
-        self._changing = changing
+        self._changing_rights = changing
+        self._lock = threading.Lock()  # held while they are read, so that the last one to read knows all changes
         self.default_id = default_id
         with database.write() as session:
             if session.get(WorkspaceRow, default_id) is None:
                 session.add(WorkspaceRow(id=default_id, name="local", created_at=time.time()))
+        # Replaced as a whole. None after a change that could not be read again.
+        self._known: list[WorkspaceInfo] | None = self._read()
 
     def visible(self, principal: Principal) -> list[WorkspaceInfo]:
         """The workspaces that a user is a member of, the oldest first; all of them for administrators."""
-        with self._database.read() as session:
-            rows = session.scalars(select(WorkspaceRow).order_by(WorkspaceRow.created_at, WorkspaceRow.id))
-            return [_info(row) for row in rows if principal.may_in(row.id, "read")]
+        known = self._known
+        if known is None:
+            known = self._read_again()
+        return [one for one in known if principal.may_in(one.id, "read")]
 
     def require(self, workspace_id: str, principal: Principal, right: Right) -> WorkspaceInfo:
         """One workspace, in which the user has a right.
@@ -198,6 +206,27 @@ class WorkspaceTable:
             session.execute(
                 delete(MemberRow).where(MemberRow.workspace_id == workspace_id, MemberRow.user.in_(names))
             )
+
+    # ---- inside -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self) -> Iterator[Session]:
+        try:
+            with self._changing_rights() as session:
+                yield session
+        finally:  # a commit whose response was lost may have been done
+            self._read_again()
+
+    def _read_again(self) -> list[WorkspaceInfo]:
+        with self._lock:
+            self._known = None
+            self._known = known = self._read()
+        return known
+
+    def _read(self) -> list[WorkspaceInfo]:
+        with self._database.read() as session:
+            rows = session.scalars(select(WorkspaceRow).order_by(WorkspaceRow.created_at, WorkspaceRow.id))
+            return [_info(row) for row in rows]
 
 
 def _info(row: WorkspaceRow) -> WorkspaceInfo:

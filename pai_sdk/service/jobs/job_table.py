@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select
+from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from pai_sdk.agent.protocol import Ending
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
-from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
-from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC, visible_jobs
+from pai_sdk.service.identity.visibility import PRIVATE, visible_jobs
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.host_resources import need_or_instances
 from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
-from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED, refuse_over_quota
+from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED
+from pai_sdk.service.jobs.queueing.submission import NewJob, Submissions, accessibility_of
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
     Event,
     Job,
-    JobAlgorithm,
     JobLabel,
     LatestMetric,
     Progress,
@@ -36,31 +34,12 @@ from pai_sdk.service.state.models import (
 )
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, job_not_found
 
-__all__ = ["LONGEST_LABEL", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of", "new_job_id"]
+__all__ = ["LONGEST_LABEL", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of"]
 
 LONGEST_LABEL = 256
 """The most characters of a label's key, and of its value: both fit into an index of any database."""
 
 _NAMES_A_QUERY = 500
-_MOST_COUNTED = 1000  # jobs ahead of a new one
-_ID_ALPHABET = string.ascii_lowercase + string.digits
-
-# Made once: to put it together takes longer than to run it, and each submission asks.
-_IN_LINE = select(func.count()).select_from(
-    select(Job.number)
-    .where(
-        Job.owner == bindparam("owner"),
-        Job.status == JobStatus.SUBMITTED,
-        Job.priority >= bindparam("priority"),
-    )
-    .limit(_MOST_COUNTED + 2)
-    .subquery()
-)
-
-
-def new_job_id() -> str:
-    """An id as PAI gives them: `train` and 12 letters or digits."""
-    return "train" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(12))
 
 
 class Jobs:
@@ -78,6 +57,7 @@ class Jobs:
         self.database = database
         self.changes = changes
         self.on_status: Callable[[Job], None] = lambda job: None
+        self._submissions = Submissions(database, dedupes=dedupes)
 
     # ---- finding ------------------------------------------------------------------------------------------
 
@@ -180,78 +160,16 @@ class Jobs:
 
     # ---- changing -----------------------------------------------------------------------------------------
 
-    def create(
-        self,
-        request: TrainingJobRequest,
-        *,
-        workspace_id: str,
-        owner: str = OPERATOR,
-        algorithm_id: str | None = None,
-        notices: Iterable[str] = (),
-        beside: Callable[[Session, str], None] = lambda session, job_id: None,
-    ) -> str:
-        """Put a job at the end of the queue.
+    def create(self, submission: NewJob) -> str:
+        """Put a job at the end of the queue; returns its id.
 
         A request that carries the submission label of a job that is there already is the same submission, sent
         again because our response was lost: it makes no second job.
 
-        Args:
-            request: the job.
-            workspace_id: where it belongs.
-            owner: the user who submits it.
-            algorithm_id: of the registered algorithm that it names.
-            notices: events to note beside its creation; empty ones are left out.
-            beside: called with the job's id in the same transaction; an error of it undoes the creation.
-
-        Returns:
-            Its id.
-
         Raises:
             WireError: the quota of the user does not allow the job.
         """
-        job_id, now = new_job_id(), time.time()
-        labels = {label.key: label.value for label in request.labels}
-        with self.database.write() as session:
-            known = _submitted_before(session, request, owner) if self.dedupes else None
-            if known is not None:
-                beside(session, known)
-                return known
-            refuse_over_quota(session, owner, request)
-            # Without the ORM's unit of work, which takes longer than all the rest of a submission.
-            connection = session.connection()
-            connection.execute(
-                insert(Job),
-                {
-                    "id": job_id,
-                    "name": request.training_job_name,
-                    "workspace_id": workspace_id,
-                    "owner": owner,
-                    "request": request.to_wire(),
-                    "instance_count": request.instance_count,
-                    "priority": request.priority or 0,
-                    "status": JobStatus.SUBMITTED,
-                    "created_at": now,
-                    "modified_at": now,
-                    "instances": [],
-                    "accessibility": _accessibility(labels) or PRIVATE,
-                },
-            )
-            statuses = [(JobStatus.CREATING, now), (JobStatus.SUBMITTED, None)]
-            connection.execute(
-                insert(Transition),
-                [{"job_id": job_id, "status": s, "started_at": now, "ended_at": end} for s, end in statuses],
-            )
-            if labels:
-                rows = [{"job_id": job_id, "key": key, "value": value} for key, value in labels.items()]
-                connection.execute(insert(JobLabel), rows)
-            if algorithm_id is not None:
-                connection.execute(insert(JobAlgorithm), _algorithm(job_id, algorithm_id, request))
-            ahead = _ahead(connection, owner, request.priority or 0)
-            texts = [f"The job was created and waits in the queue{ahead}.", *filter(None, notices)]
-            events = [{"job_id": job_id, "happened_at": now, "text": text} for text in texts]
-            connection.execute(insert(Event), events)
-            beside(session, job_id)
-        return job_id
+        return self._submissions.carry_out(submission)
 
     def move(
         self,
@@ -404,7 +322,7 @@ class Jobs:
                     f"Labels: key or value of {key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
                 )
                 raise invalid_parameter(message)
-        accessibility = _accessibility(labels)
+        accessibility = accessibility_of(labels)
         with self._changing(job_id) as (session, job):
             job.accessibility = accessibility or job.accessibility
             for key, value in labels.items():
@@ -456,46 +374,6 @@ def existing_job(session: Session, job_id: str) -> Job:
     if job is None:
         raise job_not_found(job_id)
     return job
-
-
-def _submitted_before(session: Session, request: TrainingJobRequest, owner: str) -> str | None:
-    submission = next((label.value for label in request.labels if label.key == SUBMISSION_LABEL), None)
-    if submission is None:
-        return None
-    same = JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission, Job.owner == owner
-    return session.scalars(select(Job.id).join(JobLabel, JobLabel.job_id == Job.id).where(*same).limit(1)).first()
-
-
-def _accessibility(labels: Mapping[str, str]) -> str | None:
-    """Who may see a job by its labels; None if they do not say.
-
-    Raises:
-        WireError: they say something else than that.
-    """
-    given = labels.get(ACCESSIBILITY_LABEL)
-    if given not in (None, PRIVATE, PUBLIC):
-        raise invalid_parameter(f"Labels: {ACCESSIBILITY_LABEL} is {given[:60]!r}, and not {PRIVATE} or {PUBLIC}.")
-    return given
-
-
-def _ahead(connection: Connection, owner: str, priority: int) -> str:
-    """How many jobs of a user begin before a new one, which is in the queue already, as text."""
-    count = (connection.scalar(_IN_LINE, {"owner": owner, "priority": priority}) or 1) - 1
-    if not count:
-        return ""
-    number = f"{count}" if count <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"
-    of_owner = f" of user {owner!r}" if owner else ""
-    return f", behind {number} other{'s' if count > 1 else ''}{of_owner}"
-
-
-def _algorithm(job_id: str, algorithm_id: str, request: TrainingJobRequest) -> dict[str, Any]:
-    return {
-        "job_id": job_id,
-        "algorithm_id": algorithm_id,
-        "name": request.algorithm_name,
-        "provider": request.algorithm_provider,
-        "version": request.algorithm_version,
-    }
 
 
 def _note(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:

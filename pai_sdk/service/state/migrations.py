@@ -65,5 +65,20 @@ def _with_turns(connection: Connection) -> None:
     )
 
 
-_MIGRATIONS = (_with_priority, _with_steps, _with_metric_times, _with_event_files, _with_owners, _with_turns)
+def _with_workspace_lists(connection: Connection) -> None:
+    """To version 8: the jobs of a workspace, counted without reading their rows."""
+    connection.execute(
+        text("CREATE INDEX IF NOT EXISTS jobs_by_workspace ON jobs (workspace_id, created_at, number)")
+    )
+
+
+_MIGRATIONS = (
+    _with_priority,
+    _with_steps,
+    _with_metric_times,
+    _with_event_files,
+    _with_owners,
+    _with_turns,
+    _with_workspace_lists,
+)
 JOBS = Schema("jobs", Base.metadata, _MIGRATIONS)

@@ -202,6 +202,7 @@ class Job(Base):
         Index("jobs_by_name", "name", "created_at"),
         Index("jobs_by_owner", "owner", "status"),
         Index("jobs_by_turn", "status", "owner", text("priority DESC"), "number"),
+        Index("jobs_by_workspace", "workspace_id", "created_at", "number"),
         {"sqlite_autoincrement": True},
     )
 

@@ -21,6 +21,7 @@ from pai_sdk.service.identity.audit import AuditLog
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.queueing.submission import NewJob
 from pai_sdk.service.jobs.schedules.schedule_runner import ScheduleRunner
 from pai_sdk.service.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk.service.state.database import Database
@@ -77,7 +78,7 @@ class Place:
             self.after_insert()
 
         request = TrainingJobRequest.model_validate(body)
-        return self.jobs.create(request, workspace_id="1", owner=principal.user, beside=then), ""
+        return self.jobs.create(NewJob(request, "1", principal.user, beside=then)), ""
 
     def add(self, cron: str = "0 3 * * *", **fields: Any) -> str:
         row = self.table.create(

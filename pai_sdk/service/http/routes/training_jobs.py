@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
+from pai_sdk.service.http.auditing import note_as_done
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow, check_workspace
@@ -23,6 +24,7 @@ from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
+from pai_sdk.service.jobs.queueing.submission import NewJob
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk.service.jobs.resolution import Resolved
@@ -37,7 +39,8 @@ router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 async def create_training_job(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    job_id, notice = await run_in_threadpool(create_job, context, body, principal)
+    with note_as_done(context.audit, request.scope) as noted:
+        job_id, notice = await run_in_threadpool(create_job, context, body, principal, noted)
     context.runner.wake()
     fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
     return success(request, fields, headers=_offers(context))
@@ -213,21 +216,16 @@ def create_job(
         context: of the service.
         body: of the request.
         principal: the user.
-        beside: called with the job's id in the transaction that creates it; an error of it undoes the creation.
+        beside: see `NewJob`.
 
     Raises:
         WireError: the request is refused.
     """
     job = check_job(context, body, principal)
     notice = unused_notice(job.request, context.executor)
-    job_id = context.jobs.create(
-        job.request,
-        workspace_id=job.workspace_id,
-        owner=principal.user,
-        algorithm_id=job.algorithm_id,
-        notices=(notice, image_notice(job.request, context.executor)),
-        beside=beside,
-    )
+    notices = (notice, image_notice(job.request, context.executor))
+    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, beside)
+    job_id = context.jobs.create(submission)
     return job_id, notice
 
 

@@ -6,6 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
@@ -21,6 +23,7 @@ from pai_sdk.job.follow.stream import LogLine, LogStream
 from pai_sdk.job.follow.workers import Workers
 from pai_sdk.schemas.record import JobRecord, LogPage
 from tests.unit.fake_backend import FAST, FakeBackend
+from tests.unit.job.simulated_service import Instance, SimulatedBackend, SimulatedService
 from tests.unit.simulated import SimulatedTime
 from tests.waiting import PATIENCE_S, until
 
@@ -527,3 +530,21 @@ def test_a_line_whose_time_is_not_known_yet_is_a_new_one() -> None:
     backend = Behind()
     backend.lines = {"train1-master-0": [str(number) for number in range(10)]}
     assert [line.text for line in LogStream(backend, "train1", since=datetime(2027, 1, 1))] == ["9"]
+
+
+def test_a_line_a_second_costs_one_question_a_second_where_no_answer_can_be_held_back() -> None:
+    class NoSlots(SimulatedTime):
+        """Other jobs have all long polls."""
+
+        @contextmanager
+        def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
+            yield False
+
+    clock = NoSlots()
+    lines = [(float(second), f"line {second}") for second in range(1, 61)]
+    service = SimulatedService(clock, random.Random(1), True, [Instance("train1-master-0", lines=lines)], 62.0)
+    stream = LogStream(
+        SimulatedBackend(service), "train1", follow=True, policy=FollowPolicy(schedule=clock, hold_s=0.0)
+    )
+    assert [line.text for line in stream] == [text for _, text in lines]
+    assert sum(action == "ListTrainingJobLogs" for _, action in service.asked) < 90

@@ -1,0 +1,230 @@
+"""Puts new jobs into the queue. Submissions that wait for their turn share one transaction."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy.orm import Session
+
+from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.identity.principal import OPERATOR
+from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC
+from pai_sdk.service.jobs.queueing.quota_checks import refuse_over_quota
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import Event, Job, JobAlgorithm, JobLabel, Transition
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["NewJob", "Submissions", "accessibility_of", "new_job_id"]
+
+_MOST_COUNTED = 1000  # jobs ahead of a new one
+_ID_ALPHABET = string.digits + string.ascii_lowercase
+_ID_LENGTH = 12
+
+# Made once: to put a statement together takes longer than to run it, and each submission needs all of them.
+_NEW_JOB, _NEW_STATUSES, _NEW_LABELS = insert(Job), insert(Transition), insert(JobLabel)
+_NEW_ALGORITHM, _NEW_EVENTS = insert(JobAlgorithm), insert(Event)
+_IN_LINE = select(func.count()).select_from(
+    select(Job.number)
+    .where(
+        Job.owner == bindparam("owner"),
+        Job.status == JobStatus.SUBMITTED,
+        Job.priority >= bindparam("priority"),
+    )
+    .limit(_MOST_COUNTED + 2)
+    .subquery()
+)
+_SUBMITTED_BEFORE = (
+    select(Job.id)
+    .join(JobLabel, JobLabel.job_id == Job.id)
+    .where(
+        JobLabel.key == SUBMISSION_LABEL,
+        JobLabel.value == bindparam("submission"),
+        Job.owner == bindparam("owner"),
+    )
+    .limit(1)
+)
+
+
+def new_job_id() -> str:
+    """An id as PAI gives them: `train` and 12 letters or digits."""
+    number, text = secrets.randbelow(len(_ID_ALPHABET) ** _ID_LENGTH), ""
+    for _ in range(_ID_LENGTH):
+        number, digit = divmod(number, len(_ID_ALPHABET))
+        text += _ID_ALPHABET[digit]
+    return f"train{text}"
+
+
+@dataclass(eq=False)
+class NewJob:
+    """A job that is to be put into the queue.
+
+    Attributes:
+        request: the job.
+        workspace_id: where it belongs.
+        owner: the user who submits it.
+        algorithm_id: of the registered algorithm that it names.
+        notices: events to note beside its creation; empty ones are left out.
+        beside: called with the job's id in the same transaction, perhaps twice: it is called again in another
+            transaction if the first one was undone. An error of it undoes the creation.
+        job_id: the job's id, once it is in the queue.
+        error: why it is not.
+    """
+
+    request: TrainingJobRequest
+    workspace_id: str
+    owner: str = OPERATOR
+    algorithm_id: str | None = None
+    notices: Iterable[str] = ()
+    beside: Callable[[Session, str], None] = lambda session, job_id: None
+    job_id: str | None = None
+    error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True once it has an id or an error."""
+        return self.job_id is not None or self.error is not None
+
+
+class Submissions:
+    """Carries submissions out, for any number of threads.
+
+    A thread whose turn it is carries out all that wait by then, in one transaction: what they have in common is
+    done once, and the other threads find theirs done when it is their turn. If one of them fails, that transaction
+    is undone, and each is carried out in a transaction of its own.
+
+    Args:
+        database: where the jobs are kept.
+        dedupes: whether a submission with the submission label of a job that is there makes no second one.
+    """
+
+    def __init__(self, database: Database, *, dedupes: bool) -> None:
+        self._database = database
+        self._dedupes = dedupes
+        self._waiting: deque[NewJob] = deque()
+        self._turn = threading.Lock()
+
+    def carry_out(self, submission: NewJob) -> str:
+        """Put a job into the queue; returns its id once that is committed.
+
+        Raises:
+            WireError: it is refused.
+        """
+        self._waiting.append(submission)
+        with self._turn:
+            if not submission.is_done:
+                # A thread adds its submission before it waits for its turn, so this one is among them.
+                self._carry_out([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if submission.error is not None:
+            raise submission.error
+        return submission.job_id or ""
+
+    def _carry_out(self, submissions: Sequence[NewJob]) -> None:
+        is_committing = False
+        try:
+            with self._database.write() as session:
+                ids = [self._put(session, submission) for submission in submissions]
+                session.flush()
+                is_committing = True
+        except BaseException as error:
+            # A commit that failed may have been done all the same: those jobs must not be made once more.
+            is_one_at_fault = len(submissions) > 1 and not is_committing
+            for submission in submissions:
+                if is_one_at_fault:
+                    self._carry_out([submission])
+                else:
+                    submission.error = error
+        else:
+            for submission, job_id in zip(submissions, ids, strict=True):
+                submission.job_id = job_id
+
+    def _put(self, session: Session, submission: NewJob) -> str:
+        request, owner = submission.request, submission.owner
+        labels = {label.key: label.value for label in request.labels}
+        job_id = self._submitted_before(session, labels, owner)
+        if job_id is None:
+            refuse_over_quota(session, owner, request)
+            job_id = new_job_id()
+            _insert(session.connection(), job_id, submission, labels)
+        submission.beside(session, job_id)
+        return job_id
+
+    def _submitted_before(self, session: Session, labels: Mapping[str, str], owner: str) -> str | None:
+        label = labels.get(SUBMISSION_LABEL)
+        if label is None or not self._dedupes:
+            return None
+        return session.scalar(_SUBMITTED_BEFORE, {"submission": label, "owner": owner})
+
+
+def accessibility_of(labels: Mapping[str, str]) -> str | None:
+    """Who may see a job by its labels; None if they do not say.
+
+    Raises:
+        WireError: they say something else than that.
+    """
+    given = labels.get(ACCESSIBILITY_LABEL)
+    if given not in (None, PRIVATE, PUBLIC):
+        raise invalid_parameter(f"Labels: {ACCESSIBILITY_LABEL} is {given[:60]!r}, and not {PRIVATE} or {PUBLIC}.")
+    return given
+
+
+def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Mapping[str, str]) -> None:
+    """Insert the rows of a job without the ORM's unit of work, which takes longer than all the rest."""
+    request, owner, now = submission.request, submission.owner, time.time()
+    connection.execute(
+        _NEW_JOB,
+        {
+            "id": job_id,
+            "name": request.training_job_name,
+            "workspace_id": submission.workspace_id,
+            "owner": owner,
+            "request": request.to_wire(),
+            "instance_count": request.instance_count,
+            "priority": request.priority or 0,
+            "status": JobStatus.SUBMITTED,
+            "created_at": now,
+            "modified_at": now,
+            "instances": [],
+            "accessibility": accessibility_of(labels) or PRIVATE,
+        },
+    )
+    statuses = [(JobStatus.CREATING, now), (JobStatus.SUBMITTED, None)]
+    connection.execute(
+        _NEW_STATUSES, [{"job_id": job_id, "status": s, "started_at": now, "ended_at": end} for s, end in statuses]
+    )
+    if labels:
+        rows = [{"job_id": job_id, "key": key, "value": value} for key, value in labels.items()]
+        connection.execute(_NEW_LABELS, rows)
+    if submission.algorithm_id is not None:
+        connection.execute(_NEW_ALGORITHM, _algorithm(job_id, submission.algorithm_id, request))
+    ahead = _ahead(connection, owner, request.priority or 0)
+    texts = [f"The job was created and waits in the queue{ahead}.", *filter(None, submission.notices)]
+    connection.execute(_NEW_EVENTS, [{"job_id": job_id, "happened_at": now, "text": text} for text in texts])
+
+
+def _ahead(connection: Connection, owner: str, priority: int) -> str:
+    """How many jobs of a user begin before a new one, which is in the queue already, as text."""
+    count = (connection.scalar(_IN_LINE, {"owner": owner, "priority": priority}) or 1) - 1
+    if not count:
+        return ""
+    number = f"{count}" if count <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"
+    of_owner = f" of user {owner!r}" if owner else ""
+    return f", behind {number} other{'s' if count > 1 else ''}{of_owner}"
+
+
+def _algorithm(job_id: str, algorithm_id: str, request: TrainingJobRequest) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "algorithm_id": algorithm_id,
+        "name": request.algorithm_name,
+        "provider": request.algorithm_provider,
+        "version": request.algorithm_version,
+    }
