@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,14 @@ def test_a_process_that_does_not_start_is_no_verdict(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(patterns, "_BOOT", "import sys; sys.exit('no such module')")
     with pytest.raises(RuntimeError, match="no such module"):
         pattern_problems(["(never seen before)"])
+
+
+def test_a_serving_process_looks_for_garbage_more_rarely() -> None:
+    """A full collection stops all threads; cycles are still found."""
+    program = (
+        "import gc; from pai_sdk.service.process import prepare_threads; before = gc.get_threshold(); "
+        "prepare_threads(); now = gc.get_threshold(); "
+        "print(now[0] > before[0], now[1:] == before[1:], gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 3
