@@ -33,8 +33,9 @@ LARGE_WORKERS = 16
 WHY_NOT_ALL = "; all recent ones failed, so the remaining files were skipped"
 """The end of a message about failures, when a pool gave up."""
 
+_FILES_IN_PARTS = 2  # one is completed, which takes a third of the time of its parts, while another one is sent
 _SPARE = 4  # queued tasks, so that no thread is idle; those of large files may hold a part in memory
-_PATIENT_FAILURES = 2  # large files fail one after the other, each after a minute of retries
+_PATIENT_FAILURES = 2  # large files fail a few at a time, each after a minute of retries
 
 _OF_NO_SINGLE_FILE = frozenset(
     {
@@ -78,6 +79,9 @@ class TransferPool:
         self.stopped = threading.Event()
         self._large = _Threads(workers or LARGE_WORKERS, spare=_SPARE)
         self._small = self._large if workers else _Threads(SMALL_WORKERS, spare=SMALL_WORKERS)
+        self._in_parts = _Threads(min(_FILES_IN_PARTS, workers or LARGE_WORKERS), spare=2)
+        # Held while the parts of one file are submitted: side by side, both files would be completed at the end.
+        self._turn = threading.Lock()
         self._most_failures = workers or LARGE_WORKERS
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
@@ -99,6 +103,7 @@ class TransferPool:
             raise self._fatal
 
     def _end(self, *, cancel: bool) -> None:
+        self._in_parts.end(cancel=cancel)  # first: they submit to the others
         self._small.end(cancel=cancel)
         self._large.end(cancel=cancel)
 
@@ -126,10 +131,11 @@ class TransferPool:
         futures: list[Future[T]] = []
         failed = threading.Event()
         try:
-            for piece in pieces:
-                futures.append(self.submit(partial(_or_set, piece, failed)))
-                if failed.is_set():
-                    break
+            with self._turn:
+                for piece in pieces:
+                    futures.append(self.submit(partial(_or_set, piece, failed)))
+                    if failed.is_set():
+                        break
             wait(futures, return_when=FIRST_EXCEPTION)
         except Exception:  # a task that cannot be made, as of a deleted file, fails this file only
             raise
@@ -155,10 +161,24 @@ class TransferPool:
             size_bytes: how many bytes are transferred; small files have threads of their own.
         """
         threads = self._small if size_bytes <= SMALL_BYTES else self._large
-        threads.put((partial(self.run_file, name, function), None))
+        threads.put((partial(self._run_file, name, function), None))
 
-    def run_file(self, name: str, function: Callable[[], None]) -> None:
-        """Transfer one file in the calling thread; its error is kept under the file's name."""
+    def submit_file_in_parts(self, name: str, function: Callable[[], None]) -> None:
+        """Transfer a file whose parts the function gives to `run_all`; its error is kept under the file's name."""
+        self._in_parts.put((partial(self._run_file, name, function), None))
+
+    def end_files_in_parts(self, on_end: Callable[[], None]) -> None:
+        """Wait until all files in parts have ended.
+
+        Args:
+            on_end: called in this thread after one or more of them have ended.
+        """
+        left = self._in_parts.unfinished
+        while left:
+            left = self._in_parts.wait_for_fewer(left)
+            on_end()
+
+    def _run_file(self, name: str, function: Callable[[], None]) -> None:
         if self.gave_up:
             return
         try:
@@ -183,7 +203,7 @@ class TransferPool:
 class _Threads:
     """Threads that run tasks from a bounded queue.
 
-        put() -- waits in _room while the queue is full --> _tasks --> a thread --> _unfinished - 1, wakes put()
+        put() -- waits in _room while the queue is full --> _tasks --> a thread --> unfinished - 1, wakes put()
 
     `_room` guards the count of tasks and the list of threads. No task runs while it is held. `_tasks` is a queue
     with a lock of its own, so that an idle thread waits there, and not for `_room`.
@@ -193,6 +213,9 @@ class _Threads:
     Args:
         most: threads; they are started when there are tasks for them.
         spare: tasks that may wait for a thread.
+
+    Attributes:
+        unfinished: tasks that have not ended.
     """
 
     def __init__(self, most: int, *, spare: int) -> None:
@@ -201,20 +224,26 @@ class _Threads:
         self._refill = most + spare // 2  # the thread that waits for room is woken once for several tasks
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._room = threading.Condition()
-        self._unfinished = 0
+        self.unfinished = 0
         self._threads: list[threading.Thread] = []
 
     def put(self, task: _Task) -> None:
         """Add a task; blocks while the queue is full."""
         with self._room:
-            if self._unfinished >= self._full:
-                self._room.wait_for(lambda: self._unfinished <= self._refill)
-            self._unfinished += 1
-            if len(self._threads) < min(self._most, self._unfinished):
+            if self.unfinished >= self._full:
+                self._room.wait_for(lambda: self.unfinished <= self._refill)
+            self.unfinished += 1
+            if len(self._threads) < min(self._most, self.unfinished):
                 thread = threading.Thread(target=self._run, name="pai-transfer", daemon=True)
                 self._threads.append(thread)  # first: start() may be interrupted after the thread has begun
                 thread.start()
         self._tasks.put(task)
+
+    def wait_for_fewer(self, count: int) -> int:
+        """Wait until fewer tasks than `count` have not ended; returns their number."""
+        with self._room:
+            self._room.wait_for(lambda: self.unfinished < count)
+            return self.unfinished
 
     def end(self, *, cancel: bool) -> None:
         """Wait until the tasks have ended.
@@ -241,8 +270,8 @@ class _Threads:
                 _finish(*task)
             finally:
                 with self._room:
-                    self._unfinished -= 1
-                    if self._unfinished == self._refill:
+                    self.unfinished -= 1
+                    if self.unfinished <= self._refill:
                         self._room.notify_all()
 
 

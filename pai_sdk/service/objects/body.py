@@ -23,7 +23,9 @@ __all__ = ["MAX_BODY_BYTES", "Threads", "read_content", "read_small_body", "writ
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30
-_BATCH_BYTES = 1 << 18  # of a body, this much is in memory twice: being written, and arriving
+# Of a body, this much is in memory twice: being written, and arriving. With a quarter of it, a fifth of the
+# processor time is for handing over to threads; with twice as much, the client waits longer for the writing.
+_BATCH_BYTES = 1 << 20
 
 
 class Threads:

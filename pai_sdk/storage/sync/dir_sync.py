@@ -202,6 +202,8 @@ class DirSync:
                 self._lists_target = True
             with self._files(report, memory, bar) as files:
                 self._walk(files, memory, rest)
+                # Those that are complete are remembered while others are moved: this process may be killed.
+                files.pool.end_files_in_parts(memory.write)
             # What replaces a file may be one that could not be moved.
             if not (report.gave_up or report.failures):
                 self._delete_all(rest, report)
@@ -359,9 +361,9 @@ class _Files:
                             |
                             +-- deleted meanwhile: left out; any other error: a failure of this file
 
-    The thread of the listing begins files, and reads the large ones. Threads of the pool read the small ones, and
-    send or fetch the parts of the large ones. `_lock` guards the counters of the report; the memory has a lock of
-    its own, and only the thread of the listing writes it to disk. No thread holds two locks.
+    The thread of the listing begins files. Threads of the pool read them, and send or fetch the parts of the large
+    ones. `_lock` guards the counters of the report; the memory has a lock of its own, and only the thread of the
+    listing writes it to disk. No thread holds two locks.
     """
 
     def __init__(
@@ -389,7 +391,7 @@ class _Files:
         self.report = report
 
     def begin(self, file: StoredFile, path: str | None = None) -> None:
-        """Move a file; the pool keeps its error. A large file is read in this thread, its parts on others.
+        """Move a file on the threads of the pool, which keeps its error.
 
         Args:
             file: the file.
@@ -399,7 +401,7 @@ class _Files:
             self._bar.expect(file.size_bytes)
         move = partial(self._move, file, path or file.path)
         if self._is_in_parts(file.size_bytes):
-            self.pool.run_file(file.path, move)
+            self.pool.submit_file_in_parts(file.path, move)
         else:
             self.pool.submit_file(file.path, move, size_bytes=file.size_bytes)
 

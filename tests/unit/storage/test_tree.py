@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import socket
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.walk import list_folder
 
 HOSTILE = ["a b.txt", "quote'\".py", "日本.py", "line\nbreak", "-rf", "$(touch x)", "%2e%2e", "#?&"]
 
@@ -34,6 +36,25 @@ def test_files_are_sorted_and_complete(tmp_path: Path) -> None:
     assert [entry.path for entry in tree.entries] == sorted([*HOSTILE, "sub/dir/z", "sub/a"])
     assert tree.size_bytes == sum(len(name.encode()) for name in HOSTILE) + 2
     assert tree.root == tmp_path
+
+
+def test_large_files_have_their_hashes_and_places_among_small_ones(tmp_path: Path) -> None:
+    contents = {f"{number}": os.urandom(2 << 20 if number % 2 else 10) for number in range(8)}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    found = [(entry.path, entry.size_bytes, entry.sha256) for entry in FileTree.scan(tmp_path).entries]
+    assert found == [(name, len(of), hashlib.sha256(of).hexdigest()) for name, of in contents.items()]
+
+
+def test_all_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
+    for name in ("large", "other-large", "small", "whole"):
+        (tmp_path / name).write_bytes(bytes(2 << 20 if "large" in name else 10))
+    listing = list_folder(tmp_path)
+    for name in ("large", "other-large", "small"):
+        (tmp_path / name).unlink()
+    with pytest.raises(InvalidInputError) as caught:
+        FileTree.of(listing)
+    assert [problem.where for problem in caught.value.problems] == ["large", "other-large", "small"]
 
 
 def test_digest_follows_path_mode_and_content_and_nothing_else(tmp_path: Path) -> None:

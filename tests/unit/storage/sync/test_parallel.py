@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,16 @@ import pytest
 from pai_sdk.storage.oss import file_download, file_upload
 from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.pool import LARGE_WORKERS, SMALL_BYTES, SMALL_WORKERS, TransferPool
+from pai_sdk.storage.stores.local import LocalStore
+from pai_sdk.storage.stores.oss import OssStore
+from pai_sdk.storage.sync import memory
+from pai_sdk.storage.sync.dir_sync import DirSync
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 TOGETHER = 4
 
@@ -102,3 +108,49 @@ def test_small_files_have_more_threads_than_large_ones() -> None:
         gate.set()
     assert begun == {"small": SMALL_WORKERS, "large": LARGE_WORKERS}
     assert pool.failures == {}
+
+
+@pytest.mark.usefixtures("large_are_small")
+def test_a_large_file_is_sent_while_another_one_is_completed(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    (tmp_path / "from").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "from" / name).write_bytes(os.urandom(4 << 16))
+    is_sent = threading.Event()
+    waited: list[bool] = []
+
+    def complete_late(seen: Seen) -> None:
+        if seen.key.endswith("b") and "partNumber" in seen.query:
+            is_sent.set()
+        elif seen.key.endswith("a") and seen.method == "POST" and "uploadId" in seen.query:
+            waited.append(is_sent.wait(PATIENCE_S))
+
+    oss.before = complete_late
+    upload(client, tmp_path / "from", OssUri(BUCKET, "data/"), progress=False)
+    assert waited == [True]
+
+
+@pytest.mark.usefixtures("large_are_small")
+def test_large_files_are_remembered_while_others_are_sent(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed does not send the files again that it has completed."""
+    monkeypatch.setattr(memory, "_LONGEST_WAIT_S", -1.0)
+    (tmp_path / "from").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "from" / name).write_bytes(os.urandom(4 << 16))
+    rows: list[str] = []
+
+    def look(seen: Seen) -> None:
+        if seen.key.endswith("b") and seen.method == "POST" and "uploadId" in seen.query:
+            with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+                until(
+                    lambda: bool(database.execute("SELECT 1 FROM moved").fetchall()), "the row of the other file"
+                )
+                rows.extend(path for (path,) in database.execute("SELECT path FROM moved"))
+
+    oss.before = look
+    source, target = LocalStore(tmp_path / "from"), OssStore(client, OssUri(BUCKET, "data/"))
+    DirSync(source, target, remember=tmp_path / "rows.db").run()
+    assert rows == ["a"]
