@@ -6,9 +6,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from pai_sdk.base.turns import Turns
 from pai_sdk.errors import (
     CredentialsError,
     PaiError,
@@ -82,6 +84,7 @@ class TransferPool:
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._fatal: Exception | None = None
+        self._turns = Turns()
 
     def __enter__(self) -> TransferPool:
         return self
@@ -156,6 +159,14 @@ class TransferPool:
         """
         threads = self._small if size_bytes <= SMALL_BYTES else self._large
         threads.put((partial(self.run_file, name, function), None))
+
+    def turn(self, size_bytes: int) -> AbstractContextManager[None]:
+        """A block in which a small file is moved: one thread at a time computes, see `Turns`.
+
+        Args:
+            size_bytes: of the file; a large one needs no turn, since its threads are few.
+        """
+        return self._turns.take() if size_bytes <= SMALL_BYTES else nullcontext()
 
     def run_file(self, name: str, function: Callable[[], None]) -> None:
         """Transfer one file in the calling thread; its error is kept under the file's name."""
