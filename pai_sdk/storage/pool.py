@@ -26,8 +26,8 @@ T = TypeVar("T")
 SMALL_BYTES = 64 << 10
 """Up to here a file costs round trips rather than bandwidth."""
 
-SMALL_WORKERS = 64
-"""Small files at a time: at a distance of 20 ms, one thread moves 50 files a second."""
+SMALL_WORKERS = 96
+"""Small files at a time: at a distance of 20 ms, one thread moves 30 files a second."""
 
 LARGE_WORKERS = 16
 """Parts of large files at a time; each is in memory, with up to 8 MiB."""
