@@ -17,6 +17,7 @@ import requests
 import requests.utils
 
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
+from pai_sdk.base.turns import without_turn
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.storage.oss.errors import NotOssError
 from pai_sdk.storage.oss.http import HttpPool, HttpResponse, Pieces
@@ -220,15 +221,16 @@ class Wires:
         self, method: str, url: str, headers: Mapping[str, str], data: bytes | Pieces | None
     ) -> HttpResponse:
         try:
-            got = self._session.request(
-                method,
-                url,
-                data=data or None,  # type: ignore[arg-type] # an empty one would be sent in chunks
-                # It gives the length itself, and would give it twice.
-                headers={name: value for name, value in headers.items() if name != "content-length"},
-                stream=True,
-                timeout=self._timeouts_s,
-            )
+            with without_turn():
+                got = self._session.request(
+                    method,
+                    url,
+                    data=data or None,  # type: ignore[arg-type] # an empty one would be sent in chunks
+                    # It gives the length itself, and would give it twice.
+                    headers={name: value for name, value in headers.items() if name != "content-length"},
+                    stream=True,
+                    timeout=self._timeouts_s,
+                )
         except requests.RequestException as error:
             raise oss2.exceptions.RequestError(error) from error
         pieces = got.raw.stream(_CHUNK_BYTES, decode_content=False)  # an object may be stored as gzip

@@ -80,7 +80,7 @@ class OssClient:
         region: str | None = None,
         retry: RetryPolicy | None = None,
         path_style: bool = False,
-        pool_size: int = 64,
+        pool_size: int = 96,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
         trusted_endpoints: Sequence[str] = (),

@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from pai_sdk.base.endpoint import Endpoint, host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.base.turns import without_turn
 from pai_sdk.config.credentials import Credentials, CredentialsProvider
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
 from pai_sdk.storage.oss.bucket import HostSigned, OssBucket, Wires
@@ -233,7 +234,8 @@ class OssConnection:
 
 
 def _pause(stopped: threading.Event, seconds: float) -> None:
-    stopped.wait(seconds)
+    with without_turn():
+        stopped.wait(seconds)
 
 
 def _key_of(credentials: CredentialsProvider) -> Credentials:

@@ -29,6 +29,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 from urllib3.util.wait import wait_for_read
 
 from pai_sdk.base.connections import TlsConnection
+from pai_sdk.base.turns import without_turn
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.oss2_import import oss2
 
@@ -192,7 +193,8 @@ class HttpPool:
                 self._host, self._port, timeout=connect_s, ssl_context=self._tls, cert_reqs="CERT_REQUIRED"
             )
         try:
-            made.connect()
+            with without_turn():
+                made.connect()
         except BaseException:
             made.close()
             raise
@@ -318,7 +320,8 @@ class _Connection:
 
     def _received(self, at_most: int) -> bytes:
         try:
-            return self._socket.recv(at_most)
+            with without_turn():
+                return self._socket.recv(at_most)
         except BlockingIOError as error:
             raise TimeoutError(_SILENT) from error
 

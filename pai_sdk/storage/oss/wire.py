@@ -156,6 +156,7 @@ def info_of(uri: OssUri, headers: Mapping[str, str]) -> ObjectInfo:
     )
 
 
+@lru_cache(maxsize=1024)  # objects of one folder were often written in the same seconds
 def _seconds(date: str | None) -> float | None:
     try:
         return parsedate_to_datetime(date).timestamp() if date else None

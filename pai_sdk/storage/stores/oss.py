@@ -137,6 +137,10 @@ class OssStore(Store):
 
     def put_file(self, move: FileMove) -> StoredFile:
         """Make or replace an object by a local file. Its parts that arrived earlier are not sent again."""
+        with move.pool.turn(move.file.size_bytes):
+            return self._put_file(move)
+
+    def _put_file(self, move: FileMove) -> StoredFile:
         file, local = move.file, move.local
         if local is None:
             return super().put_file(move)
@@ -157,6 +161,10 @@ class OssStore(Store):
 
     def get_file(self, move: FileMove) -> StoredFile:
         """Replace a local file by an object, which is checked. Ranges that arrived earlier are used."""
+        with move.pool.turn(move.file.size_bytes):
+            return self._get_file(move)
+
+    def _get_file(self, move: FileMove) -> StoredFile:
         file, place = move.file, move.place()
         listed = ObjectInfo(self._uri(file.path), file.size_bytes, file.etag, {})
         download = file_download.FileDownload(
