@@ -166,7 +166,14 @@ class TransferPool:
         threads = self._small if size_bytes <= SMALL_BYTES else self._large
         threads.put((partial(self._run_file, name, function), None))
 
-<<<<<<< HEAD
+    def turn(self, size_bytes: int) -> AbstractContextManager[None]:
+        """A block in which a small file is moved: one thread at a time computes, see `Turns`.
+
+        Args:
+            size_bytes: of the file; a large one needs no turn, since its threads are few.
+        """
+        return self._turns.take() if size_bytes <= SMALL_BYTES else nullcontext()
+
     def submit_file_in_parts(self, name: str, function: Callable[[], None]) -> None:
         """Transfer a file whose parts the function gives to `run_all`; its error is kept under the file's name."""
         self._in_parts.put((partial(self._run_file, name, function), None))
@@ -183,18 +190,6 @@ class TransferPool:
             on_end()
 
     def _run_file(self, name: str, function: Callable[[], None]) -> None:
-=======
-    def turn(self, size_bytes: int) -> AbstractContextManager[None]:
-        """A block in which a small file is moved: one thread at a time computes, see `Turns`.
-
-        Args:
-            size_bytes: of the file; a large one needs no turn, since its threads are few.
-        """
-        return self._turns.take() if size_bytes <= SMALL_BYTES else nullcontext()
-
-    def run_file(self, name: str, function: Callable[[], None]) -> None:
-        """Transfer one file in the calling thread; its error is kept under the file's name."""
->>>>>>> wt-small
         if self.gave_up:
             return
         try:
