@@ -14,7 +14,6 @@ root/shared/                       what the containers of a job share with their
 
 from __future__ import annotations
 
-import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -198,9 +197,9 @@ class Sandbox:
         for folder in (self.state_dir, self.shared_dir):
             if folder.exists():
                 trash = folder.with_name(f"{TRASH_PREFIX}{folder.name}")
-                shutil.rmtree(trash, ignore_errors=True)
+                _delete(trash)
                 folder.rename(trash)
-                shutil.rmtree(trash, ignore_errors=True)
+                _delete(trash)
         replace_file(self._attempt_file, str(following))
 
     @property
@@ -212,7 +211,7 @@ class Sandbox:
         trash = self.root.with_name(f"{TRASH_PREFIX}{self.root.name}")
         with suppress(OSError):
             self.root.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        _delete(trash)
 
 
 def output_channels(request: HasChannels) -> list[str]:
@@ -240,3 +239,9 @@ def _one_name(name: str, kind: str) -> str:
             [Problem(f"{kind} {name[:80]!r}", problem, "letters, digits, '_' and '-' are safe")]
         )
     return name
+
+
+def _delete(folder: Path) -> None:
+    import shutil  # 2 ms of the start of each supervisor, which seldom deletes a folder
+
+    shutil.rmtree(folder, ignore_errors=True)

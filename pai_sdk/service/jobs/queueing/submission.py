@@ -101,6 +101,8 @@ class Submissions:
     done once, and the other threads find theirs done when it is their turn. If one of them fails, that transaction
     is undone, and each is carried out in a transaction of its own.
 
+    Order of locks: the turn here, then the turn to write to the database. No transaction submits anything.
+
     Args:
         database: where the jobs are kept.
         dedupes: whether a submission with the submission label of a job that is there makes no second one.
