@@ -292,7 +292,7 @@ def _begin_sync(descriptor: int, end: int) -> None:
     """
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
-            os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)  # type: ignore[attr-defined, unused-ignore]
 
 
 # ---- writing ------------------------------------------------------------------------------------------------
