@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import FileChangedError, StorageError
 from pai_sdk.storage.file_hash import FileHash
-from pai_sdk.storage.objects import META_SHA256
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import FileShare
 from pai_sdk.storage.unfinished import UnfinishedUpload, may_be_resumed
@@ -137,12 +136,10 @@ class FileUpload:
             if error.code != "AccessDenied":
                 raise
             return ""
-        same = (
-            info is not None
-            and info.size_bytes == self._hashed.size_bytes
-            and info.sha256 == self._meta[META_SHA256]
-        )
-        return info.etag if info is not None and same else ""
+        hashed = self._hashed
+        if info is None or (info.size_bytes, info.sha256) != (hashed.size_bytes, hashed.sha256):
+            return ""
+        return info.etag
 
     def _send_parts(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
         etags = {number: part.etag for number, part in there.items() if self._is_same(part)}
