@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+
+from pai_sdk.storage.file_hash import FileHash
 
 __all__ = ["StoredFile", "Unlisted", "pieces_of"]
 
@@ -28,6 +30,7 @@ class StoredFile:
         link: of a symbolic link that is kept as such, what it leads to; empty for a file.
         executable: whether it is a program. The listing of an object storage does not say; `head` does.
         sha256: the hash that its content must have when it is moved; empty if it may have any.
+        hashed: the same hash with those of its parts, if these were made too.
     """
 
     path: str
@@ -37,6 +40,7 @@ class StoredFile:
     executable: bool = False
     link: str = ""
     sha256: str = ""
+    hashed: FileHash | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_folder(self) -> bool:

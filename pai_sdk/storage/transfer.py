@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
 from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
+from pai_sdk.storage.oss.file_upload import part_bytes
 from pai_sdk.storage.pool import is_fatal_for_transfer
 from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.stored_file import StoredFile, Unlisted
@@ -55,7 +56,7 @@ def upload(
         TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)
-    tree = FileTree.scan(path)
+    tree = FileTree.scan(path, part_bytes=part_bytes)
     if not tree.entries:
         raise InvalidInputError([Problem(str(path), "is a folder without files", "there is nothing to upload")])
     if path.is_dir():

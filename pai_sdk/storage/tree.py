@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.walk import Accept, FolderListing, Found, accept_all, list_folder
 
 __all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
+
+PartBytes: TypeAlias = Callable[[int], int]
 
 _CHUNK_BYTES = 1 << 17
 _LARGE_BYTES = 1 << 20  # hashed in a millisecond: for smaller files, threads would cost more than they save
@@ -35,12 +39,16 @@ class FileTree:
     digest: str
 
     @classmethod
-    def scan(cls, root: str | Path, *, accept: Accept = accept_all) -> FileTree:
+    def scan(
+        cls, root: str | Path, *, accept: Accept = accept_all, part_bytes: PartBytes | None = None
+    ) -> FileTree:
         """Find and hash the files below a folder; a single file gives a tree of one, its root being the parent.
 
         Args:
             root: the folder or file.
             accept: called with each (relative path, is a folder); folders that it refuses are not entered.
+            part_bytes: returns the size of the parts that a file of a given size is sent in. The hashes of the
+                parts are made, too: for files that are sent in any case.
 
         Raises:
             InvalidInputError: nothing is there, or it holds files that cannot be uploaded; all of them are listed.
@@ -52,22 +60,26 @@ class FileTree:
         listing = list_folder(root, accept=accept)
         if listing.problems:
             raise InvalidInputError([*listing.problems, *unreadable(listing)])
-        return cls.of(listing)
+        return cls.of(listing, part_bytes=part_bytes)
 
     @classmethod
-    def of(cls, listing: FolderListing) -> FileTree:
+    def of(cls, listing: FolderListing, *, part_bytes: PartBytes | None = None) -> FileTree:
         """Hash the files of a listing.
+
+        Args:
+            listing: the files.
+            part_bytes: as for `scan`.
 
         Raises:
             InvalidInputError: some of them cannot be read; all of those are listed.
         """
-        large = _hash_large(listing)
+        large = _hash_large(listing, part_bytes)
         entries: list[StoredFile] = []
         problems: list[Problem] = []
         # One buffer for all: a new one for each file costs more time than the hashing.
         buffer = memoryview(bytearray(_CHUNK_BYTES))
         for file in listing.files:
-            found = large.get(file.path) or _entry_or_problem(listing.root, file, buffer)
+            found = large.get(file.path) or _or_problem(file, partial(_entry, listing.root, file, buffer))
             if isinstance(found, Problem):
                 problems.append(found)
             else:
@@ -108,28 +120,38 @@ def _cannot_be_read(file: Found, error: OSError) -> Problem:
     return Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
-def _hash_large(listing: FolderListing) -> dict[str, StoredFile | Problem]:
+def _hash_large(listing: FolderListing, part_bytes: PartBytes | None) -> dict[str, StoredFile | Problem]:
     """The large files by path, hashed several at a time: hashing needs no lock of the interpreter."""
     files = [file for file in listing.files if file.size_bytes > _LARGE_BYTES]
     with TransferPool(_HASHING_THREADS) as pool:
 
         def hash_one(file: Found) -> StoredFile | Problem:
-            return _entry_or_problem(listing.root, file, memoryview(bytearray(_CHUNK_BYTES)), pool.stopped.is_set)
+            is_stopped = pool.stopped.is_set
+            if part_bytes is not None and file.size_bytes > (of := part_bytes(file.size_bytes)):
+                return _or_problem(file, partial(_entry_with_parts, listing.root, file, of, is_stopped))
+            buffer = memoryview(bytearray(_CHUNK_BYTES))
+            return _or_problem(file, partial(_entry, listing.root, file, buffer, is_stopped))
 
         found = pool.run_all(partial(hash_one, file) for file in files)
     return {file.path: one for file, one in zip(files, found, strict=True)}
 
 
-def _entry_or_problem(
-    root: Path, file: Found, buffer: memoryview, is_stopped: Callable[[], bool] = lambda: False
-) -> StoredFile | Problem:
+def _or_problem(file: Found, entry: Callable[[], StoredFile]) -> StoredFile | Problem:
     try:
-        return _entry(root, file, buffer, is_stopped)
+        return entry()
     except OSError as error:
         return _cannot_be_read(file, error)
 
 
-def _entry(root: Path, file: Found, buffer: memoryview, is_stopped: Callable[[], bool]) -> StoredFile:
+def _entry_with_parts(root: Path, file: Found, part_bytes: int, is_stopped: Callable[[], bool]) -> StoredFile:
+    hashed = hash_file(root / file.path, file.size_bytes, part_bytes, is_stopped)
+    sha256 = hashed.sha256
+    return StoredFile(file.path, hashed.size_bytes, None, sha256, file.executable, sha256=sha256, hashed=hashed)
+
+
+def _entry(
+    root: Path, file: Found, buffer: memoryview, is_stopped: Callable[[], bool] = lambda: False
+) -> StoredFile:
     content = hashlib.sha256()
     size_bytes = 0
     with (root / file.path).open("rb", buffering=0) as stream:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from pai_sdk.errors import FileChangedError, StorageError
-from pai_sdk.storage.objects import META_SHA256
+from pai_sdk.storage.file_hash import FileHash
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import FileShare
 from pai_sdk.storage.unfinished import UnfinishedUpload, may_be_resumed
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
     from pai_sdk.storage.oss.parts import PartInfo
 
-__all__ = ["PART_BYTES", "FileUpload", "sha256_of"]
+__all__ = ["PART_BYTES", "FileUpload", "part_bytes"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +34,13 @@ class FileUpload:
     Parts that arrived earlier, from any process, are not sent again. A second process that sends the same file
     joins the same upload. If it ends the upload first, this process checks the object, or sends it again.
 
+    Each part is sent with the MD5 of the hashed content, so a file that has changed since then has parts that OSS
+    refuses, and there is no object of it.
+
     Args:
         client: writes the object.
         path: the file.
-        size_bytes: how much of it is sent; the file may have grown.
+        hashed: the hashes of what is sent; the file may have grown.
         uri: the object.
         meta: its metadata, with the SHA-256 of the content.
         share: the progress of this file.
@@ -48,18 +50,18 @@ class FileUpload:
         self,
         client: OssClient,
         path: Path,
-        size_bytes: int,
+        hashed: FileHash,
         uri: OssUri,
         meta: Mapping[str, str],
         share: FileShare,
     ) -> None:
         self._client = client
         self._path = path
-        self._size_bytes = size_bytes
+        self._hashed = hashed
         self._uri = uri
         self._share = share
         self._meta = meta
-        self._note = UnfinishedUpload(uri, meta, _part_bytes(size_bytes))
+        self._note = UnfinishedUpload(uri, meta, hashed.part_bytes)
 
     def run(self, pool: TransferPool) -> str:
         """Send the parts on the threads of the pool; returns the ETag of the object."""
@@ -134,57 +136,42 @@ class FileUpload:
             if error.code != "AccessDenied":
                 raise
             return ""
-        same = info is not None and info.size_bytes == self._size_bytes and info.sha256 == self._meta[META_SHA256]
-        return info.etag if info is not None and same else ""
+        hashed = self._hashed
+        if info is None or (info.size_bytes, info.sha256) != (hashed.size_bytes, hashed.sha256):
+            return ""
+        return info.etag
 
     def _send_parts(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
-        content_hash = hashlib.sha256()
+        etags = {number: part.etag for number, part in there.items() if self._is_same(part)}
+        self._share.advance(-sum(part.size_bytes for number, part in there.items() if number not in etags))
+        missing = [n for n in range(1, len(self._hashed.part_md5s) + 1) if n not in etags]
+        etags.update(zip(missing, pool.run_all(self._sendings(upload_id, missing)), strict=True))
+        return [etags[number] for number in sorted(etags)]
 
-        def pieces() -> Iterator[Callable[[], str]]:
-            with self._path.open("rb") as stream:
-                for number, content in enumerate(_parts(stream, self._size_bytes), start=1):
-                    content_hash.update(content)
-                    yield partial(self._send_part, upload_id, number, content, there.get(number))
+    def _is_same(self, part: PartInfo) -> bool:
+        if part.number > len(self._hashed.part_md5s):
+            return False
+        md5 = self._hashed.part_md5s[part.number - 1].hex()
+        return part.size_bytes == self._hashed.size_of_part(part.number) and part.etag.lower() == md5
 
-        etags = pool.run_all(pieces())
-        self._must_be_unchanged(content_hash.hexdigest())
-        return etags
+    def _sendings(self, upload_id: str, numbers: Iterable[int]) -> Iterator[Callable[[], str]]:
+        with self._path.open("rb") as stream:
+            for number in numbers:
+                stream.seek((number - 1) * self._hashed.part_bytes)
+                content = stream.read(self._hashed.size_of_part(number))
+                yield partial(self._send_part, upload_id, number, content)
 
-    def _send_part(self, upload_id: str, number: int, content: bytes, there: PartInfo | None) -> str:
-        if there is not None:
-            if _is_same(there, content):
-                return there.etag
-            self._share.advance(-there.size_bytes)
-        etag = self._client.parts.put(self._uri, upload_id, number, content)
+    def _send_part(self, upload_id: str, number: int, content: bytes) -> str:
+        md5 = self._hashed.part_md5s[number - 1]
+        try:
+            etag = self._client.parts.put(self._uri, upload_id, number, content, md5=md5)
+        except FileChangedError as error:
+            what = f"{self._path} was changed while it was being uploaded; run this again"
+            raise FileChangedError(what) from error
         self._share.advance(len(content))
         return etag
 
-    def _must_be_unchanged(self, sha256: str) -> None:
-        if sha256 != self._meta[META_SHA256]:
-            raise FileChangedError(f"{self._path} was changed while it was being uploaded; run this again")
 
-
-def sha256_of(path: Path, size_bytes: int) -> str:
-    """The hash of the beginning of a file; of all of it, if it is not longer."""
-    content = hashlib.sha256()
-    with path.open("rb", buffering=0) as stream:
-        while size_bytes > 0 and (piece := stream.read(min(size_bytes, 1 << 20))):
-            content.update(piece)
-            size_bytes -= len(piece)
-    return content.hexdigest()
-
-
-def _part_bytes(size_bytes: int) -> int:
+def part_bytes(size_bytes: int) -> int:
+    """The size of the parts of a file; the last one may be shorter."""
     return max(PART_BYTES, -(-size_bytes // _MOST_PARTS))
-
-
-def _parts(stream: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    """The content in parts, up to the scanned size: a file that still grows would have no end."""
-    part_bytes = _part_bytes(size_bytes)
-    for start in range(0, size_bytes, part_bytes):
-        yield stream.read(min(part_bytes, size_bytes - start))
-
-
-def _is_same(there: PartInfo, content: bytes) -> bool:
-    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    return there.size_bytes == len(content) and there.etag.lower() == md5

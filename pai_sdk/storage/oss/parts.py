@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pai_sdk.errors import FileChangedError
+from pai_sdk.storage.file_hash import md5_of_part
 from pai_sdk.storage.oss.bucket import OssBucket
 from pai_sdk.storage.oss.connection import OssConnection
 from pai_sdk.storage.oss.errors import ForeignResponseError
-from pai_sdk.storage.oss.wire import Body, content_md5, etag_in, etag_of, meta_headers
+from pai_sdk.storage.oss.wire import Body, etag_in, etag_of, meta_headers
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssParts", "PartInfo"]
+
+_BAD_REQUEST = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,35 @@ class OssParts:
 
         return self._call(uri, begin)
 
-    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
-        """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
-        headers = {"content-md5": content_md5(content)}
+    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes, *, md5: bytes | None = None) -> str:
+        """Write a part; returns its ETag. All parts but the last have 100 KiB or more.
+
+        Args:
+            uri: the object.
+            upload_id: the upload.
+            number: the first part is 1.
+            content: its bytes.
+            md5: the MD5 that they must have; without it, any content is written.
+
+        Raises:
+            FileChangedError: they have another MD5.
+        """
+        headers = {"content-md5": base64.b64encode(md5 or md5_of_part(content)).decode()}
         query = {"partNumber": str(number), "uploadId": upload_id}
         body = Body(content, self._check_cancelled)
 
         def put(bucket: OssBucket) -> str:
-            return etag_of(bucket.send("PUT", uri.key, headers, data=body, params=query).headers, uri)
+            try:
+                etag = etag_of(bucket.send("PUT", uri.key, headers, data=body, params=query).headers, uri)
+            except oss2.exceptions.OssError as error:
+                # OSS says the same of bytes that were damaged on the way, which are sent again.
+                if error.status == _BAD_REQUEST:
+                    _check_md5(content, md5, uri)
+                raise
+            # Another ETag comes from a bucket that is encrypted, or from a server that ignores Content-MD5.
+            if md5 is not None and etag.lower() != md5.hex():
+                _check_md5(content, md5, uri)
+            return etag
 
         return self._call(uri, put)
 
@@ -88,6 +114,11 @@ class OssParts:
     def drop(self, uri: OssUri, upload_id: str) -> None:
         """Give up an object that was begun, with all its parts."""
         self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
+
+
+def _check_md5(content: bytes, md5: bytes | None, uri: OssUri) -> None:
+    if md5 is not None and md5_of_part(content) != md5:
+        raise FileChangedError(f"a part of {uri} does not have the MD5 that it must have", uri=str(uri))
 
 
 def _page(bucket: OssBucket, uri: OssUri, upload_id: str, after: str) -> Any:

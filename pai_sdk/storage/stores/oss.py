@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import ObjectNotFoundError
 from pai_sdk.storage.base import FileMove, Store, checked_path
+from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.objects import META_EXECUTABLE, META_LINK, ObjectInfo, object_meta
 from pai_sdk.storage.oss import file_download, file_upload
 from pai_sdk.storage.pool import TransferPool
@@ -146,10 +147,12 @@ class OssStore(Store):
             return super().put_file(move)
         uri, size_bytes = self._uri(move.path), file.size_bytes
         if size_bytes > self.largest_put_bytes:
-            sha256 = file.sha256 or file_upload.sha256_of(local, size_bytes)
-            move.check(sha256)
-            meta = object_meta(sha256, executable=file.executable)
-            etag = file_upload.FileUpload(self.client, local, size_bytes, uri, meta, move.share).run(move.pool)
+            hashed = file.hashed or hash_file(
+                local, size_bytes, file_upload.part_bytes(size_bytes), move.pool.stopped.is_set
+            )
+            move.check(hashed.sha256)
+            meta = object_meta(hashed.sha256, executable=file.executable)
+            etag = file_upload.FileUpload(self.client, local, hashed, uri, meta, move.share).run(move.pool)
         else:
             with local.open("rb") as stream:
                 content = stream.read(size_bytes)

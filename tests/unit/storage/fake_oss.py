@@ -66,6 +66,8 @@ class FakeOss:
         self.seen: list[Seen] = []
         self.before: Callable[[Seen], object] = lambda seen: None
         self.parts_a_page = PAGE_LIMIT
+        self.checks_md5 = True
+        self.is_encrypted = False  # then the ETag of a part is not its MD5
         self.most_at_once = 0
         self.connections = 0
         self._at_once = 0
@@ -159,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         if objects is None:
             return self._refuse(404, "NoSuchBucket", "The specified bucket does not exist.")
         digest = seen.headers.get("content-md5")
-        if digest and base64.b64decode(digest) != hashlib.md5(body).digest():
+        if fake.checks_md5 and digest and base64.b64decode(digest) != hashlib.md5(body).digest():
             return self._refuse(400, "InvalidDigest", "The Content-MD5 you specified was invalid.")
         meta = {name: value for name, value in seen.headers.items() if name.startswith("x-oss-meta-")}
         if not seen.key and "delete" in seen.query:
@@ -226,7 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         key, meta, parts = fake.uploads[seen.query["uploadId"]]
         if seen.method == "PUT":
             parts[int(seen.query["partNumber"])] = body
-            return self._answer(200, b"", {"ETag": f'"{hashlib.md5(body).hexdigest().upper()}"'})
+            etag = uuid.uuid4().hex if fake.is_encrypted else hashlib.md5(body).hexdigest()
+            return self._answer(200, b"", {"ETag": f'"{etag.upper()}"'})
         if seen.method == "GET":
             return self._list_parts(parts, int(seen.query.get("part-number-marker") or 0))
         del fake.uploads[seen.query["uploadId"]]

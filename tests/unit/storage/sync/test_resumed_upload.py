@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.storage import progress
+from pai_sdk.errors import FileChangedError, StorageError, TransferError
+from pai_sdk.storage import base, file_hash, progress
+from pai_sdk.storage import tree as tree_module
+from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.oss import file_upload
 from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import upload_tree
+from pai_sdk.storage.transfer import upload, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
@@ -70,6 +73,31 @@ def cut_off(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
     mend(oss)
 
 
+class Counting:
+    """In place of `hashlib`: notes the algorithm and the number of bytes of each update."""
+
+    def __init__(self, seen: list[tuple[str, int]]) -> None:
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def made(content: bytes = b"", **options: object) -> object:
+            found = getattr(hashlib, name)(content, **options)
+            seen = self._seen
+
+            class Noting:
+                def update(self, more: bytes) -> None:
+                    seen.append((name, len(more)))
+                    found.update(more)
+
+                def __getattr__(self, of: str) -> object:
+                    return getattr(found, of)
+
+            seen.append((name, len(content)))
+            return Noting()
+
+        return made
+
+
 def parts_sent(oss: FakeOss) -> list[int]:
     return sorted({int(seen.query["partNumber"]) for seen in oss.seen if "partNumber" in seen.query})
 
@@ -82,7 +110,7 @@ def is_in_place(oss: FakeOss, tree: FileTree) -> bool:
 
 
 def notes(home: Path) -> list[Path]:
-    return sorted((home / ".cache" / "pai_sdk" / "uploads").iterdir())
+    return sorted((home / ".cache" / "pai_sdk" / "uploads").glob("*"))
 
 
 @pytest.mark.parametrize("parts_a_page", [1000, 3])
@@ -183,6 +211,80 @@ def test_a_file_that_changes_meanwhile_leaves_nothing(
     with pytest.raises(TransferError, match="was changed while it was being uploaded"):
         send(client, tree)
     assert (oss.uploads, oss.buckets[BUCKET], notes(clean_home)) == ({}, {}, [])
+
+
+def one_byte_differs(path: Path) -> None:
+    with path.open("r+b") as out:
+        out.seek(SIZE - PART)
+        byte = out.read(1)
+        out.seek(SIZE - PART)
+        out.write(bytes([byte[0] ^ 1]))
+
+
+@pytest.mark.parametrize("change", [one_byte_differs, lambda path: os.truncate(path, SIZE - 1)])
+@pytest.mark.parametrize("server", ["plain", "encrypts", "ignores Content-MD5"])
+def test_a_file_that_changes_while_its_parts_are_sent_leaves_nothing(
+    client: OssClient, oss: FakeOss, tree: FileTree, clean_home: Path, change: Callable[[Path], None], server: str
+) -> None:
+    oss.checks_md5 = server != "ignores Content-MD5"
+    oss.is_encrypted = server == "encrypts"
+
+    def when_it_begins(seen: Seen) -> None:
+        if "uploads" in seen.query:
+            change(tree.root / "large")
+
+    oss.before = when_it_begins
+    with pytest.raises(TransferError, match="was changed while it was being uploaded") as caught:
+        send(client, tree)
+    assert isinstance(caught.value.failures["large"], FileChangedError)
+    assert (oss.uploads, oss.buckets[BUCKET], notes(clean_home)) == ({}, {}, [])
+    sent = [seen.query["partNumber"] for seen in oss.seen if "partNumber" in seen.query]
+    assert len(sent) == len(set(sent))  # none is tried again
+
+
+def test_a_part_that_is_damaged_on_the_way_is_sent_again(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
+    oss.fail("status", status=400, code="InvalidDigest", times=2, fits=lambda seen: "partNumber" in seen.query)
+    send(client, tree)
+    assert is_in_place(oss, tree)
+
+
+def test_a_file_goes_where_parts_are_encrypted(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
+    oss.is_encrypted = True
+    send(client, tree)
+    assert is_in_place(oss, tree)
+
+
+@pytest.mark.parametrize("size_bytes", [SIZE, 10 * PART, 2 * PART + 1])
+def test_hashes_of_a_file_are_those_of_its_parts(tmp_path: Path, size_bytes: int) -> None:
+    content = os.urandom(size_bytes)
+    (tmp_path / "file").write_bytes(content + b"it has grown")
+    hashed = hash_file(tmp_path / "file", size_bytes, PART, lambda: False)
+    parts = [content[start : start + PART] for start in range(0, size_bytes, PART)]
+    assert (hashed.size_bytes, hashed.sha256) == (size_bytes, hashlib.sha256(content).hexdigest())
+    assert hashed.part_md5s == tuple(hashlib.md5(part).digest() for part in parts)
+    assert [hashed.size_of_part(number) for number in range(1, len(parts) + 1)] == [len(part) for part in parts]
+
+
+def test_hashing_ends_when_the_transfer_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(SIZE))
+    with pytest.raises(StorageError, match="stopped"):
+        hash_file(tmp_path / "file", SIZE, PART, lambda: True)
+
+
+def test_an_uploaded_file_is_hashed_once(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 20)
+    content = os.urandom((2 << 20) + 5000)
+    (tmp_path / "large").write_bytes(content)
+    hashed: list[tuple[str, int]] = []
+    for module in (file_hash, tree_module, base):
+        monkeypatch.setattr(module, "hashlib", Counting(hashed))
+    upload(client, tmp_path / "large", FOLDER, progress=False)
+    for name in ("sha256", "md5"):
+        sizes = [size for each, size in hashed if each == name and size > 1000]  # no hashes of hashes
+        assert sum(sizes) == len(content)
+    assert oss.buckets[BUCKET]["run/large"].content == content
 
 
 def test_a_token_that_expires_is_no_reason_to_begin_anew(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
