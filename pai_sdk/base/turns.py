@@ -17,7 +17,7 @@ _FEWEST_TURNS = 20  # in that time: a turn takes 0.1 to 0.2 ms, and 1 ms or more
 
 
 class Turns:
-    """A turn for one thread at a time. It saves processor time, and excludes nobody.
+    """A turn for one thread at a time. It saves processor time, and protects no data: it is not a lock.
 
         take() -- waits --> turn --> without_turn(): a response is awaited -- waits --> turn --> end
 

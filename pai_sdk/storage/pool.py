@@ -83,7 +83,7 @@ class TransferPool:
         self._small = self._large if workers else _Threads(SMALL_WORKERS, spare=SMALL_WORKERS)
         self._in_parts = _Threads(min(_FILES_IN_PARTS, workers or LARGE_WORKERS), spare=2)
         # Held while the parts of one file are submitted: side by side, both files would be completed at the end.
-        self._turn = threading.Lock()
+        self._submitting = threading.Lock()
         self._most_failures = workers or LARGE_WORKERS
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
@@ -134,7 +134,7 @@ class TransferPool:
         futures: list[Future[T]] = []
         failed = threading.Event()
         try:
-            with self._turn:
+            with self._submitting:
                 for piece in pieces:
                     futures.append(self.submit(partial(_or_set, piece, failed)))
                     if failed.is_set():

@@ -87,7 +87,7 @@ class TestRayExecutor(ExecutorConformance):
         harness = RayHarness(
             tmp_path,
             lambda grace_s: RayExecutor(executor.hub, executor.options, grace_s=grace_s),
-            nodes=[Path(f"/proc/{node.pid}/root/tmp/pai-sdk-0") for node in ray_cluster.nodes],
+            nodes=[Path("/proc", str(node.pid), "root", "tmp", "pai-sdk-0") for node in ray_cluster.nodes],
         )
         yield harness
         harness.close()

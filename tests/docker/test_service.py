@@ -24,7 +24,7 @@ from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_images import changed
 from tests.docker.test_instances import ALL_REDUCE
-from tests.service.services import Client, running_service
+from tests.service.services import Client, running_service, session_on
 from tests.waiting import PATIENCE_S, until
 
 TRAIN = """
@@ -55,19 +55,6 @@ def client(docker_host: Engine, tmp_path: Path) -> Iterator[Client]:
 def session(client: Client) -> Iterator[Session]:
     with session_on(client.info) as session:
         yield session
-
-
-def session_on(info: ServiceInfo) -> Session:
-    return Session(
-        info.region_id,
-        info.workspace_id,
-        oss_bucket_name=info.bucket,
-        oss_endpoint=info.oss_endpoint,
-        endpoint=info.endpoint,
-        aiworkspace_endpoint=info.endpoint,
-        access_key_id=info.access_key_id,
-        access_key_secret=info.access_key_secret,
-    )
 
 
 def processor(session: Session, command: str, *, image: str = BASE_IMAGE, **more: Any) -> Processor:

@@ -148,9 +148,8 @@ def keep_to_a_quiet_port(root: Path) -> int:
     return port
 
 
-def session_on(client: Client) -> Session:
-    """A session of the library, with the client's service and key."""
-    info = client.info
+def session_on(info: ServiceInfo) -> Session:
+    """A session of the library, with a service and its key."""
     return Session(
         info.region_id,
         info.workspace_id,

@@ -14,7 +14,7 @@ from tests.service.services import Client, session_on
 
 @pytest.fixture
 def session(service: Client) -> Iterator[Session]:
-    with session_on(service) as session:
+    with session_on(service.info) as session:
         yield session
 
 

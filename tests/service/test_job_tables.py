@@ -60,7 +60,7 @@ def service_slow_to_forget(start: Callable[..., Any], monkeypatch: pytest.Monkey
 
 def test_a_job_uses_its_tables_with_pyodps_and_no_others(service_slow_to_forget: Client, tmp_path: Path) -> None:
     service = service_slow_to_forget
-    session = session_on(service)
+    session = session_on(service.info)
     with TraceWriter({"n": "bigint"}, session.tables.sink("clicks", partition="dt=1"), run_id="r1") as writer:
         writer.write(n=np.arange(101))
     with TraceWriter({"n": "bigint"}, session.tables.sink("private")) as writer:
@@ -105,7 +105,7 @@ def test_a_job_uses_its_tables_with_pyodps_and_no_others(service_slow_to_forget:
     ],
 )
 def test_a_table_that_is_not_there(service: Client, tmp_path: Path, uri: str, message: str) -> None:
-    session = session_on(service)
+    session = session_on(service.info)
     with TraceWriter({"n": "bigint"}, session.tables.sink("parts", partition="dt=1")) as writer:
         writer.write(n=[1])
     job = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session).run(

@@ -108,7 +108,7 @@ def test_waiting_for_12_jobs_costs_few_requests(
 ) -> None:
     executor = ScriptedExecutor()
     foreign = None if is_ours else ForeignCloud()
-    with start(executor, slots=12, foreign=foreign) as client, session_on(client) as session:
+    with start(executor, slots=12, foreign=foreign) as client, session_on(client.info) as session:
         ids = [client.create(job_body()) for _ in range(12)]
         until(lambda: len(executor.running) == 12)
         jobs = [session.get_job(job_id) for job_id in ids]
@@ -143,7 +143,7 @@ def test_waiting_for_12_jobs_costs_few_requests(
 
 
 def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
-    with session_on(service) as session:
+    with session_on(service.info) as session:
         commands = ["true", "echo begun; python3 -c 'raise KeyError(7)'", "exit 3", "true", "true"]
         ids = [service.create(job_body(command)) for command in commands]
         jobs = [session.get_job(job_id) for job_id in ids]
@@ -157,7 +157,7 @@ def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
 
 
 def test_run_all_keeps_to_the_bound_and_finds_all_mistakes_first(service: Client, tmp_path: Path) -> None:
-    with session_on(service) as session:
+    with session_on(service.info) as session:
         begun = tmp_path / "begun"
         begun.mkdir()
         # Each notes how many run beside it.
@@ -181,7 +181,7 @@ def test_run_all_keeps_to_the_bound_and_finds_all_mistakes_first(service: Client
 
 
 def test_run_all_submits_none_after_a_failure_that_ends_it(service: Client) -> None:
-    with session_on(service) as session:
+    with session_on(service.info) as session:
         commands = ["exit 3", "true", "true", "true"]
         processors = [Processor("none", one, instance_type="x", session=session) for one in commands]
         with pytest.raises(JobsFailed, match="3 were not submitted") as caught:
@@ -201,7 +201,7 @@ def test_run_all_submits_none_after_a_failure_that_ends_it(service: Client) -> N
 
 
 def test_jobs_of_a_real_service_for_asyncio(service: Client) -> None:
-    with session_on(service) as session:
+    with session_on(service.info) as session:
         ids = [service.create(job_body(f"echo {number}")) for number in range(3)]
 
         async def texts(job: TrainingJob) -> list[str]:

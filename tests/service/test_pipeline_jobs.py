@@ -25,7 +25,7 @@ TRAIN = '(cat "$PAI_INPUT_DATA/data.txt"; echo "lr $PAI_HPS_LR") >"$PAI_OUTPUT_M
 
 @pytest.fixture
 def session(service: Client) -> Session:
-    return session_on(service)
+    return session_on(service.info)
 
 
 def text_of(model: str, session: Session) -> str:

@@ -8,24 +8,14 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import StorageError
-from tests.service.services import running_service
+from tests.service.services import running_service, session_on
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    with running_service(tmp_path / "service") as client:
-        info = client.info
-        with Session(
-            info.region_id,
-            info.workspace_id,
-            oss_bucket_name=info.bucket,
-            endpoint=info.endpoint,
-            oss_endpoint=info.oss_endpoint,
-            credentials=static_credentials(info.access_key_id, info.access_key_secret),
-        ) as session:
-            yield session
+    with running_service(tmp_path / "service") as client, session_on(client.info) as session:
+        yield session
 
 
 def test_there_and_back(session: Session, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_active_one_is_killed_with_jobs_running(pair: Pair, tmp_path: Path, 
         ids = [client.create(counting_job(starts, f"job{number}")) for number in range(JOBS)]
         for job_id in ids:
             client.until(job_id, "Running")
-        session = pair.stack.enter_context(session_on(client))
+        session = pair.stack.enter_context(session_on(client.info))
         followers = [threading.Thread(target=follow, args=(session, each, followed)) for each in ids]
         for follower in followers:
             follower.start()

@@ -141,7 +141,7 @@ def _check(job: TrainingJob, count: int, report: Report) -> None:
 
 def _starts(node: int) -> list[str]:
     """What instances have noted on a node, which is known by its first process."""
-    file = Path(f"/proc/{node}/root/tmp/starts")
+    file = Path("/proc", str(node), "root", "tmp", "starts")
     return file.read_text().split() if file.exists() else []
 
 

@@ -19,9 +19,8 @@ __all__ = ["MOST_BUCKETS", "Buckets", "SharedX", "bucket_edges", "bucket_means",
 
 MOST_BUCKETS = 100_000
 _LEAST_WIDTH = 1e-290
-_FEW_POINTS = (
-    16  # of a bucket: for so few, a pass over all buckets at once is faster than one bucket after another
-)
+# Points of a bucket: for so few, a pass over all buckets at once is faster than one bucket after another.
+_FEW_POINTS = 16
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,6 +129,6 @@ def test_a_job_uses_the_tables_of_its_owner_only(operator: Client, alice: Client
 
 
 def test_a_session_of_a_user_has_the_tables_of_the_user(alice: Client, bob: Client) -> None:
-    session_on(alice).tables.client().create_table("by_session", "n bigint", if_not_exists=True)
-    assert session_on(alice).tables.client().exist_table("by_session")
-    assert not session_on(bob).tables.client().exist_table("by_session")
+    session_on(alice.info).tables.client().create_table("by_session", "n bigint", if_not_exists=True)
+    assert session_on(alice.info).tables.client().exist_table("by_session")
+    assert not session_on(bob.info).tables.client().exist_table("by_session")

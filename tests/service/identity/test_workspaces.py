@@ -127,18 +127,18 @@ def test_who_loses_a_right_loses_what_came_with_it(operator: Client) -> None:
 def test_a_session_in_a_workspace(operator: Client) -> None:
     alice = user(operator, "alice")
     first = workspace(operator, "first", alice="AlgoDeveloper")
-    session = session_on(Client(replace(alice.info, workspace_id=first)))
+    session = session_on(replace(alice.info, workspace_id=first))
     job = Processor("none", "true", instance_type="ecs.c6.large", session=session).run(wait=False)
     assert alice.get(f"/trainingjobs/{job.id}")["WorkspaceId"] == first
     assert [one.workspace_id for one in session.workspaces.list()] == [first]
-    wrong: Session = session_on(Client(replace(alice.info, workspace_id="777")))
+    wrong: Session = session_on(replace(alice.info, workspace_id="777"))
     with pytest.raises(NotFoundError, match="no workspace '777' here, only '2'"):
         Processor("none", "true", instance_type="ecs.c6.large", session=wrong).run(wait=False)
 
 
 def test_a_session_manages_workspaces(operator: Client) -> None:
     user(operator, "alice")
-    workspaces = session_on(operator).workspaces
+    workspaces = session_on(operator.info).workspaces
     first = workspaces.create("first")
     assert first.workspace_id == "2"
     workspaces.add_member("2", "alice", role="PAI.AlgoDeveloper")

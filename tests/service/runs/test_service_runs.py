@@ -19,7 +19,7 @@ from tests.waiting import until
 
 def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
     with start(ScriptedExecutor()) as client:
-        runs = session_on(client).runs
+        runs = session_on(client.info).runs
         job_id = client.create(job_body(HyperParameters=[{"Name": "lr", "Value": "0.1"}]))
         client.until(job_id, "Running")
         folder = client.info.data_dir / "jobs" / job_id / "ml" / "output" / "tensorboard"
@@ -53,7 +53,7 @@ def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
 
 def test_a_service_without_the_offer_is_not_asked(start: Callable[..., Any]) -> None:
     with start(ScriptedExecutor(), foreign=ForeignCloud()) as client:
-        runs = session_on(client).runs
+        runs = session_on(client.info).runs
         assert not runs.is_offered()
         with pytest.raises(InvalidInputError, match="RunManager"):
             runs.list()

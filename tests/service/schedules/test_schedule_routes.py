@@ -234,7 +234,7 @@ def test_a_backup_has_the_schedules(start: Callable[..., Any], tmp_path: Path) -
 
 @pytest.fixture
 def session(operator: Client) -> Iterator[Session]:
-    with session_on(operator) as session:
+    with session_on(operator.info) as session:
         yield session
 
 
@@ -291,7 +291,7 @@ def test_a_plan_that_only_the_client_can_carry_out_is_refused(session: Session) 
 
 def test_a_name_of_two_users_is_not_guessed(operator: Client) -> None:
     ids = [add(user(operator, name)) for name in ("alice", "bob")]
-    with session_on(operator) as session, pytest.raises(InvalidInputError) as caught:
+    with session_on(operator.info) as session, pytest.raises(InvalidInputError) as caught:
         session.schedules.find("nightly")
     assert all(each in str(caught.value) for each in ids)
 
