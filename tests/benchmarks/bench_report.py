@@ -64,6 +64,7 @@ seconds = time.perf_counter() - begun
     "ray[tune]": """
 import os
 os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+os.environ["RAY_AUTH_MODE"] = "disabled"  # otherwise Ray writes a token into HOME
 import ray
 from ray import tune
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 import warnings
@@ -89,6 +90,7 @@ def of_optuna(sampler: str) -> float:
 
 
 def of_ray() -> float | str:
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # otherwise Ray writes a token into HOME
     try:
         import ray
         from ray import tune

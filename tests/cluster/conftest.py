@@ -21,6 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(240))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_ray_token() -> Iterator[None]:
+    """Clusters demand no token, although there may be one in the HOME of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        yield
+
+
 @pytest.fixture(scope="session")
 def whole_ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     """Three nodes with Ray, for all tests."""

@@ -199,6 +199,7 @@ class RayCluster:
             *role,
             log=self.folder / f"{node.name}.log",
             **_QUICK_HEALTH_CHECKS,
+            RAY_AUTH_MODE="disabled",
             # With it, the server of Ray clients now and then crashes while it starts a process for one.
             GRPC_ENABLE_FORK_SUPPORT="false",
         )

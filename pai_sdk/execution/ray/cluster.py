@@ -33,6 +33,11 @@ _THREADS = 8  # of an actor: one waits for news, others stop and read files mean
 _END_TIMEOUT_S = 20.0
 _UNAVAILABLE_PAUSE_S = 1.0
 _GROUPS_EVERY_S = 0.2
+# Ray tells a cluster that is away and one that wants a token by the same errors.
+_ABOUT_TOKENS = (
+    "if it demands a token (Ray 2.60 and newer), give this service RAY_AUTH_MODE=token and the token, "
+    "in RAY_AUTH_TOKEN or by RAY_AUTH_TOKEN_PATH"
+)
 _CONNECT_AGAIN_S = 60.0  # Ray takes up to 45 s to tell that it has not worked
 
 
@@ -125,7 +130,8 @@ class Cluster:
         try:
             self._connect()
         except Exception as error:  # many kinds, by the way that the address is
-            raise PaiError(f"the Ray cluster at {options.address} cannot be used: {_short(error)}") from error
+            found = f"the Ray cluster at {options.address} cannot be used: {_short(error)}"
+            raise PaiError(f"{found}; {_ABOUT_TOKENS}") from error
         self._package = ray.put(agent_package())
 
     def _connect(self) -> None:

@@ -28,10 +28,12 @@ class LocalCluster:
 
     Attributes:
         address: for a driver on this machine.
+        client_address: for a Ray client.
         folder: for Ray's own files.
     """
 
     address: str
+    client_address: str
     folder: Path
 
 
@@ -51,7 +53,7 @@ def one_node(folder: Path, *, cpus: int, address: str = "") -> Iterator[LocalClu
     options = ["--head", "--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--num-cpus={cpus}"]
     options += [f"--port={port}", f"--ray-client-server-port={client}", f"--dashboard-port={dashboard}"]
     with _ray(folder, *options, f"--temp-dir={folder}", "--disable-usage-stats"):
-        yield LocalCluster(f"127.0.0.1:{port}", folder)
+        yield LocalCluster(f"127.0.0.1:{port}", f"ray://127.0.0.1:{client}", folder)
 
 
 @contextmanager
