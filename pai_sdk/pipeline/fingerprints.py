@@ -7,18 +7,16 @@ from elsewhere is named by the ETags, or by sizes and times, of its files.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 import json
-import types
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
+from pai_sdk.pipeline.contents import content_of, sources_of
 from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
@@ -38,8 +36,12 @@ _OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputC
 
 
 def digest(value: Any) -> str:
-    """A hash of what JSON can have."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    """A hash of a value; of what JSON does not have, such as an array, the content counts."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_as_text).encode()).hexdigest()[:16]
+
+
+def _as_text(value: Any) -> str:
+    return str(value) if isinstance(value, PurePath) else content_of(value)
 
 
 def parts_of_call(
@@ -54,7 +56,7 @@ def parts_of_call(
     """
     own = {name: digest(value) for name, value in arguments.items() if name not in made}
     return {
-        "the code of the function": digest([*_sources(function, set())]),
+        "the code of the function": digest(sources_of(function)),
         **{f"argument {name}": value for name, value in own.items()},
         **{f"argument {name}": value for name, value in made.items()},
         **parts_of_paths(arguments),
@@ -97,7 +99,7 @@ def parts_of_plan(
         rest["Environments"] = {k: v for k, v in rest.get("Environments", {}).items() if k != KEY_VARIABLE}
         packed = plan.uploads[0].tree.entries
         files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
-        code_part = digest([[*_sources(function, set())], files])
+        code_part = digest([sources_of(function), files])
     parts = {"the request": digest(_without_outputs(rest)), "the code": code_part}
     parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     for channel in request.get("InputChannels", []):
@@ -117,7 +119,7 @@ def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping
     estimator, parts = search.tuner.estimator, {"the search": digest(search.tuner.description)}
     plan = search.plan(inputs)
     if plan is None or not isinstance(estimator, EstimatorBase):
-        return {**parts, "the code of the function": digest([*_sources(estimator, set())])}
+        return {**parts, "the code of the function": digest(sources_of(estimator))}
     return {**parts, **parts_of_plan(plan, made, estimator._session(), function_of(estimator))}
 
 
@@ -164,85 +166,3 @@ def _identity(uri: str, session: Any) -> str | None:
     except PaiError:
         return _identity(f"{uri}/", session) if name else None
     return digest([[one.path, one.size_bytes, one.etag or one.modified_ns] for one in files]) if files else None
-
-
-def _sources(function: Any, seen: set[int]) -> Iterator[str]:
-    """The source of a function, and of the functions and constants of its module that it names."""
-    if isinstance(function, functools.partial):
-        yield _state([function.args, function.keywords])
-        yield from _sources(function.func, seen)
-        return
-    function = inspect.unwrap(function)
-    if isinstance(function, types.MethodType):
-        yield from _state_of_owner(function.__self__)
-        function = function.__func__
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    if not isinstance(function, types.FunctionType):
-        yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}"
-        if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
-            yield from _state_of_owner(function)
-            yield from _sources(call, seen)
-        return
-    try:
-        yield inspect.getsource(function)
-        is_whole = function.__name__ != "<lambda>"  # the source of a lambda is its line, which may have several
-    except (OSError, TypeError):  # it was typed in, or made by exec
-        is_whole = False
-    if not is_whole:
-        yield from _code(function.__code__)
-    yield repr((function.__defaults__, function.__kwdefaults__))
-    for name in _names_in(function.__code__):
-        value = function.__globals__.get(name, function)
-        if isinstance(value, types.FunctionType) and value.__module__ == function.__module__:
-            yield from _sources(value, seen)
-        elif isinstance(value, str | int | float | bool | tuple | None):
-            yield f"{name} = {value!r}"
-        elif isinstance(value, list | dict | set) and (text := _plain(value)) is not None:
-            yield f"{name} = {text}"
-    for cell in function.__closure__ or ():
-        value = cell.cell_contents
-        if isinstance(value, types.FunctionType):
-            yield from _sources(value, seen)
-        else:
-            yield repr(value)
-
-
-def _state_of_owner(owner: Any) -> Iterator[str]:
-    """The attributes of an object whose method is called."""
-    if not isinstance(owner, type | types.ModuleType):
-        yield _state(getattr(owner, "__dict__", {}))
-
-
-def _state(value: Any) -> str:
-    return _plain(value) or repr(value)
-
-
-def _plain(value: Any) -> str | None:
-    """The value as JSON, with sets; None if it has something else."""
-
-    def in_order(one: Any) -> Any:
-        if isinstance(one, set | frozenset):
-            return sorted(map(repr, one))
-        raise TypeError
-
-    try:
-        return json.dumps(value, sort_keys=True, default=in_order)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _code(code: types.CodeType) -> Iterator[str]:
-    constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
-    yield repr((code.co_code, code.co_names, constants))
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _code(one)
-
-
-def _names_in(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_in(constant)

@@ -24,6 +24,9 @@ class Calls:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
+    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
+        return Calls, ()  # for the cache, a step that notes a call is still the same step
+
     def returning(self, name: str, value: Any = None) -> Callable[..., Any]:
         def call(**given: Any) -> Any:
             self.seen.append(name)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pai_sdk.pipeline import Pipeline
+from pai_sdk.pipeline.contents import content_of
 from pai_sdk.pipeline.records import StepRecord
 
 SETTINGS = {"rate": 1}
@@ -27,6 +32,37 @@ class Scale:
 
     def method(self) -> int:
         return self.factor
+
+
+class Short:
+    """Its `repr` says less than it has, like that of a large array."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "<Short>"
+
+
+def from_around(value: Any) -> Callable[[], int]:
+    def call() -> int:
+        return int(value.value)
+
+    return call
+
+
+def from_default(value: Any) -> Callable[[], int]:
+    def call(value: Any = value) -> int:
+        return int(value.value)
+
+    return call
+
+
+SHORT = Short(1)
+
+
+def from_short() -> int:
+    return SHORT.value
 
 
 def give(value: Any = 0) -> Any:
@@ -60,9 +96,11 @@ def typed_in(source: str) -> Callable[..., Any]:
         (functools.partial(give, 1), functools.partial(give, 2)),
         (Scale(1), Scale(2)),
         (Scale(1).method, Scale(2).method),
+        (from_around(Short(1)), from_around(Short(2))),
+        (from_default(Short(1)), from_default(Short(2))),
         (typed_in("def step():\n return int(1.0)"), typed_in("def step():\n return round(1.7)")),
     ],
-    ids=["keywords", "positions", "object", "method", "names"],
+    ids=["keywords", "positions", "object", "method", "closure", "default", "names"],
 )
 def test_a_function_with_other_values_is_called_again(
     tmp_path: Path, before: Callable[[], Any], after: Callable[[], Any]
@@ -79,13 +117,84 @@ def test_two_lambdas_of_one_line_are_two_functions(tmp_path: Path) -> None:
     assert run(tmp_path, two).result == 2
 
 
-def test_lists_and_dicts_of_the_module_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for function, name, changed in ((from_settings, "SETTINGS", {"rate": 2}), (from_sizes, "SIZES", [2])):
+def test_values_of_the_module_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = (
+        (from_settings, "SETTINGS", {"rate": 2}),
+        (from_sizes, "SIZES", [2]),
+        (from_short, "SHORT", Short(2)),
+    )
+    for function, name, changed in others:
         folder = tmp_path / name
         assert run(folder, function).result == 1
         assert run(folder, function).status == "cached"
         monkeypatch.setitem(globals(), name, changed)
         assert run(folder, function).result == 2
+
+
+def test_each_item_of_a_large_array_counts(tmp_path: Path) -> None:
+    before, after = np.zeros(5_000), np.zeros(5_000)
+    after[2_500] = 1
+
+    def total(values: Any) -> float:
+        return float(values.sum())
+
+    assert run(tmp_path, total, values=before).result == 0
+    assert run(tmp_path, total, values=before.copy()).status == "cached"
+    changed = run(tmp_path, total, values=after)
+    assert (changed.result, changed.reason) == (1, "argument values has changed")
+
+
+def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path) -> None:
+    def call(functions: Any) -> Any:
+        return functions["one"]()
+
+    one, other = typed_in("def step():\n return 1"), typed_in("def step():\n return 2")
+    assert run(tmp_path, call, functions={"one": one}).result == 1
+    assert run(tmp_path, call, functions={"one": one}).status == "cached"
+    assert run(tmp_path, call, functions={"one": other}).result == 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Short({'b', 'a', 'c', 'd'})",
+        "{1: {'b', 'a', 'c', 'd'}, 'x': [Short(1)] * 2}",
+        "frozenset('abcdef')",
+        "[None, b'1']",
+    ],
+)
+def test_a_value_is_the_same_text_in_each_process(value: str) -> None:
+    program = f"from tests.unit.pipeline.test_fingerprints import *; print(content_of({value}))"
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert texts[0] == texts[1] != ""
+
+
+def test_values_that_contain_themselves_or_cannot_be_pickled_have_a_text() -> None:
+    around: list[Any] = [object]
+    around.append(around)
+    assert content_of(around) == content_of(around)
+    assert content_of([threading.Lock]) != content_of([threading.RLock])
+    lock = threading.Lock()
+    assert content_of({"lock": lock}) == repr({"lock": lock})
+
+
+def test_functions_that_name_each_other_through_values_have_a_text() -> None:
+    around = {}
+
+    def call() -> Any:
+        return around
+
+    around["call"] = call
+    assert content_of(call) == content_of(call)
 
 
 def test_the_files_of_a_path_count(tmp_path: Path) -> None:
