@@ -16,6 +16,8 @@ __all__ = ["content_of", "sources_of"]
 _Seen = set[int]
 """The functions that a text already has, by id: they may name each other."""
 
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+
 
 def content_of(value: Any) -> str:
     """A value as text: as JSON, or by a hash of what pickle makes of it, or as `repr` where it cannot be pickled.
@@ -39,10 +41,17 @@ def sources_of(function: Any) -> list[str]:
     return [*_sources(function, set())]
 
 
-def _sources(function: Any, seen: _Seen) -> Iterator[str]:
+def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[str]:
+    """The source of a function.
+
+    Args:
+        function: as above.
+        seen: functions that are left out; it is one of them from here on.
+        only_own: without what it names in its module.
+    """
     if isinstance(function, functools.partial):
         yield _content([function.args, function.keywords], seen)
-        yield from _sources(function.func, seen)
+        yield from _sources(function.func, seen, only_own=only_own)
         return
     function = inspect.unwrap(function)
     if isinstance(function, types.MethodType):
@@ -65,6 +74,14 @@ def _sources(function: Any, seen: _Seen) -> Iterator[str]:
     if not is_whole:
         yield from _code(function.__code__)
     yield _content([function.__defaults__, function.__kwdefaults__], seen)
+    if not only_own:
+        yield from _variables(function, seen)
+    for cell in function.__closure__ or ():
+        yield _content(cell.cell_contents, seen)
+
+
+def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
+    """The functions and values of its module that a function names."""
     for name in _names_in(function.__code__):
         value = function.__globals__.get(name, function)
         if isinstance(value, types.FunctionType):
@@ -72,8 +89,6 @@ def _sources(function: Any, seen: _Seen) -> Iterator[str]:
                 yield from _sources(value, seen)
         elif not isinstance(value, type | types.ModuleType) and (text := _whole_content(value, seen)) is not None:
             yield f"{name} = {text}"
-    for cell in function.__closure__ or ():
-        yield _content(cell.cell_contents, seen)
 
 
 def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[str]:
@@ -84,7 +99,8 @@ def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[str]:
 
 def _code(code: types.CodeType) -> Iterator[str]:
     constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
-    yield repr((code.co_code, code.co_names, constants))
+    yield repr((code.co_code, code.co_names))
+    yield _content(constants, set())  # there are sets in it, which `repr` gives in any order
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
             yield from _code(one)
@@ -103,11 +119,17 @@ def _content(value: Any, seen: _Seen) -> str:
 
 
 def _whole_content(value: Any, seen: _Seen) -> str | None:
-    """The value as JSON, with sets, or a hash of it; None if it has something that cannot be pickled."""
+    """The value as JSON, with sets and functions, or a hash of it; None if it cannot be pickled.
+
+    Each attempt has a copy of `seen`: a function that an attempt has seen before it failed is in no text yet.
+    """
+    seen_here = {*seen}
 
     def in_order(one: Any) -> Any:
         if isinstance(one, set | frozenset):
-            return sorted(_content(item, seen) for item in one)
+            return sorted(_content(item, seen_here) for item in one)
+        if isinstance(one, _FUNCTIONS):
+            return [*_sources(one, seen_here)]
         raise TypeError
 
     try:
@@ -127,7 +149,7 @@ def _pickled(value: Any, seen: _Seen, *, fast: bool) -> str | None:
     """
     hashed = _Hash()
     try:
-        _Pickler(hashed, seen, fast=fast).dump(value)
+        _Pickler(hashed, {*seen}, fast=fast).dump(value)
     except Exception:  # whatever the `__reduce__` of an object raises
         return None
     return hashed.sha256.hexdigest()
@@ -145,7 +167,11 @@ class _Hash:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles sets in the same order in each process, and functions by their source instead of their name."""
+    """Pickles sets in the same order in each process, and functions by their source instead of their name.
+
+    Many of these functions are those that make objects again, such as `re._compile`. What they name in their
+    modules, such as a cache, is no content.
+    """
 
     def __init__(self, file: _Hash, seen: _Seen, *, fast: bool) -> None:
         super().__init__(file, protocol=5)
@@ -155,6 +181,6 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, set | frozenset):
             return [type(value).__qualname__, sorted(_content(one, self._seen) for one in value)]
-        if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
-            return ["function", [*_sources(value, self._seen)]]
+        if isinstance(value, _FUNCTIONS):
+            return ["function", [*_sources(value, self._seen, only_own=True)]]
         return None

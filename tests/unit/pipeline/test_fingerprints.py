@@ -144,14 +144,15 @@ def test_each_item_of_a_large_array_counts(tmp_path: Path) -> None:
     assert (changed.result, changed.reason) == (1, "argument values has changed")
 
 
-def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [None, Short(1), threading.Lock], ids=["JSON", "pickle", "name"])
+def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path, beside: Any) -> None:
     def call(functions: Any) -> Any:
         return functions["one"]()
 
     one, other = typed_in("def step():\n return 1"), typed_in("def step():\n return 2")
-    assert run(tmp_path, call, functions={"one": one}).result == 1
-    assert run(tmp_path, call, functions={"one": one}).status == "cached"
-    assert run(tmp_path, call, functions={"one": other}).result == 2
+    assert run(tmp_path, call, functions={"one": one, "two": beside}).result == 1
+    assert run(tmp_path, call, functions={"one": one, "two": beside}).status == "cached"
+    assert run(tmp_path, call, functions={"one": other, "two": beside}).result == 2
 
 
 @pytest.mark.parametrize(
@@ -161,10 +162,12 @@ def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path) -> None:
         "{1: {'b', 'a', 'c', 'd'}, 'x': [Short(1)] * 2}",
         "frozenset('abcdef')",
         "[None, b'1']",
+        "re.compile('x')",
+        "lambda name: name in {'a', 'b', 'c', 'd'}",
     ],
 )
 def test_a_value_is_the_same_text_in_each_process(value: str) -> None:
-    program = f"from tests.unit.pipeline.test_fingerprints import *; print(content_of({value}))"
+    program = f"import re; from tests.unit.pipeline.test_fingerprints import *; print(content_of({value}))"
     texts = [
         subprocess.run(
             [sys.executable, "-c", program],
