@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,39 @@ def test_a_value_is_the_same_text_in_each_process(value: str) -> None:
         for seed in ("1", "2")
     ]
     assert texts[0] == texts[1] != ""
+
+
+class Flat(np.ndarray[Any, Any]):
+    def numpy(self) -> Flat:
+        return self
+
+
+class Tensor:
+    """Like one of PyTorch: its pickle is another one each time."""
+
+    dtype = "float64"
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values, np.float64)
+        self.shape = self.values.shape
+
+    def __reduce__(self) -> Any:
+        return Tensor, (id(self),)
+
+    def detach(self) -> Tensor:
+        return self
+
+    cpu = contiguous = detach
+
+    def reshape(self, *shape: int) -> Flat:
+        return self.values.reshape(*shape).view(Flat)
+
+
+def test_each_item_of_a_tensor_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, uint8=np.uint8))
+    texts = [content_of({"model": [Tensor(values)]}) for values in ([1, 2], [1, 2], [1, 3], [[1, 2]])]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
 
 
 def test_values_that_contain_themselves_or_cannot_be_pickled_have_a_text() -> None:
