@@ -8,15 +8,19 @@ import inspect
 import json
 import pickle
 import sys
+import sysconfig
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 __all__ = ["content_of", "sources_of"]
 
 _Seen = set[int]
-"""The functions that a text already has, by id: they may name each other."""
+"""The functions and classes that a text already has, by id: they may name each other."""
 
+_INSTALLED = {"site-packages", "dist-packages"}
+_OF_PYTHON = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -34,7 +38,7 @@ def content_of(value: Any) -> str:
 
 
 def sources_of(function: Any) -> list[str]:
-    """The source of a function, and of the functions and values of its module that it names.
+    """The source of a function, and of the functions, classes and values that it names; not of installed packages.
 
     Args:
         function: a function, a method, a partial, or an object that can be called.
@@ -82,14 +86,75 @@ def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[
 
 
 def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
-    """The functions and values of its module that a function names."""
-    for name in _names_in(function.__code__):
-        value = function.__globals__.get(name, function)
-        if isinstance(value, types.FunctionType):
-            if value.__module__ == function.__module__:
+    """The functions, classes and values that a function names."""
+    names = [*_names_in(function.__code__)]
+    for name in names:
+        if name in function.__globals__:
+            value = function.__globals__[name]
+            is_near = (
+                getattr(value, "__module__", None) == function.__module__
+            )  # which may be no module, after `exec`
+            if is_near and isinstance(value, types.FunctionType):
                 yield from _sources(value, seen)
-        elif not isinstance(value, type | types.ModuleType) and (text := _whole_content(value, seen)) is not None:
-            yield f"{name} = {text}"
+            else:
+                yield from _variable(name, value, names, seen)
+
+
+def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[str]:
+    """A value, a class or a function that is named.
+
+    Args:
+        name: of the variable.
+        value: what it is.
+        names: what is taken of it, if it is a module.
+        seen: as above.
+    """
+    if isinstance(value, types.ModuleType):
+        if _is_own(value.__name__):
+            for attribute in names:
+                found = vars(value).get(attribute)
+                if found is not None and not isinstance(found, types.ModuleType):
+                    yield from _variable(f"{name}.{attribute}", found, (), seen)
+    elif isinstance(value, type):
+        yield from _sources_of_class(value, seen)
+    elif isinstance(value, types.FunctionType):
+        if _is_own(value.__module__):
+            yield from _sources(value, seen)
+    elif (text := _whole_content(value, seen)) is not None:
+        yield f"{name} = {text}"
+
+
+def _sources_of_class(given: type, seen: _Seen) -> Iterator[str]:
+    """The source of a class, of the classes that it is made of, and of what its methods name."""
+    if not _is_own(given.__module__) or id(given) in seen:
+        return
+    seen.add(id(given))
+    for base in given.__bases__:
+        yield from _sources_of_class(base, seen)
+    try:
+        yield inspect.getsource(given)
+        is_whole = True
+    except (OSError, TypeError):  # it was typed in
+        is_whole = False
+    for value in vars(given).values():
+        method = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if not isinstance(method, types.FunctionType):
+            continue
+        if not is_whole:
+            yield from _code(method.__code__)
+        yield from _variables(method, seen)
+
+
+def _is_own(module: str) -> bool:
+    """True for a module of the user: not of Python, and not of an installed package."""
+    found = sys.modules.get(module)
+    if found is None or module.partition(".")[0] == __name__.partition(".")[0]:
+        return False
+    file = getattr(found, "__file__", None)
+    if file is None:
+        return module == "__main__"  # a notebook, or a prompt
+    path = Path(file)
+    return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, _OF_PYTHON))
 
 
 def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[str]:
@@ -122,7 +187,7 @@ def _content(value: Any, seen: _Seen) -> str:
 def _whole_content(value: Any, seen: _Seen) -> str | None:
     """The value as JSON, with sets and functions, or a hash of it; None if it cannot be pickled.
 
-    Each attempt has a copy of `seen`: a function that an attempt has seen before it failed is in no text yet.
+    An attempt has a copy of `seen`, as long as it may fail: what it has seen is in no text yet.
     """
     seen_here = {*seen}
 
@@ -134,9 +199,11 @@ def _whole_content(value: Any, seen: _Seen) -> str | None:
         raise TypeError
 
     try:
-        return json.dumps(value, sort_keys=True, default=in_order)
+        text = json.dumps(value, sort_keys=True, default=in_order)
     except (TypeError, ValueError, RecursionError):
         return _pickled(value, seen, fast=True) or _pickled(value, seen, fast=False)
+    seen |= seen_here
+    return text
 
 
 def _pickled(value: Any, seen: _Seen, *, fast: bool) -> str | None:
@@ -148,11 +215,12 @@ def _pickled(value: Any, seen: _Seen, *, fast: bool) -> str | None:
         fast: whether parts that are the same object are pickled again each time. If not, equal values with other
             such parts differ; but only then may a part contain itself.
     """
-    hashed = _Hash()
+    hashed, seen_here = _Hash(), {*seen}
     try:
-        _Pickler(hashed, {*seen}, fast=fast).dump(value)
+        _Pickler(hashed, seen_here, fast=fast).dump(value)
     except Exception:  # whatever the `__reduce__` of an object raises
         return None
+    seen |= seen_here
     return hashed.sha256.hexdigest()
 
 
@@ -168,7 +236,7 @@ class _Hash:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles sets in the same order in each process, and functions by their source instead of their name.
+    """Pickles sets in the same order in each process, functions and the user's classes by their source.
 
     Many of these functions are those that make objects again, such as `re._compile`. What they name in their
     modules, such as a cache, is no content.
@@ -184,6 +252,8 @@ class _Pickler(pickle.Pickler):
             return [type(value).__qualname__, sorted(_content(one, self._seen) for one in value)]
         if isinstance(value, _FUNCTIONS):
             return ["function", [*_sources(value, self._seen, only_own=True)]]
+        if isinstance(value, type) and _is_own(value.__module__):
+            return [value.__qualname__, [*_sources_of_class(value, self._seen)]]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return _tensor(value, torch)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import json
+import linecache
 import subprocess
 import sys
 import threading
@@ -15,7 +18,7 @@ import numpy as np
 import pytest
 
 from pai_sdk.pipeline import Pipeline
-from pai_sdk.pipeline.contents import content_of
+from pai_sdk.pipeline.contents import content_of, sources_of
 from pai_sdk.pipeline.records import StepRecord
 
 SETTINGS = {"rate": 1}
@@ -206,6 +209,83 @@ class Tensor:
 
     def reshape(self, *shape: int) -> Flat:
         return self.values.reshape(*shape).view(Flat)
+
+
+HELPERS = """
+RATE = {rate}
+
+def helped():
+    return RATE + more()
+
+def more():
+    return 0
+
+class Base:
+    def value(self):
+        return {base}
+
+class Model(Base):
+    @staticmethod
+    def make():
+        return Model()
+
+    def total(self):
+        return self.value() + {own}
+"""
+STEPS = """
+import helpers
+from helpers import Model, helped
+
+def by_name():
+    return helped()
+
+def by_module():
+    return helpers.helped()
+
+def by_constant():
+    return helpers.RATE
+
+def by_class():
+    return Model.make().total()
+
+def by_object(model=Model()):
+    return model.total()
+"""
+
+
+@pytest.mark.parametrize("name", ["by_name", "by_module", "by_constant", "by_class", "by_object"])
+def test_functions_and_classes_of_other_modules_of_the_user_count(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def step(**values: int) -> Callable[..., Any]:
+        (tmp_path / "helpers.py").write_text(HELPERS.format(**{"rate": 1, "base": 1, "own": 0, **values}))
+        (tmp_path / "steps.py").write_text(STEPS)
+        for module in ("helpers", "steps"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        linecache.clearcache()
+        function: Callable[..., Any] = getattr(importlib.import_module("steps"), name)
+        return function
+
+    assert run(tmp_path, step()).result == 1
+    assert run(tmp_path, step()).status == "cached"
+    if name in ("by_class", "by_object"):
+        assert run(tmp_path, step(base=2)).result == 2
+        assert run(tmp_path, step(own=2)).result == 3
+        assert run(tmp_path, step(rate=2)).status == "cached"
+    else:
+        assert run(tmp_path, step(rate=2)).result == 2
+        assert run(tmp_path, step(rate=2, own=7)).status == "cached"
+
+
+def test_installed_packages_and_python_do_not_count() -> None:
+    def call() -> Any:
+        return json.dumps, np.zeros, Pipeline, pytest.raises
+
+    globals_only = [text for text in sources_of(call) if "def " in text or "class " in text]
+    assert len(globals_only) == 1
 
 
 def test_each_item_of_a_tensor_counts(monkeypatch: pytest.MonkeyPatch) -> None:
