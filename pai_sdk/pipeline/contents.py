@@ -14,13 +14,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["content_of", "sources_of"]
+__all__ = ["CODE", "content_of", "sources_of"]
 
 _Seen = set[int]
 """The functions and classes that a text already has, by id: they may name each other."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _OF_PYTHON = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+CODE = "the code of the function"
+"""What a changed source is called."""
+
+_Part = tuple[str, str]
+"""What a text is called, and the text."""
+
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -37,16 +43,22 @@ def content_of(value: Any) -> str:
     return _content(value, set())
 
 
-def sources_of(function: Any) -> list[str]:
+def sources_of(function: Any) -> dict[str, list[str]]:
     """The source of a function, and of the functions, classes and values that it names; not of installed packages.
 
     Args:
         function: a function, a method, a partial, or an object that can be called.
+
+    Returns:
+        The texts by what a user calls them: `the code of the function`, `variable RATE`.
     """
-    return [*_sources(function, set())]
+    found: dict[str, list[str]] = {CODE: []}
+    for called, text in _sources(function, set()):
+        found.setdefault(called, []).append(text)
+    return found
 
 
-def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[str]:
+def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[_Part]:
     """The source of a function.
 
     Args:
@@ -55,7 +67,7 @@ def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[
         only_own: without what it names in its module.
     """
     if isinstance(function, functools.partial):
-        yield _content([function.args, function.keywords], seen)
+        yield "an argument of the partial", _content([function.args, function.keywords], seen)
         yield from _sources(function.func, seen, only_own=only_own)
         return
     function = inspect.unwrap(function)
@@ -66,26 +78,36 @@ def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[
         return
     seen.add(id(function))
     if not isinstance(function, types.FunctionType):
-        yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}"
+        yield (
+            CODE,
+            f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}",
+        )
         if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
             yield from _state_of_owner(function, seen)
             yield from _sources(call, seen)
         return
     try:
-        yield inspect.getsource(function)
+        yield CODE, inspect.getsource(function)
         is_whole = function.__name__ != "<lambda>"  # the source of a lambda is its line, which may have several
     except (OSError, TypeError):  # it was typed in, or made by exec
         is_whole = False
     if not is_whole:
         yield from _code(function.__code__)
-    yield _content([function.__defaults__, function.__kwdefaults__], seen)
+    yield "a default value of the function", _content([function.__defaults__, function.__kwdefaults__], seen)
     if not only_own:
         yield from _variables(function, seen)
-    for cell in function.__closure__ or ():
-        yield _content(cell.cell_contents, seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield f"variable {name}", _content(_value_in(cell), seen)
 
 
-def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
+def _value_in(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it gets its value later
+        return None
+
+
+def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[_Part]:
     """The functions, classes and values that a function names."""
     names = [*_names_in(function.__code__)]
     for name in names:
@@ -100,7 +122,7 @@ def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
                 yield from _variable(name, value, names, seen)
 
 
-def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[str]:
+def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[_Part]:
     """A value, a class or a function that is named.
 
     Args:
@@ -121,10 +143,10 @@ def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Itera
         if _is_own(value.__module__):
             yield from _sources(value, seen)
     elif (text := _whole_content(value, seen)) is not None:
-        yield f"{name} = {text}"
+        yield f"variable {name}", text
 
 
-def _sources_of_class(given: type, seen: _Seen) -> Iterator[str]:
+def _sources_of_class(given: type, seen: _Seen) -> Iterator[_Part]:
     """The source of a class, of the classes that it is made of, and of what its methods name."""
     if not _is_own(given.__module__) or id(given) in seen:
         return
@@ -132,7 +154,7 @@ def _sources_of_class(given: type, seen: _Seen) -> Iterator[str]:
     for base in given.__bases__:
         yield from _sources_of_class(base, seen)
     try:
-        yield inspect.getsource(given)
+        yield CODE, inspect.getsource(given)
         is_whole = True
     except (OSError, TypeError):  # it was typed in
         is_whole = False
@@ -157,16 +179,16 @@ def _is_own(module: str) -> bool:
     return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, _OF_PYTHON))
 
 
-def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[str]:
+def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[_Part]:
     """The attributes of an object whose method is called."""
     if not isinstance(owner, type | types.ModuleType):
-        yield _content(getattr(owner, "__dict__", {}), seen)
+        yield "an attribute of the object", _content(getattr(owner, "__dict__", {}), seen)
 
 
-def _code(code: types.CodeType) -> Iterator[str]:
+def _code(code: types.CodeType) -> Iterator[_Part]:
     constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
-    yield repr((code.co_code, code.co_names))
-    yield _content(constants, set())  # there are sets in it, which `repr` gives in any order
+    yield CODE, repr((code.co_code, code.co_names))
+    yield CODE, _content(constants, set())  # there are sets in it, which `repr` gives in any order
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
             yield from _code(one)

@@ -16,7 +16,7 @@ from typing import Any
 from pai_sdk.backend.base import Plan
 from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
-from pai_sdk.pipeline.contents import content_of, sources_of
+from pai_sdk.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
@@ -56,11 +56,15 @@ def parts_of_call(
     """
     own = {name: digest(value) for name, value in arguments.items() if name not in made}
     return {
-        "the code of the function": digest(sources_of(function)),
+        **_parts_of_function(function),
         **{f"argument {name}": value for name, value in own.items()},
         **{f"argument {name}": value for name, value in made.items()},
         **parts_of_paths(arguments),
     }
+
+
+def _parts_of_function(function: Any) -> dict[str, str]:
+    return {called: digest(texts) for called, texts in sources_of(function).items()}
 
 
 def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -93,14 +97,16 @@ def parts_of_plan(
 
     place = (code or {}).get("LocationValue") or {}
     in_oss = f"oss://{place['Bucket']}/{place['Key']}" if "Key" in place else ""
+    variables: dict[str, str] = {}
     if function is None:
         code_part = content(in_oss) or digest(code)
     else:
         rest["Environments"] = {k: v for k, v in rest.get("Environments", {}).items() if k != KEY_VARIABLE}
         packed = plan.uploads[0].tree.entries
         files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
-        code_part = digest([sources_of(function), files])
-    parts = {"the request": digest(_without_outputs(rest)), "the code": code_part}
+        variables = _parts_of_function(function)
+        code_part = digest([variables.pop(CODE), files])
+    parts = {"the request": digest(_without_outputs(rest)), "the code": code_part, **variables}
     parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
     for channel in request.get("InputChannels", []):
         name, uri = channel["Name"], channel.get("InputUri") or ""
@@ -119,7 +125,7 @@ def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping
     estimator, parts = search.tuner.estimator, {"the search": digest(search.tuner.description)}
     plan = search.plan(inputs)
     if plan is None or not isinstance(estimator, EstimatorBase):
-        return {**parts, "the code of the function": digest(sources_of(estimator))}
+        return {**parts, **_parts_of_function(estimator)}
     return {**parts, **parts_of_plan(plan, made, estimator._session(), function_of(estimator))}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pai_sdk.pipeline import Pipeline
-from pai_sdk.pipeline.contents import content_of, sources_of
+from pai_sdk.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk.pipeline.records import StepRecord
 
 SETTINGS = {"rate": 1}
@@ -132,7 +132,8 @@ def test_values_of_the_module_count(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert run(folder, function).result == 1
         assert run(folder, function).status == "cached"
         monkeypatch.setitem(globals(), name, changed)
-        assert run(folder, function).result == 2
+        other = run(folder, function)
+        assert (other.result, other.reason) == (2, f"variable {name} has changed")
 
 
 def test_each_item_of_a_large_array_counts(tmp_path: Path) -> None:
@@ -284,8 +285,8 @@ def test_installed_packages_and_python_do_not_count() -> None:
     def call() -> Any:
         return json.dumps, np.zeros, Pipeline, pytest.raises
 
-    globals_only = [text for text in sources_of(call) if "def " in text or "class " in text]
-    assert len(globals_only) == 1
+    assert sources_of(call).keys() == {CODE, "a default value of the function"}
+    assert len(sources_of(call)[CODE]) == 1
 
 
 def test_each_item_of_a_tensor_counts(monkeypatch: pytest.MonkeyPatch) -> None:
