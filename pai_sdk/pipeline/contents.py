@@ -147,24 +147,27 @@ def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Itera
 
 
 def _sources_of_class(given: type, seen: _Seen) -> Iterator[_Part]:
-    """The source of a class, of the classes that it is made of, and of what its methods name."""
+    """The source of a class, of the classes that it is made of, and of what its methods name.
+
+    It is put together from the methods and the attributes. `inspect.getsource` of a class parses the whole file,
+    which Python 3.11 cannot do in two threads at once.
+    """
     if not _is_own(given.__module__) or id(given) in seen:
         return
     seen.add(id(given))
+    bases = [base.__qualname__ for base in given.__bases__]
+    fields = [f"{name}: {type_}" for name, type_ in vars(given).get("__annotations__", {}).items()]
+    yield CODE, f"class {given.__qualname__}({bases}): {fields}"
     for base in given.__bases__:
         yield from _sources_of_class(base, seen)
-    try:
-        yield CODE, inspect.getsource(given)
-        is_whole = True
-    except (OSError, TypeError):  # it was typed in
-        is_whole = False
-    for value in vars(given).values():
-        method = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-        if not isinstance(method, types.FunctionType):
-            continue
-        if not is_whole:
-            yield from _code(method.__code__)
-        yield from _variables(method, seen)
+    for name, value in vars(given).items():
+        method = inspect.unwrap(getattr(value, "__func__", None) or getattr(value, "fget", None) or value)
+        if isinstance(method, types.FunctionType):
+            yield from _sources(method, seen)
+        elif isinstance(value, type):
+            yield from _sources_of_class(value, seen)
+        elif not name.startswith("__") and (text := _whole_content(value, seen)) is not None:
+            yield f"variable {given.__qualname__}.{name}", text
 
 
 def _is_own(module: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import json
@@ -279,6 +280,36 @@ def test_functions_and_classes_of_other_modules_of_the_user_count(
     else:
         assert run(tmp_path, step(rate=2)).result == 2
         assert run(tmp_path, step(rate=2, own=7)).status == "cached"
+
+
+def test_the_text_of_a_class_needs_no_parsed_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: Any, **__: Any) -> None:
+        raise SystemError("AST constructor recursion depth mismatch")  # Python 3.11 with two threads at once
+
+    before = content_of([Short(1), Scale(2)])
+    monkeypatch.setattr(ast, "parse", parse)
+    assert content_of([Short(1), Scale(2)]) == before
+
+
+def test_attributes_and_fields_of_a_class_count() -> None:
+    def text(source: str) -> str:
+        names: dict[str, Any] = {"__name__": __name__}
+        exec(f"from dataclasses import dataclass\n{source}", names)
+        return str(sources_of(names["step"]))
+
+    classes = [
+        "class Model:\n    rate = 1\n",
+        "class Model:\n    rate = 2\n",
+        "@dataclass\nclass Model:\n    rate: int = 1\n",
+        "@dataclass\nclass Model:\n    rate: float = 1\n",
+        "class Model:\n    class Inner:\n        rate = 1\n",
+        "class Model:\n    class Inner:\n        rate = 2\n",
+        "class Model:\n    @property\n    def rate(self):\n        return 1\n",
+        "class Model:\n    @property\n    def rate(self):\n        return 2\n",
+    ]
+    step = "def step():\n    return Model().rate\n"
+    assert len({text(one + step) for one in classes}) == len(classes)
+    assert [text(one + step) for one in classes] == [text(one + step) for one in classes]
 
 
 def test_installed_packages_and_python_do_not_count() -> None:
