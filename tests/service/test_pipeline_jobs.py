@@ -90,7 +90,7 @@ def test_a_job_that_calls_a_function_counts_while_the_function_is_the_same(
     again = described(2, 0.5).run(show=False)
     assert again["train"].status == "cached", again["train"].reason
     assert described(2, 0.25).run(show=False)["train"].reason == "hyperparameter lr has changed"
-    assert described(3, 0.25).run(show=False)["train"].reason == "the code has changed"
+    assert described(3, 0.25).run(show=False)["train"].reason == "variable factor has changed"
 
 
 def test_a_search_over_jobs_is_a_step_with_inputs_of_other_steps(tmp_path: Path, session: Session) -> None:
