@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import sys
-import sysconfig
 import tempfile
 import threading
 import weakref
@@ -29,6 +28,7 @@ from typing import Any
 
 from pai_sdk.base.files import publish_once
 from pai_sdk.base.function_pickle import pickler_class
+from pai_sdk.base.user_modules import is_of_user
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions import calling
@@ -233,15 +233,10 @@ def _by_value(names: Iterable[str]) -> Iterator[None]:
 
 def _is_own(name: str, source_dir: Path | None) -> bool:
     """True if a module is a file of the user: not installed, and not in the code that comes along."""
-    top = name.partition(".")[0]
     file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None or name == "__main__" or top in sys.stdlib_module_names or top == "pai_sdk":
+    if file is None or name == "__main__" or not is_of_user(name):
         return False
-    path = Path(file).resolve()
-    if source_dir is not None and path.is_relative_to(source_dir.resolve()):
-        return False
-    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
-    return not any(path.is_relative_to(place) for place in installed) and "site-packages" not in path.parts
+    return source_dir is None or not Path(file).resolve().is_relative_to(source_dir.resolve())
 
 
 def _distributions(modules: Iterable[str]) -> dict[str, tuple[str, str]]:

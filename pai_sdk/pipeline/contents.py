@@ -8,19 +8,17 @@ import inspect
 import json
 import pickle
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
+
+from pai_sdk.base.user_modules import is_of_user
 
 __all__ = ["CODE", "content_of", "sources_of"]
 
 _Seen = set[int]
 """The functions and classes that a text already has, by id: they may name each other."""
 
-_INSTALLED = {"site-packages", "dist-packages"}
-_OF_PYTHON = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
 CODE = "the code of the function"
 """What a changed source is called."""
 
@@ -78,10 +76,8 @@ def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[
         return
     seen.add(id(function))
     if not isinstance(function, types.FunctionType):
-        yield (
-            CODE,
-            f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(type(function)))}",
-        )
+        name = getattr(function, "__qualname__", repr(type(function)))
+        yield CODE, f"{getattr(function, '__module__', '')}.{name}"
         if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
             yield from _state_of_owner(function, seen)
             yield from _sources(call, seen)
@@ -112,14 +108,7 @@ def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[_Part]:
     names = [*_names_in(function.__code__)]
     for name in names:
         if name in function.__globals__:
-            value = function.__globals__[name]
-            is_near = (
-                getattr(value, "__module__", None) == function.__module__
-            )  # which may be no module, after `exec`
-            if is_near and isinstance(value, types.FunctionType):
-                yield from _sources(value, seen)
-            else:
-                yield from _variable(name, value, names, seen)
+            yield from _variable(name, function.__globals__[name], names, seen)
 
 
 def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[_Part]:
@@ -132,15 +121,16 @@ def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Itera
         seen: as above.
     """
     if isinstance(value, types.ModuleType):
-        if _is_own(value.__name__):
-            for attribute in names:
-                found = vars(value).get(attribute)
-                if found is not None and not isinstance(found, types.ModuleType):
-                    yield from _variable(f"{name}.{attribute}", found, (), seen)
+        if is_of_user(value.__name__):
+            for attribute in filter(vars(value).__contains__, names):
+                found = vars(value)[attribute]
+                # Only modules below this one are followed: two modules may have each other.
+                if not isinstance(found, types.ModuleType) or found.__name__.startswith(f"{value.__name__}."):
+                    yield from _variable(f"{name}.{attribute}", found, names, seen)
     elif isinstance(value, type):
         yield from _sources_of_class(value, seen)
     elif isinstance(value, types.FunctionType):
-        if _is_own(value.__module__):
+        if is_of_user(value.__module__):
             yield from _sources(value, seen)
     elif (text := _whole_content(value, seen)) is not None:
         yield f"variable {name}", text
@@ -152,7 +142,7 @@ def _sources_of_class(given: type, seen: _Seen) -> Iterator[_Part]:
     It is put together from the methods and the attributes. `inspect.getsource` of a class parses the whole file,
     which Python 3.11 cannot do in two threads at once.
     """
-    if not _is_own(given.__module__) or id(given) in seen:
+    if not is_of_user(given.__module__) or id(given) in seen:
         return
     seen.add(id(given))
     bases = [base.__qualname__ for base in given.__bases__]
@@ -168,18 +158,6 @@ def _sources_of_class(given: type, seen: _Seen) -> Iterator[_Part]:
             yield from _sources_of_class(value, seen)
         elif not name.startswith("__") and (text := _whole_content(value, seen)) is not None:
             yield f"variable {given.__qualname__}.{name}", text
-
-
-def _is_own(module: str) -> bool:
-    """True for a module of the user: not of Python, and not of an installed package."""
-    found = sys.modules.get(module)
-    if found is None or module.partition(".")[0] == __name__.partition(".")[0]:
-        return False
-    file = getattr(found, "__file__", None)
-    if file is None:
-        return module == "__main__"  # a notebook, or a prompt
-    path = Path(file)
-    return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, _OF_PYTHON))
 
 
 def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[_Part]:
@@ -277,7 +255,7 @@ class _Pickler(pickle.Pickler):
             return [type(value).__qualname__, sorted(_content(one, self._seen) for one in value)]
         if isinstance(value, _FUNCTIONS):
             return ["function", [*_sources(value, self._seen, only_own=True)]]
-        if isinstance(value, type) and _is_own(value.__module__):
+        if isinstance(value, type) and is_of_user(value.__module__):
             return [value.__qualname__, [*_sources_of_class(value, self._seen)]]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):

@@ -37,7 +37,11 @@ _OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputC
 
 def digest(value: Any) -> str:
     """A hash of a value; of what JSON does not have, such as an array, the content counts."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_as_text).encode()).hexdigest()[:16]
+    try:
+        text = json.dumps(value, sort_keys=True, default=_as_text)
+    except (TypeError, ValueError):  # a dict with other keys than texts
+        text = content_of(value)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _as_text(value: Any) -> str:

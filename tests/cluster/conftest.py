@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_ray_token() -> Iterator[None]:
-    """Clusters demand no token, although there may be one in the HOME of whoever runs the tests."""
+    """The clusters need no token, even if there is one in HOME."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         yield

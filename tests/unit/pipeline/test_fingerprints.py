@@ -150,6 +150,14 @@ def test_each_item_of_a_large_array_counts(tmp_path: Path) -> None:
     assert (changed.result, changed.reason) == (1, "argument values has changed")
 
 
+def test_an_argument_may_have_any_keys(tmp_path: Path) -> None:
+    def length(value: Any) -> int:
+        return len(value)
+
+    for value in ({(1, 2): 3}, {None: 1, "a": 2}):
+        assert [run(tmp_path, length, value=value).status for _ in range(2)] == ["succeeded", "cached"]
+
+
 @pytest.mark.parametrize("beside", [None, Short(1), threading.Lock], ids=["JSON", "pickle", "name"])
 def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path, beside: Any) -> None:
     def call(functions: Any) -> Any:
@@ -236,6 +244,7 @@ class Model(Base):
 """
 STEPS = """
 import helpers
+import package.helpers
 from helpers import Model, helped
 
 def by_name():
@@ -243,6 +252,9 @@ def by_name():
 
 def by_module():
     return helpers.helped()
+
+def by_package():
+    return package.helpers.helped()
 
 def by_constant():
     return helpers.RATE
@@ -255,7 +267,7 @@ def by_object(model=Model()):
 """
 
 
-@pytest.mark.parametrize("name", ["by_name", "by_module", "by_constant", "by_class", "by_object"])
+@pytest.mark.parametrize("name", ["by_name", "by_module", "by_package", "by_constant", "by_class", "by_object"])
 def test_functions_and_classes_of_other_modules_of_the_user_count(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,9 +275,12 @@ def test_functions_and_classes_of_other_modules_of_the_user_count(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def step(**values: int) -> Callable[..., Any]:
-        (tmp_path / "helpers.py").write_text(HELPERS.format(**{"rate": 1, "base": 1, "own": 0, **values}))
+        (tmp_path / "package").mkdir(exist_ok=True)
+        for place in (tmp_path, tmp_path / "package"):
+            (place / "helpers.py").write_text(HELPERS.format(**{"rate": 1, "base": 1, "own": 0, **values}))
+        (tmp_path / "package" / "__init__.py").write_text("import package\n")
         (tmp_path / "steps.py").write_text(STEPS)
-        for module in ("helpers", "steps"):
+        for module in ("helpers", "package", "package.helpers", "steps"):
             monkeypatch.delitem(sys.modules, module, raising=False)
         linecache.clearcache()
         function: Callable[..., Any] = getattr(importlib.import_module("steps"), name)

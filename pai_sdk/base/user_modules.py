@@ -1,0 +1,33 @@
+"""Which modules the user has written."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+
+__all__ = ["is_of_user"]
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def is_of_user(name: str) -> bool:
+    """Return whether a module is neither of Python, nor of an installed package, nor of this one.
+
+    Args:
+        name: of the module. One that is not loaded was typed in: its functions were made by `exec`.
+
+    Example:
+        >>> is_of_user("json"), is_of_user("__main__")
+        (False, True)
+    """
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
+        return False
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return module is None or name == "__main__"  # a prompt or a notebook has no file
+    path = Path(file).resolve()
+    places = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
+    return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, places))
