@@ -227,13 +227,18 @@ def _copied(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]
 def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
     """Copy the index, then the contents that it names, until all of them are there."""
     found: dict[str, tuple[int, str]] = {}
+    named: dict[str, list[float]] = {}
     for _ in range(_ROUNDS):
         (data / _INDEX).unlink(missing_ok=True)
         _copy_sqlite(root / _INDEX, data / _INDEX)
-        named = {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": size for blob, size in _blobs(data / _INDEX)}
-        for relative, size_bytes in named.items():
-            # One that is appended to has grown since: what the index says of it is all there is.
-            if found.get(relative, (-1, ""))[0] < size_bytes:
+        before, named = (
+            named,
+            {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": facts for blob, *facts in _blobs(data / _INDEX)},
+        )
+        for relative, facts in named.items():
+            # What the index says of it is all there is. One that is appended to may have grown since, and one of
+            # the parts of an upload may have got more of them.
+            if relative not in found or before.get(relative) != facts:
                 found.pop(relative, None)
                 found.update(_copied(root, data, relative))
         if found.keys() >= named.keys():
@@ -245,14 +250,15 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
     )
 
 
-def _blobs(index: Path) -> list[tuple[str, int]]:
+def _blobs(index: Path) -> list[tuple[str, int, float]]:
+    """The name of each blob, how much of it is in use, and when the last part of an unfinished upload came."""
+    contents = (
+        "SELECT blob, size_bytes, 0 FROM oss_objects "
+        "UNION ALL SELECT blob, sum(size_bytes), max(modified_at) FROM oss_parts GROUP BY blob"
+    )
     with closing(sqlite3.connect(index)) as connection:
-        contents = "SELECT blob, size_bytes FROM oss_objects UNION ALL SELECT blob, size_bytes FROM oss_parts"
-        return [
-            (blob, size)
-            for blob, size in connection.execute(contents)
-            if not is_row(blob) and not is_external(blob)
-        ]
+        rows = connection.execute(contents)
+        return [(blob, *facts) for blob, *facts in rows if not is_row(blob) and not is_external(blob)]
 
 
 # ---- restoring ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oss2.models import PartInfo
 
 from pai_sdk.base.files import locked
 from pai_sdk.errors import InvalidInputError
@@ -96,6 +97,37 @@ def test_objects_that_come_and_go_meanwhile_are_whole_in_the_backup(
         assert client.bucket().get_object("kept").read() == LARGE
     blobs = [path for path in (tmp_path / "backup" / "data" / "objects" / "blobs").rglob("*") if path.is_file()]
     assert len(blobs) == 2, "a content that nothing names any more is not kept"
+
+
+def test_an_upload_in_parts_that_goes_on_meanwhile_is_whole_in_the_backup(
+    tmp_path: Path, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start("process") as client:
+        bucket = client.bucket()
+        bucket.put_object("gone", LARGE)
+        upload_id = bucket.init_multipart_upload("parts").upload_id
+        parts = [PartInfo(n, bucket.upload_part("parts", upload_id, n, LARGE).etag) for n in (1, 3)]
+        copy_index, copy_blob = backups._copy_sqlite, backups._copied
+
+        def then_delete(source: Path, target: Path) -> None:
+            copy_index(source, target)
+            if source.name == "objects.db":
+                bucket.delete_object("gone")  # so that the index is read once more
+
+        def then_add_part(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]:
+            found = copy_blob(root, data, relative)
+            if found.get(relative, (0, ""))[0] == 3 * len(LARGE) and len(parts) == 2:
+                parts.insert(1, PartInfo(2, bucket.upload_part("parts", upload_id, 2, LARGE).etag))
+            return found
+
+        monkeypatch.setattr(backups, "_copy_sqlite", then_delete)
+        monkeypatch.setattr(backups, "_copied", then_add_part)
+        back_up(tmp_path / "data", tmp_path / "backup")
+    assert len(parts) == 3
+    restore(tmp_path / "backup", tmp_path / "other")
+    with start("process", data_dir=tmp_path / "other") as client:
+        client.bucket().complete_multipart_upload("parts", upload_id, parts)
+        assert client.bucket().get_object("parts").read() == LARGE * 3
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "unfinished"])

@@ -131,6 +131,7 @@ def test_an_index_of_another_folder_is_left_as_it_is(root: Path, earlier: Engine
 def test_an_index_of_the_first_version_is_brought_up_to_date(root: Path, earlier: Engine) -> None:
     with earlier.begin() as connection:
         connection.execute(text("ALTER TABLE oss_objects DROP COLUMN part_sizes"))
+        connection.execute(text("ALTER TABLE oss_parts DROP COLUMN start"))
         connection.execute(text("DROP TABLE oss_contents"))
         connection.execute(text("DELETE FROM schema_versions"))
     with ObjectStore(root, earlier=earlier) as store:

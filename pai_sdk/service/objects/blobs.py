@@ -8,34 +8,46 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from pai_sdk.base.files import sync_folder
+from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
 
-__all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
+__all__ = ["SHARDS", "Blob", "BlobFolder", "BlobRange", "BlobWriter", "SharedBlob"]
 
 _log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 _CHUNK_BYTES = 1 << 20
+_LARGEST_START = 1 << 40  # file systems have a largest size of a file, ext4 16 TiB
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A finished file: its name, size and MD5 (upper-case hexadecimal, as OSS writes it)."""
+    """What was written: its file, size and MD5 (upper-case hexadecimal, as OSS writes it), and its place there."""
 
     name: str
     size_bytes: int
     md5: str
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class BlobRange:
+    """Some bytes of a blob."""
+
+    name: str
+    start: int
+    size_bytes: int
 
 
 class BlobFolder:
-    """`blobs/ab/<name>` for what is whole, `incoming/<name>` for what is being written.
+    """`blobs/ab/<name>` for what is whole, and for parts of uploads; `incoming/<name>` for what is being written.
 
     Args:
         root: the folder of the store. What an earlier process left half-written below it is removed.
@@ -87,7 +99,7 @@ class BlobFolder:
 
     def writer(self) -> BlobWriter:
         """Begin a new blob."""
-        name = self._new_name()
+        name = self.new_name()
         return BlobWriter(name, self._incoming / name, self.path(name))
 
     def publish(self, writer: BlobWriter) -> Blob:
@@ -96,7 +108,7 @@ class BlobFolder:
 
     def share(self, name: str) -> str:
         """A hard link to a blob, which is never changed; returns its name."""
-        twin = self._new_name()
+        twin = self.new_name()
         try:
             os.link(self.path(name), self.path(twin))
         except FileNotFoundError:
@@ -108,15 +120,36 @@ class BlobFolder:
         sync_folder(self.path(twin).parent)
         return twin
 
-    def join(self, names: Sequence[str]) -> str:
-        """A new blob of others put one behind the other; returns its name."""
-        if len(names) == 1:
-            return self.share(names[0])
+    def join(self, ranges: Sequence[BlobRange]) -> str:
+        """A new blob of parts of others, put one behind the other; returns its name.
+
+        Raises:
+            FileNotFoundError: one of them is not there.
+            EOFError: one of them is too short.
+        """
         with self.writer() as writer:
-            for name in names:
-                with self.path(name).open("rb") as stream:
-                    writer.copy_unhashed(stream)
+            for each in ranges:
+                writer.copy_unhashed(each, self.path(each.name))
             return writer.finish().name
+
+    def fill(self, name: str, size_bytes: int, places: Mapping[int, BlobRange]) -> bool:
+        """Give a blob its length, and copy others to their places in it, forced to the disk.
+
+        Returns:
+            False if contents are not kept in files; nothing has been done then.
+
+        Raises:
+            FileNotFoundError: one of them is not there.
+            EOFError: one of them is too short.
+        """
+        with self.path(name).open("r+b") as target:
+            for start, each in places.items():
+                target.seek(start)
+                _copy_range(each, self.path(each.name), target)
+            target.truncate(size_bytes)
+            target.flush()
+            os.fsync(target.fileno())
+        return True
 
     def remove(self, names: Iterable[str]) -> None:
         """Unlink blobs; a reader that has one open goes on reading it.
@@ -157,7 +190,8 @@ class BlobFolder:
         with self._lock:
             self._young = None
 
-    def _new_name(self) -> str:
+    def new_name(self) -> str:
+        """A name that no blob has; the sweep leaves a file of that name alone."""
         name = uuid.uuid4().hex
         with self._lock:
             if self._young is not None:
@@ -216,9 +250,9 @@ class BlobWriter:
         if left:
             raise EOFError(f"{left} bytes are missing")
 
-    def copy_unhashed(self, stream: BinaryIO) -> None:
-        """Append what a file still holds, without changing size and MD5: the caller knows them."""
-        shutil.copyfileobj(stream, self._file(), _CHUNK_BYTES)
+    def copy_unhashed(self, what: BlobRange, path: Path) -> None:
+        """Append some bytes of a file, without changing size and MD5: the caller knows them."""
+        _copy_range(what, path, self._file())
 
     @property
     def md5(self) -> bytes:
@@ -272,3 +306,134 @@ class BlobWriter:
 
     def _opened(self) -> BinaryIO:
         return os.fdopen(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+class SharedBlob:
+    """A blob that the parts of one upload are written to, each at its place, so that they need not be joined.
+
+        writer() --> a place --> finish(): taken for good
+                         |
+                         +-----> discard() without it: free again
+
+    Only a part that is as long as the first one has a place. What is written there is never written again: a part
+    that comes once more goes to a blob of its own, and so do all parts once the object is made.
+
+    Args:
+        folder: has the blob.
+
+    Attributes:
+        name: of the blob.
+        completing: held while an object is made of the parts.
+    """
+
+    def __init__(self, folder: BlobFolder) -> None:
+        self._folder = folder
+        self.name = folder.new_name()
+        self.completing = threading.Lock()
+        self._lock = threading.Lock()  # guards all below; nothing else is locked or waited for while it is held
+        self._part_bytes: int | None = None
+        self._taken: set[int] = set()
+        self._writing = 0
+        self._is_closed = self._has_ended = False
+
+    def writer(self, number: int, size_bytes: int | None) -> BlobWriter:
+        """Begin to write a part.
+
+        Args:
+            number: of the part; the first is 1.
+            size_bytes: how long it will be, if that is known.
+        """
+        with self._lock:
+            if not self._has_place(number, size_bytes):
+                return self._folder.writer()
+            self._part_bytes = size_bytes
+            self._taken.add(number)
+            self._writing += 1
+        return _PlacedWriter(self, self._folder.path(self.name), number, size_bytes or 0)
+
+    def _has_place(self, number: int, size_bytes: int | None) -> bool:
+        if self._is_closed or number in self._taken or not size_bytes:
+            return False
+        return size_bytes == (self._part_bytes or size_bytes) and (number - 1) * size_bytes < _LARGEST_START
+
+    def close(self) -> bool:
+        """Give no place any more; returns True if none is being written to."""
+        with self._lock:
+            self._is_closed = True
+            return not self._writing
+
+    def end(self) -> None:
+        """Give no place any more, and open no file: the blob can be removed for good."""
+        with self._lock:
+            self._is_closed = self._has_ended = True
+
+    def open(self, start: int) -> BinaryIO:
+        """Open the file for a writer, at its place.
+
+        Raises:
+            StorageError: `NoSuchUpload`: it has ended.
+        """
+        with self._lock:
+            if self._has_ended:
+                raise oss_error("NoSuchUpload")
+            stream = os.fdopen(os.open(self._folder.path(self.name), os.O_CREAT | os.O_WRONLY, 0o600), "wb")
+        stream.seek(start)
+        return stream
+
+    def left(self, number: int, *, is_written: bool) -> None:
+        """A writer has ended."""
+        with self._lock:
+            self._writing -= 1
+            if not is_written:
+                self._taken.discard(number)
+
+
+class _PlacedWriter(BlobWriter):
+    """Writes a part to its place in a shared blob."""
+
+    def __init__(self, shared: SharedBlob, path: Path, number: int, size_bytes: int) -> None:
+        super().__init__(shared.name, path, path)
+        self._shared, self._number, self._most_bytes = shared, number, size_bytes
+        self._is_finished = self._has_left = False
+
+    @property
+    def _start(self) -> int:
+        return (self._number - 1) * self._most_bytes
+
+    def keep(self, *chunks: bytes) -> None:
+        """The one half of `write`; never writes to the place of the next part."""
+        if self.size_bytes + sum(map(len, chunks)) > self._most_bytes:
+            raise oss_error("IncompleteBody")
+        super().keep(*chunks)
+
+    def finish(self, *, durable: bool = True) -> Blob:
+        """Force what was written to the disk."""
+        stream = self._file()
+        stream.flush()
+        os.fsync(stream.fileno())
+        sync_folder(self._final.parent)
+        self._is_finished = True
+        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), self._start)
+
+    def discard(self) -> None:
+        """Leave the place; it is free for another writer, unless this one has finished."""
+        if self._stream is not None:
+            with suppress(OSError):  # closing writes what is buffered, and a full disk refuses it
+                self._stream.close()
+        if not self._has_left:
+            self._has_left = True
+            self._shared.left(self._number, is_written=self._is_finished)
+
+    def _opened(self) -> BinaryIO:
+        return self._shared.open(self._start)
+
+
+def _copy_range(what: BlobRange, path: Path, target: BinaryIO) -> None:
+    left = what.size_bytes
+    with path.open("rb") as source:
+        source.seek(what.start)
+        while left and (chunk := source.read(min(left, _CHUNK_BYTES))):
+            target.write(chunk)
+            left -= len(chunk)
+    if left:
+        raise EOFError(f"{left} bytes are missing")

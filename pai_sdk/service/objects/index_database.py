@@ -102,6 +102,7 @@ parts = Table(
     Column("etag", String(32), nullable=False),
     Column("modified_at", Double, nullable=False),
     Column("blob", String(32), nullable=False),
+    Column("start", BigInteger, nullable=False, server_default="0"),
     Index("oss_parts_blob", "blob"),
     sqlite_with_rowid=False,
 )
@@ -119,7 +120,12 @@ def _with_contents(connection: Connection) -> None:
     """
 
 
-_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents])
+def _with_places(connection: Connection) -> None:
+    """To version 4: several parts of an upload are in one blob, each at its place."""
+    connection.execute(text("ALTER TABLE oss_parts ADD COLUMN start BIGINT NOT NULL DEFAULT 0"))
+
+
+_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_places])
 
 
 class IndexDatabase:

@@ -1,4 +1,8 @@
-"""Uploads in parts: each part is a blob, and at the end one new blob is made of them all."""
+"""Uploads in parts: each part is written to its place in one blob, which in the end is the content of the object.
+
+A part that has no place there is a blob of its own until the end, and is then copied to its place. What a row
+names is never written to again. Where that would happen, as when only some parts are taken, a new blob is made.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ import hashlib
 import json
 import re
 import sqlite3
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from functools import partial
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
+from pai_sdk.service.objects.blobs import BlobFolder, BlobRange, BlobWriter, SharedBlob
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.object_rows import StoredObject, encode_key, record, require_bucket, successor
@@ -26,10 +33,11 @@ _ID = re.compile("[0-9A-F]{32}")
 _END = b"\xff"  # behind all keys: UTF-8 has no such byte
 
 _UPLOAD = "id, bucket, key, content_type, headers, started_at"
-_PART = "number, size_bytes, etag, modified_at, blob"
+_PART = "number, size_bytes, etag, modified_at, blob, start"
 _ADD_UPLOAD = f"INSERT INTO oss_uploads ({_UPLOAD}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
-_PUT_PART = f"INSERT OR REPLACE INTO oss_parts (upload, {_PART}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_PUT_PART = f"INSERT OR REPLACE INTO oss_parts (upload, {_PART}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _FIND = f"SELECT {_UPLOAD} FROM oss_uploads WHERE id = ? AND bucket = ? AND key = ?"  # noqa: S608 - constants
+_NAMES_BLOB = "SELECT 1 FROM oss_parts WHERE blob = ? LIMIT 1"
 _IDLE = f"""
     SELECT {_UPLOAD} FROM oss_uploads WHERE started_at < :time
     AND NOT EXISTS (SELECT 1 FROM oss_parts WHERE upload = id AND oss_parts.modified_at >= :time)
@@ -45,6 +53,12 @@ class UploadedPart:
     etag: str
     modified_at: float
     blob: str
+    start: int
+
+    @property
+    def range(self) -> BlobRange:
+        """Its bytes."""
+        return BlobRange(self.blob, self.start, self.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,8 @@ class MultipartUploads:
 
     def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
         self._database, self._blobs = database, blobs
+        self._shared: dict[str, SharedBlob] = {}  # by upload; of those that this process has seen
+        self._guard = threading.Lock()
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
         """Begin an upload; returns its id."""
@@ -97,28 +113,49 @@ class MultipartUploads:
             raise oss_error("NoSuchUpload", bucket=bucket, key=key)
         return _upload(rows[0])
 
+    def part_writer(
+        self, bucket: str, key: str, upload_id: str, number: int, size_bytes: int | None
+    ) -> BlobWriter:
+        """Begin a part that `add_part` takes.
+
+        Args:
+            bucket: the bucket.
+            key: the object's key.
+            upload_id: the upload.
+            number: of the part.
+            size_bytes: how long it will be, if that is known.
+
+        Raises:
+            StorageError: `NoSuchUpload`.
+        """
+        with self._shared_of(bucket, key, upload_id) as shared:
+            return shared.writer(number, size_bytes)
+
     def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
         """Take what was written as a part; one of the same number is replaced."""
         blob = writer.finish()
-        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name)
+        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name, blob.start)
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:
-            self._blobs.remove([blob.name])
+            self._remove_own(upload_id, [blob.name])
+            self._forget_shared(upload_id)
             raise
-        if replaced is not None:
-            self._blobs.remove([replaced])
+        self._remove_own(upload_id, replaced)
         return part
 
-    def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> str | None:
-        values = (upload_id, part.number, part.size_bytes, part.etag, part.modified_at, part.blob)
+    def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> list[str]:
+        """Put the row of a part; returns the blob that no part names any more."""
+        values = (upload_id, part.number, part.size_bytes, part.etag, part.modified_at, part.blob, part.start)
         find = "SELECT blob FROM oss_parts WHERE upload = ? AND number = ?"
 
-        def add(connection: sqlite3.Connection) -> str | None:
+        def add(connection: sqlite3.Connection) -> list[str]:
             _require(connection, bucket, key, upload_id)
             replaced = connection.execute(find, (upload_id, part.number)).fetchone()
             connection.execute(_PUT_PART, values)
-            return replaced[0] if replaced else None
+            if replaced is None or connection.execute(_NAMES_BLOB, replaced).fetchone() is not None:
+                return []
+            return [*replaced]
 
         return self._database.write(add)
 
@@ -151,53 +188,99 @@ class MultipartUploads:
         Raises:
             StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
         """
-        upload = self.find(bucket, key, upload_id)
-        taken, blob = self._joined(bucket, key, upload_id, listed)
-        info = StoredObject(
-            bucket=bucket,
-            key=key,
-            size_bytes=sum(part.size_bytes for part in taken),
-            etag=_combined_etag(taken),
-            content_type=upload.content_type,
-            kind="Multipart",
-            headers=upload.headers,
-            blob=blob,
-            part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
-        )
-
-        def end(connection: sqlite3.Connection) -> list[str]:
-            freed = _forget(connection, bucket, key, upload_id)
-            return [*freed, *record(connection, info, forbid_overwrite=forbid_overwrite).freed]
-
-        try:
-            freed = self._database.write(end)
-        except BaseException:
-            self._blobs.remove([blob])
-            raise
-        self._blobs.remove(freed)
-        return info
+        with self._shared_of(bucket, key, upload_id) as shared, shared.completing:
+            upload = self.find(bucket, key, upload_id)
+            while True:
+                taken, blob = self._joined(upload, listed, shared)
+                info = _object_of(upload, taken, blob)
+                try:
+                    freed = self._database.write(partial(_end, info, upload_id, taken, forbid_overwrite))
+                except _PartCameAgainError:
+                    continue
+                except BaseException:
+                    if all(part.blob != blob for part in taken):
+                        self._blobs.remove([blob])
+                    raise
+                self._blobs.remove(freed)
+                return info
 
     def _joined(
-        self, bucket: str, key: str, upload_id: str, listed: Sequence[tuple[int, str]] | None
+        self, upload: UploadInfo, listed: Sequence[tuple[int, str]] | None, shared: SharedBlob
     ) -> tuple[Sequence[UploadedPart], str]:
-        """The parts that the object is made of, and a new blob of them all."""
+        """The parts that the object is made of, and a blob of them all: a new one, or that of the first part."""
         taken: Sequence[UploadedPart] = ()
+        is_idle = shared.close()
         while True:
-            before, taken = taken, _choose(self.parts(bucket, key, upload_id), listed)
+            arrived = self.parts(upload.bucket, upload.key, upload.id)
+            before, taken = taken, _choose(arrived, listed)
             try:
-                blob = self._blobs.join([part.blob for part in taken])
+                # A request whose client has given up may still write to the shared blob.
+                may_fill = is_idle or taken[0].blob != shared.name
+                if may_fill and self._fill(taken, arrived):
+                    return taken, taken[0].blob
+                blob = self._blobs.join([part.range for part in taken])
                 if self._blobs.size_of(blob) == sum(part.size_bytes for part in taken):
                     return taken, blob
                 self._blobs.remove([blob])
-                raise oss_error("InvalidPart", "A part was cut off on the disk of the service; upload it again.")
+                raise EOFError
+            except EOFError as error:
+                what = "A part was cut off on the disk of the service; upload it again."
+                raise oss_error("InvalidPart", what) from error
             except FileNotFoundError as error:
                 # A part came again while we were at it, or the upload ended; else its blob is lost.
                 if taken == before:
-                    raise oss_error("InvalidPart", bucket=bucket, key=key) from error
+                    raise oss_error("InvalidPart", bucket=upload.bucket, key=upload.key) from error
+
+    def _fill(self, taken: Sequence[UploadedPart], arrived: Sequence[UploadedPart]) -> bool:
+        """Make the blob of the first part that of the object, unless that would overwrite a part."""
+        base = taken[0].blob
+        sizes = [part.size_bytes for part in taken]
+        starts = dict(zip((part.number for part in taken), accumulate(sizes, initial=0), strict=False))
+        there = [part for part in arrived if part.blob == base]
+        if any(starts.get(part.number) != part.start for part in there):
+            return False
+        size_bytes = self._blobs.size_of(base)
+        if size_bytes < 0:
+            raise FileNotFoundError(base)
+        if size_bytes < max(part.start + part.size_bytes for part in there):
+            raise EOFError
+        places = {starts[part.number]: part.range for part in taken if part.blob != base}
+        return self._blobs.fill(base, sum(sizes), places)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """End an upload and remove its parts."""
         self._blobs.remove(self._database.write(lambda connection: _forget(connection, bucket, key, upload_id)))
+        self._forget_shared(upload_id)
+
+    @contextmanager
+    def _shared_of(self, bucket: str, key: str, upload_id: str) -> Iterator[SharedBlob]:
+        """The blob that parts of an upload are written to. It is forgotten if the upload has ended by then."""
+        with self._guard:
+            shared = self._shared.get(upload_id)
+            if shared is None:
+                shared = self._shared[upload_id] = SharedBlob(self._blobs)
+        try:
+            self.find(bucket, key, upload_id)  # now: an upload that ends from here on takes the blob with it
+            yield shared
+        finally:
+            self._forget_shared(upload_id)
+
+    def _remove_own(self, upload_id: str, names: Sequence[str]) -> None:
+        """Remove blobs of parts, but not the one that others are just written to."""
+        shared = self._shared.get(upload_id)
+        self._blobs.remove(name for name in names if shared is None or name != shared.name)
+
+    def _forget_shared(self, upload_id: str) -> None:
+        """Remove the blob of an upload that has ended, unless it is that of the object."""
+        if self._database.query("SELECT 1 FROM oss_uploads WHERE id = ?", (upload_id,)):
+            return
+        with self._guard:
+            shared = self._shared.pop(upload_id, None)
+        if shared is None:
+            return
+        shared.end()
+        if not self._database.query("SELECT 1 FROM oss_objects WHERE blob = ?", (shared.name,)):
+            self._blobs.remove([shared.name])
 
     def of_blobs(self, shard: str) -> list[PartOfUpload]:
         """The parts whose blobs are in a shard."""
@@ -225,6 +308,7 @@ class MultipartUploads:
 
         freed = self._database.write(end)
         self._blobs.remove(freed or ())
+        self._forget_shared(upload.id)
         return freed is not None
 
     def list(self, bucket: str, *, prefix: str = "", after: tuple[str, str] = ("", "")) -> list[UploadInfo]:
@@ -252,10 +336,46 @@ def _require(connection: sqlite3.Connection, bucket: str, key: str, upload_id: s
 
 def _forget(connection: sqlite3.Connection, bucket: str, key: str, upload_id: str) -> list[str]:
     _require(connection, bucket, key, upload_id)
-    freed = [blob for (blob,) in connection.execute("SELECT blob FROM oss_parts WHERE upload = ?", (upload_id,))]
+    blobs = connection.execute("SELECT DISTINCT blob FROM oss_parts WHERE upload = ?", (upload_id,))
+    freed = [blob for (blob,) in blobs]
     connection.execute("DELETE FROM oss_parts WHERE upload = ?", (upload_id,))
     connection.execute("DELETE FROM oss_uploads WHERE id = ?", (upload_id,))
     return freed
+
+
+class _PartCameAgainError(Exception):
+    """A part whose bytes are in the blob of the object was replaced meanwhile, and that blob removed."""
+
+
+def _end(
+    info: StoredObject,
+    upload_id: str,
+    taken: Sequence[UploadedPart],
+    forbid_overwrite: bool,
+    connection: sqlite3.Connection,
+) -> list[str]:
+    """End an upload with its object; returns the blobs that nothing names any more."""
+    _require(connection, info.bucket, info.key, upload_id)
+    rows = connection.execute("SELECT number, blob FROM oss_parts WHERE upload = ?", (upload_id,))
+    if not {(part.number, part.blob) for part in taken if part.blob == info.blob} <= {*rows}:
+        raise _PartCameAgainError
+    freed = _forget(connection, info.bucket, info.key, upload_id)
+    freed += record(connection, info, forbid_overwrite=forbid_overwrite).freed
+    return [blob for blob in freed if blob != info.blob]
+
+
+def _object_of(upload: UploadInfo, taken: Sequence[UploadedPart], blob: str) -> StoredObject:
+    return StoredObject(
+        bucket=upload.bucket,
+        key=upload.key,
+        size_bytes=sum(part.size_bytes for part in taken),
+        etag=_combined_etag(taken),
+        content_type=upload.content_type,
+        kind="Multipart",
+        headers=upload.headers,
+        blob=blob,
+        part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
+    )
 
 
 def _choose(arrived: Sequence[UploadedPart], listed: Sequence[tuple[int, str]] | None) -> Sequence[UploadedPart]:

@@ -63,7 +63,7 @@ class MultipartOperations:
         part = await write_body(
             request,
             self._threads,
-            self._store.writer,
+            lambda: self._uploads.part_writer(*address, number, request.content_length),
             lambda writer: self._uploads.add_part(writer, *address, number),
         )
         return Response(headers={"ETag": f'"{part.etag}"'})

@@ -98,7 +98,10 @@ class Sweeper:
             if self._is_lost(info.blob, info.size_bytes, sizes):
                 self._drop(info)
         for each in parts:
-            if self._is_lost(each.part.blob, each.part.size_bytes, sizes) and not self._blobs.was_missing:
+            if (
+                self._is_lost(each.part.blob, each.part.start + each.part.size_bytes, sizes)
+                and not self._blobs.was_missing
+            ):
                 self._uploads.forget_lost(each)
 
     def _is_lost(self, blob: str, size_bytes: int, sizes: Mapping[str, int]) -> bool:

@@ -78,11 +78,16 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(serve_apart: Serve, tmp_path:
         upload_id = bucket.init_multipart_upload("parts").upload_id
         parts = [
             oss2.models.PartInfo(number, bucket.upload_part("parts", upload_id, number, b"x" * (1 << 20)).etag)
-            for number in (1, 2, 3)
+            for number in (1, 2)
         ]
+        with pytest.raises(oss2.exceptions.ServerError) as error:
+            bucket.upload_part("parts", upload_id, 3, b"x" * (1 << 20))  # all parts are in one file
+        assert error.value.status == 507
+        parts.append(oss2.models.PartInfo(3, bucket.upload_part("parts", upload_id, 3, b"x" * 1000).etag))
         with pytest.raises(oss2.exceptions.ServerError) as error:
             bucket.complete_multipart_upload("parts", upload_id, parts)
         assert error.value.status == 507
+        assert [part.part_number for part in bucket.list_parts("parts", upload_id).parts] == [1, 2, 3]
         bucket.abort_multipart_upload("parts", upload_id)
         assert list((tmp_path / "store" / "incoming").iterdir()) == []
         assert [path for path in (tmp_path / "store" / "blobs").rglob("*") if path.is_file()] == []

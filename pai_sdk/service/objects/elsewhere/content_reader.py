@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,30 @@ _MOST_AHEAD_BYTES = 4 << 20
 
 
 class FilePieces(Iterable[bytes]):
-    """The bytes of files one behind the other, from the beginning each time they are iterated."""
+    """The bytes of files one behind the other, from the beginning each time they are iterated.
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    Args:
+        files: the files.
+        spans: for each file, where its bytes begin, and how many they are; without it, all of each file is taken.
+    """
+
+    def __init__(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> None:
         self._files = files
+        self._spans = spans or [(0, sys.maxsize)] * len(files)
         self.missing: FileNotFoundError | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        for file in self._files:
+        for file, (start, left) in zip(self._files, self._spans, strict=True):
             try:
                 stream = file.open("rb")
             except FileNotFoundError as error:
                 self.missing = error
                 raise
             with stream:
-                while chunk := stream.read(_CHUNK_BYTES):
+                stream.seek(start)
+                while left and (chunk := stream.read(min(left, _CHUNK_BYTES))):
                     yield chunk
+                    left -= len(chunk)
 
 
 class StoredPieces(Iterable[bytes]):

@@ -14,13 +14,13 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
-from pai_sdk.service.objects.blobs import SHARDS, Blob, BlobFolder, BlobWriter
+from pai_sdk.service.objects.blobs import SHARDS, Blob, BlobFolder, BlobRange, BlobWriter
 from pai_sdk.service.objects.elsewhere.claim import claim
 from pai_sdk.service.objects.elsewhere.content_reader import ContentReader, FilePieces, StoredPieces
 from pai_sdk.service.objects.error_codes import oss_error, unavailable
@@ -73,12 +73,17 @@ class ExternalBlobs(BlobFolder):
         name = self._upload([writer.spooled()])
         return Blob(name, writer.size_bytes, writer.md5.hex().upper())
 
-    def join(self, names: Sequence[str]) -> str:
+    def join(self, ranges: Sequence[BlobRange]) -> str:
         """Upload the parts in the folder as one content; returns its name."""
-        return self._upload([self.path(name) for name in names])
+        spans = [(each.start, each.size_bytes) for each in ranges]
+        return self._upload([self.path(each.name) for each in ranges], spans)
 
-    def _upload(self, files: Sequence[Path]) -> str:
-        name, pieces = _new_name(), FilePieces(files)
+    def fill(self, name: str, size_bytes: int, places: Mapping[int, BlobRange]) -> bool:
+        """Do nothing: whole contents are elsewhere."""
+        return False
+
+    def _upload(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> str:
+        name, pieces = _new_name(), FilePieces(files, spans)
         try:
             with self._asked():
                 self._store.write(_key(name), pieces)
