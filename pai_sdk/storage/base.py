@@ -120,7 +120,8 @@ class Store(ABC):
 
         Args:
             path: the file. With a `/` at its end, an empty folder is made.
-            content: its bytes, the local file that has them, or pieces.
+            content: its bytes, the local file that has them, or pieces. Pieces with an attribute `size_bytes` are
+                sent in parts that fit this size.
             executable: whether it is a program.
         """
 
@@ -211,6 +212,11 @@ class FileMove:
     is_exact: bool = False
     has_grown: bool = False
     _sha256: str = field(default="", init=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are moved."""
+        return self.file.size_bytes
 
     @property
     def local(self) -> Path | None:

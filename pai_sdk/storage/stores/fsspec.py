@@ -35,6 +35,8 @@ __all__ = ["FsspecStore"]
 
 _PIECE_BYTES = 4 << 20
 _SMALL_BYTES = 8 << 20
+_LEAST_PART_BYTES = 8 << 20
+_MOST_PARTS = 9_000  # S3 takes 10,000, and a file may grow while it is read
 _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az", "oss", "memory"}  # an object appears when it is complete
 _DATES = ("mtime", "LastModified", "last_modified", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "checksum")
@@ -207,18 +209,24 @@ class FsspecStore(Store):
         if isinstance(content, Iterator):
             head, is_all = _head_of(content)  # read once, and sent as often as needed
             content, again = (head, True) if is_all else (chain((head,), content), False)
-        put = self._put if self._is_object_store else self._replace
+        put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
         self._change(path, lambda: put(name, _marked(pieces_of(content))), again=again)
         return self.head(path)
 
-    def _put(self, name: str, pieces: Iterator[bytes]) -> None:
-        """Write an object, which appears when it is complete."""
+    def _put(self, name: str, pieces: Iterator[bytes], part_bytes: int | None) -> None:
+        """Write an object, which appears when it is complete.
+
+        Args:
+            name: of the object.
+            pieces: its content.
+            part_bytes: what is sent at once, and is in memory until then; by default what fsspec chooses.
+        """
         # Memory shows unfinished files, so it gets them as a whole.
         head, is_all = (b"".join(pieces), True) if self._fs.protocol == "memory" else _head_of(pieces)
         if is_all:
             self._fs.pipe_file(name, head)
             return
-        with self._fs.open(name, "wb", autocommit=False) as out:
+        with self._fs.open(name, "wb", block_size=part_bytes, autocommit=False) as out:
             try:
                 for piece in chain((head,), pieces):
                     out.write(piece)
@@ -351,6 +359,15 @@ def _marked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def _always() -> bool:
     return True
+
+
+def _part_bytes(content: bytes | Path | Iterable[bytes]) -> int | None:
+    """The size of the parts in which a content is sent; None if it is not known how long that is."""
+    size_bytes = content.stat().st_size if isinstance(content, Path) else getattr(content, "size_bytes", None)
+    if size_bytes is None:
+        return None
+    mib = 1 << 20
+    return max(_LEAST_PART_BYTES, -(-int(size_bytes) // (_MOST_PARTS * mib)) * mib)
 
 
 def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ class FilePieces(Iterable[bytes]):
         self._files = files
         self._spans = spans or [(0, sys.maxsize)] * len(files)
         self.missing: FileNotFoundError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many they are; those of a missing file are not counted."""
+        found = 0
+        for file, (start, length) in zip(self._files, self._spans, strict=True):
+            with suppress(FileNotFoundError):
+                found += min(length, file.stat().st_size - start)
+        return found
 
     def __iter__(self) -> Iterator[bytes]:
         for file, (start, left) in zip(self._files, self._spans, strict=True):

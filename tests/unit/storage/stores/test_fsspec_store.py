@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,3 +207,32 @@ def test_names_with_a_slash_before_the_bucket() -> None:
     store._root = "b/run"
     store.write("sub/a", b"1")
     assert [file.path for file in store.list()] == ["sub/a"]
+
+
+class Sized(Iterable[bytes]):
+    """The beginning of a content of some size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter([bytes(9 << 20)])
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "part_bytes"), [(9 << 20, 8 << 20), (80_000_000_000, 9 << 20), (5 << 40, 583 << 20)]
+)
+def test_a_content_of_any_size_is_sent_in_few_enough_parts(
+    size_bytes: int, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    usual = FlakyObjects.open
+
+    def noted(files: FlakyObjects, path: str, mode: str, block_size: int | None, **options: Any) -> Any:
+        asked.append(block_size)
+        return usual(files, path, mode, block_size, **options)
+
+    monkeypatch.setattr(FlakyObjects, "open", noted)
+    FsspecStore("flaky-objects://b").write("a", Sized(size_bytes))
+    assert asked == [part_bytes]
+    assert size_bytes / part_bytes < 10_000
