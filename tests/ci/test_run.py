@@ -21,6 +21,7 @@ case "$1" in
     "$SUITE") exec {make} --old-file={venv}/.dev VENV={venv} "$1" ;;
     "$BROKEN") exit 2 ;;
     "$SLOW") echo slow; sleep 600 ;;
+    demo) ls -A "$HOME" | sed "s/^/in the HOME of the demo: /" ;;
 esac
 """
 
@@ -103,6 +104,15 @@ def test_what_ran_beside_others_is_shown_as_a_step(clone: Path) -> None:
     assert done.stdout.index("== make matrix") < done.stdout.index("== make test-docker")
     assert "1 passed" in done.stdout.rpartition("== make test-docker")[2].partition("== summary")[0]
     assert "make test-docker" in done.stdout.rpartition("== summary")[2]
+
+
+def test_the_demo_has_a_home_of_its_own(clone: Path) -> None:
+    folder = Path.home() / ".pai" / "service"  # of another release, say
+    folder.mkdir(parents=True)
+    done = run_ci(clone, suite="none")
+    assert done.returncode == 0, done.stdout
+    assert "in the HOME of the demo" not in done.stdout
+    assert folder.is_dir()
 
 
 def run_ci(clone: Path, *, suite: str, broken: str = "", slow: str = "") -> subprocess.CompletedProcess[str]:
