@@ -44,8 +44,8 @@ class RayJobs:
         return str(self._ask(f"{job}/logs")["logs"])
 
     def ended(self) -> int:
-        """How many jobs have ended."""
-        return sum(job["status"] in _ENDED for job in self._ask(""))
+        """How many submitted jobs have ended; drivers, such as one of a client, are listed beside them."""
+        return sum(job["type"] == "SUBMISSION" and job["status"] in _ENDED for job in self._ask(""))
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         data = json.dumps(body).encode() if body is not None else None

@@ -88,6 +88,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     if (place < element.scrollTop) element.scrollTop = place;
     else if (place + 2 * ROW > element.scrollTop + element.clientHeight) element.scrollTop = place + 2 * ROW - element.clientHeight;
     current.value = latest[next]?.id ?? "";
+    focusRow(current.value); // at once, if it is there: the next key is then for the rows
     requestAnimationFrame(() => focusRow(current.value));
   };
   const toggle = (id: string, isRange = false): void => {
