@@ -23,7 +23,7 @@ from pai_sdk.storage.stores.local import LocalStore
 if TYPE_CHECKING:
     from pai_sdk.run.events.series import TagSummary
 
-__all__ = ["RunEntry", "brief_of_record", "flat"]
+__all__ = ["PointsMemory", "RunEntry", "brief_of_record", "flat"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,29 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 
+class PointsMemory:
+    """The memory that the points of all known runs take.
+
+    Each run says when its own changes: to sum up ten thousand of them took a millisecond of each request.
+
+    Attributes:
+        used_bytes: of all known runs.
+        lock: guards it and each run's part; nothing is waited for while it is held.
+    """
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+        self.lock = threading.Lock()
+
+
 class RunEntry:
     """One run. Its files are read by one thread at a time, which holds `lock`; all else needs no lock.
+
+    Args:
+        run_id: its id.
+        store: has its files.
+        folder: in the store.
+        memory: counts its points.
 
     Attributes:
         run_id: its id.
@@ -47,7 +68,7 @@ class RunEntry:
         lock: held while its files are read.
     """
 
-    def __init__(self, run_id: str, store: Store, folder: str) -> None:
+    def __init__(self, run_id: str, store: Store, folder: str, memory: PointsMemory) -> None:
         self.run_id = run_id
         self.uri = store.uri.rstrip("/") if folder == "." else store.uri + folder
         self._name = folder if folder != "." else folder_of(store.uri).rpartition("/")[2]
@@ -56,6 +77,8 @@ class RunEntry:
         self.retry_at = 0.0
         self.used_at = self.refreshed_at = 0.0
         self.points_bytes = 0
+        self._memory = memory
+        self._is_forgotten = False
         self.lock = threading.Lock()
         self.is_local = isinstance(store, LocalStore)
         self.reader = RunReader(store)
@@ -112,7 +135,7 @@ class RunEntry:
                 self._failed(error)
             finally:
                 self._is_read = True
-                self.points_bytes = self.reader.nbytes if self._has_points else 0
+                self._count_points(self.reader.nbytes if self._has_points else 0)
         finally:
             self.lock.release()
 
@@ -138,7 +161,7 @@ class RunEntry:
             series = self.reader.series(tag)
             if not self._has_points:
                 self._has_points = True
-                self.points_bytes = self.reader.nbytes
+                self._count_points(self.reader.nbytes)
             self._given[tag] = (self._version, series)
         return series
 
@@ -160,7 +183,7 @@ class RunEntry:
             entries = found[kind](tag)
             if not self._has_points:
                 self._has_points = True
-                self.points_bytes = self.reader.nbytes
+                self._count_points(self.reader.nbytes)
         return entries
 
     def drop_points(self) -> bool:
@@ -171,10 +194,23 @@ class RunEntry:
             self.reader.drop_points()
             self._given = {}
             self._has_points = False
-            self.points_bytes = 0
+            self._count_points(0)
             return True
         finally:
             self.lock.release()
+
+    def forget(self) -> None:
+        """The run is not known any more: what a query still reads of it counts no longer."""
+        with self._memory.lock:
+            if not self._is_forgotten:
+                self._is_forgotten = True
+                self._memory.used_bytes -= self.points_bytes
+
+    def _count_points(self, size_bytes: int) -> None:
+        with self._memory.lock:
+            if not self._is_forgotten:
+                self._memory.used_bytes += size_bytes - self.points_bytes
+            self.points_bytes = size_bytes
 
     @property
     def updated_at(self) -> float | None:

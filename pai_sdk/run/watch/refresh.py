@@ -25,7 +25,7 @@ from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.run.events.reader import Entry, ImageEntry
 from pai_sdk.run.events.series import Series, empty_series
-from pai_sdk.run.watch.entry import RunEntry, brief_of_record
+from pai_sdk.run.watch.entry import PointsMemory, RunEntry, brief_of_record
 from pai_sdk.run.watch.places import Place, RunPlaces
 from pai_sdk.run.watch.records import ManagerState, RunBrief, RunRecord
 from pai_sdk.run.watch.scan import Scan
@@ -90,6 +90,7 @@ class RunRefresh:
         self.state = ManagerState("INIT", epoch=self.snapshots.epoch)
         self.entries: dict[str, RunEntry] = {}
         self.is_closed = False
+        self._memory = PointsMemory()
         self._memory_bytes = memory_bytes
         self._threads = threads
         self._ask_for_records = records
@@ -151,7 +152,7 @@ class RunRefresh:
             return f"the records of runs cannot be read: {type(error).__name__}: {error}"
         before, self._records = self._records, records
         gone, has_other_ids = self._places.take(records)
-        removed = [entry.run_id for entry in gone if self.entries.pop(entry.run_id, None)]
+        removed = [entry.run_id for entry in gone if self._forget(entry)]
         renamed: list[str] = []
         if has_other_ids:
             no_more, renamed = self._rename()
@@ -207,20 +208,25 @@ class RunRefresh:
         for folder, files in scan.changed.items():
             entry = place.entries.get(folder)
             if entry is not None and entry.run_id in self._deleted:
-                del self.entries[entry.run_id]
+                self._forget(entry)
                 entry = None
             if entry is None:
                 run_id = self._free_id(place, folder, self.entries)
                 self._deleted.discard(run_id)
-                entry = RunEntry(run_id, place.folders.store, folder)
+                entry = RunEntry(run_id, place.folders.store, folder, self._memory)
                 place.entries[folder] = self.entries[run_id] = entry
                 new.append(run_id)
             entry.listed(files)
         gone = [entry for folder in scan.removed if (entry := place.entries.pop(folder, None))]
         for entry in gone:
-            del self.entries[entry.run_id]
+            self._forget(entry)
         kept = [entry.run_id for entry in gone if entry.run_id in self._records]
         self._publish([*new, *kept], [entry.run_id for entry in gone if entry.run_id not in kept])
+
+    def _forget(self, entry: RunEntry) -> bool:
+        """Take a run out of those that are known; whether it was there."""
+        entry.forget()
+        return self.entries.pop(entry.run_id, None) is not None
 
     def _read(self, is_asked: bool) -> bool:
         """Read what is new; returns whether something is left for the next pass."""
@@ -314,7 +320,7 @@ class RunRefresh:
     @property
     def points_bytes(self) -> int:
         """The memory that points take."""
-        return sum(entry.points_bytes for entry in list(self.entries.values()))
+        return self._memory.used_bytes
 
     def keep_within_budget(self, needed: RunEntry | None = None) -> None:
         """Drop the points of the runs that were not asked for the longest, until the others fit."""

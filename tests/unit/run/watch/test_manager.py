@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -751,6 +752,29 @@ def test_points_stay_within_the_budget(tmp_path: Path) -> None:
             assert manager.state.points_bytes <= 150_000 + series.nbytes
         # Those that are in use stay: the one asked for last is not read again.
         assert sum(curve.count.sum() for curve in manager.compare("", "loss").curves) == 20_000
+
+
+def test_the_points_of_runs_that_are_gone_take_no_memory(tmp_path: Path) -> None:
+    points = {"loss": [float(step) for step in range(1000)]}
+    files = [write_run(tmp_path / f"run-{number}", points) for number in range(4)]
+    with RunManager(tmp_path, refresh_s=0) as manager:
+        manager.refresh()
+        of_each = manager.state.points_bytes // 4
+        held = manager.run("run-0")
+        shutil.rmtree(tmp_path / "run-0")
+        manager.delete("run-1")
+        manager.refresh()
+        assert manager.state.points_bytes == 2 * of_each
+        append(files[1], {"loss": [-1.0]}, first=1000)
+        manager.refresh()
+        assert manager.state.points_bytes >= 3 * of_each
+        for name in ("run-1", "run-2", "run-3"):
+            shutil.rmtree(tmp_path / name)
+        manager.refresh()
+        assert manager.state.points_bytes == 0
+        with suppress(RunNotFoundError):
+            held.scalars("loss")
+        assert manager.state.points_bytes == 0
 
 
 def test_points_that_are_not_in_memory_do_not_come_back_by_themselves(tmp_path: Path) -> None:
