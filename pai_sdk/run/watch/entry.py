@@ -48,7 +48,10 @@ class PointsMemory:
 
 
 class RunEntry:
-    """One run. Its files are read by one thread at a time, which holds `lock`; all else needs no lock.
+    """One run.
+
+    Its files are read by one thread at a time, which holds `lock`. Within that, the lock of the memory is taken to
+    change `points_bytes`. All else needs no lock.
 
     Args:
         run_id: its id.
