@@ -128,6 +128,22 @@ class RunManager:
         """
         return self._state_after(self._poller.run(timeout_s), timeout_s)
 
+    def wait_until_settled(self, since: float, timeout_s: float) -> bool:
+        """Wait for a pass that began at `since` or later and has read all that the finished runs have.
+
+        Files that grow, and prefixes that are read for the first time, are not waited for.
+
+        Args:
+            since: on the monotonic clock, such as the time at which a job finished.
+            timeout_s: in seconds.
+
+        Returns:
+            False if it takes longer.
+        """
+        if self._refresh.settled_at >= since:
+            return True
+        return self._poller.run_until(lambda: self._refresh.settled_at >= since, timeout_s)
+
     def wait_until_loaded(self, timeout_s: float = _LOADED_S) -> ManagerState:
         """Start if that was not done, and wait for the first pass; returns and raises as `refresh`."""
         self.start()

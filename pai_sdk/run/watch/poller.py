@@ -36,6 +36,7 @@ class Poller:
         self._thread: threading.Thread | None = None
         self._begun = self._ended = 0
         self._wanted = 0  # the call that a thread waits for
+        self._is_hurried = False  # the next call is to come at once
         self._is_closed = False
 
     def start(self) -> None:
@@ -62,6 +63,28 @@ class Poller:
         """Wait for the first call; returns whether it has ended in time."""
         with self._state:
             return self._wait_for(1, timeout_s)
+
+    def run_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until a call has made `is_done` true, calling `work` without pauses; returns whether it is in time.
+
+        These are plain calls: `work` is not told that a request waits.
+
+        Args:
+            is_done: asked before and after each call, under the lock of this object: it must not wait.
+            timeout_s: in seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._state:
+            self._start()
+            while not is_done():
+                remaining_s = deadline - time.monotonic()
+                if self._is_closed or remaining_s <= 0:
+                    return False
+                if not self._is_hurried:  # else several waiting threads would wake each other without end
+                    self._is_hurried = True
+                    self._state.notify_all()
+                self._state.wait(remaining_s)
+        return True
 
     @property
     def every_s(self) -> float:
@@ -108,7 +131,7 @@ class Poller:
         goes_on: bool | None = False
         while True:
             with self._state:
-                while not self._is_closed and self._wanted <= self._begun and not goes_on:
+                while not (self._is_closed or self._wanted > self._begun or self._is_hurried or goes_on):
                     # Computed again after each wait: the time between two calls may have been changed.
                     pause = begun_at + self._every_s - time.monotonic() if self._every_s else None
                     if pause is not None and pause <= 0:
@@ -118,6 +141,7 @@ class Poller:
                     return
                 is_asked = self._wanted > self._begun
                 self._begun += 1
+                self._is_hurried = False
             begun_at = time.monotonic()
             goes_on = False
             try:
@@ -125,7 +149,7 @@ class Poller:
             except Exception:
                 logger.exception("%s failed; it is called again", self._name)
             finally:
-                if not goes_on:
-                    with self._state:
+                with self._state:
+                    if not goes_on:
                         self._ended = self._begun
-                        self._state.notify_all()
+                    self._state.notify_all()

@@ -30,6 +30,7 @@ from pai_sdk.run.watch.places import Place, RunPlaces
 from pai_sdk.run.watch.records import ManagerState, RunBrief, RunRecord
 from pai_sdk.run.watch.scan import Scan
 from pai_sdk.run.watch.snapshot import RunSnapshots
+from pai_sdk.schemas.status import JobStatus
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.pool import TransferPool
 
@@ -75,6 +76,8 @@ class RunRefresh:
         snapshots: what is published.
         state: of the last pass.
         entries: the runs that have files, by their ids; changed by the background thread only.
+        settled_at: when the last pass began, by the monotonic clock, that asked for the records and left nothing
+            unread of the runs that have finished by them.
         is_closed: set to end a pass early.
     """
 
@@ -90,6 +93,7 @@ class RunRefresh:
         self.state = ManagerState("INIT", epoch=self.snapshots.epoch)
         self.entries: dict[str, RunEntry] = {}
         self.is_closed = False
+        self.settled_at = float("-inf")
         self._memory = PointsMemory()
         self._memory_bytes = memory_bytes
         self._threads = threads
@@ -113,16 +117,19 @@ class RunRefresh:
             Whether more is to be read, by another pass.
         """
         problems: list[str] = []
+        begun_at = time.monotonic()
         is_behind, self._is_behind = self._is_behind, False
         self.state = replace(self.state, status="LOADING")
         try:
-            if is_asked or not is_behind or time.monotonic() - self._records_at >= _RECORDS_S:
-                self._records_at = time.monotonic()
+            if is_asked or not is_behind or begun_at - self._records_at >= _RECORDS_S:
+                self._records_at = begun_at
                 self._records_problem = self._take_records()
             problems += filter(None, [self._records_problem])
             self._scan(is_asked)
             self._is_behind = self._read(is_asked)
             self._publish_statuses()
+            if not self._records_problem and self._has_settled():
+                self.settled_at = self._records_at
             problems += [f"{one.uri}: {one.error}" for one in self._places.all() if one.error]
             problems += self._places.problems.values()
         except Exception as error:
@@ -243,6 +250,13 @@ class RunRefresh:
         much = [entry for entry in due if entry not in is_little]
         self._read_all(sorted(much, key=lambda entry: entry.refreshed_at), time.monotonic() + _MUCH_S)
         return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
+
+    def _has_settled(self) -> bool:
+        """Returns True when nothing is left to be read of the runs that have finished."""
+        now = time.monotonic()
+        due = (one for one in self.entries.values() if one.is_due(now) and one.run_id not in self._deleted)
+        records = (self._record(one.run_id) for one in due)
+        return not self.is_closed and not any(one and JobStatus(one.status).is_terminal for one in records)
 
     def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
         local = [entry for entry in due if entry.is_local]

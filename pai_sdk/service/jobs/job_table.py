@@ -19,6 +19,7 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.identity.visibility import PRIVATE, visible_jobs
 from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.jobs.finish_times import FinishTimes
 from pai_sdk.service.jobs.host_resources import need_or_instances
 from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
 from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED
@@ -49,6 +50,7 @@ class Jobs:
         database: where it is kept; for questions that are not asked here.
         changes: notified of every change.
         dedupes: whether a create with the submission label of a job that is there makes no second one.
+        finish_times: when jobs have finished since the service started.
         on_status: called with each job that has another status, once that is committed.
     """
 
@@ -56,6 +58,7 @@ class Jobs:
         self.dedupes = dedupes
         self.database = database
         self.changes = changes
+        self.finish_times = FinishTimes()
         self.on_status: Callable[[Job], None] = lambda job: None
         self._submissions = Submissions(database, dedupes=dedupes)
 
@@ -344,6 +347,11 @@ class Jobs:
             yield session, job
             job.modified_at = time.time()
             job.version += 1
+            has_finished = job.status != status and JobStatus(job.status).is_terminal
+            if has_finished:  # before the commit: whoever reads the status from now on finds the time
+                self.finish_times.add(job_id)
+        if has_finished:  # what was read between the two may have the status of before
+            self.finish_times.add(job_id)
         if job.status != status:
             self.on_status(job)
         self.changes.publish(job_id)

@@ -75,7 +75,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
 
     The size of the response is runs x tags x buckets; what would be too large is refused before it is computed.
     """
-    manager = loaded(runs.manager)
+    manager = loaded(runs)
     selected = _selected(body)
     media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
     briefs = _briefs(manager, selected, work)
@@ -108,7 +108,7 @@ def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequ
     A run that lacks one is not among its values; null is a value. With a metric, those come first that explain
     most of it: `correlation` is the rank correlation, `explained` the part of the variance of the ranks.
     """
-    manager = loaded(runs.manager)
+    manager = loaded(runs)
     selected = _selected(body)
     briefs = _briefs(manager, selected, work)
     work.hold(sum(len(brief.hparams) for brief in briefs), "hyperparameters")

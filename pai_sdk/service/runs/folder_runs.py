@@ -64,6 +64,10 @@ class FolderRuns:
         self._manager.close()
         self._orders.cleanup()
 
+    def finished_at(self, run_id: str | None) -> float:
+        """Folders have no jobs."""
+        return float("-inf")
+
     def seen_by(self, principal: Principal) -> FolderRuns:
         """All of them: who may open the page may see the folder."""
         return self
@@ -121,7 +125,7 @@ class FolderRuns:
     def _folder_of(self, run_id: str) -> Path | None:
         """The folder of a run; None where it is not local."""
         try:
-            uri = loaded(self.manager).run(run_id).brief.uri
+            uri = loaded(self).run(run_id).brief.uri
         except RunNotFoundError as error:
             raise WireError(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
         if uri_scheme(uri) not in (None, "file"):

@@ -102,6 +102,10 @@ class JobRuns:
         )
         return manager.start()
 
+    def finished_at(self, run_id: str | None) -> float:
+        """When the job of a run finished; see `RunSource`."""
+        return self._jobs.finish_times.of(run_id and run_id.partition("/")[0])
+
     def seen_by(self, principal: Principal) -> JobRuns:
         """The runs that a user can see."""
         if principal.key_of_view == self._principal.key_of_view or principal.may("admin"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.service.runs.source import RunSource
 
 __all__ = ["KeptManager", "loaded"]
 
@@ -18,6 +19,7 @@ _LOOK_S = 5.0
 _QUIET_S = 10.0  # a page that is open asks more often
 _SLOWEST_S = 60.0
 _FRESH_S = 2.0  # a client that returns waits so long for what has happened meanwhile
+_SETTLED_S = 3.0  # a response waits so long for the last points of a job that has finished
 _LOADED_S = 2.0  # a first response waits so long for what is on the disk already
 
 
@@ -90,9 +92,18 @@ def _wait_for_pass(manager: RunManager) -> None:
         time.sleep(0.02)
 
 
-def loaded(manager: RunManager) -> RunManager:
-    """The manager, after its first look at the disk; later where that takes long, and then not all is known."""
+def loaded(runs: RunSource, run_id: str | None = None) -> RunManager:
+    """The manager of a source, after its first look at the disk and a look at what finished jobs wrote last.
+
+    Both waits are bounded: where the disk is slow, not all is known.
+
+    Args:
+        runs: the source.
+        run_id: the only run that matters; all of them without it.
+    """
+    manager = runs.manager
     if manager.state.loaded_at is None:
         with suppress(TimeoutError):
             manager.wait_until_loaded(_LOADED_S)
+    manager.wait_until_settled(runs.finished_at(run_id), _SETTLED_S)
     return manager

@@ -45,7 +45,7 @@ def list_media(
 
     Of many items, at most 200 come, from the whole training. Images are fetched one by one.
     """
-    run = found_run(runs.manager, run_id)
+    run = found_run(runs, run_id)
     named = [(one.tag, one.kind, one.count) for one in run.tags().values() if one.kind in _KINDS]
     tags = [{"tag": name, "kind": its_kind, "count": count} for name, its_kind, count in named]
     items: Iterable[dict[str, Any]] = ()
@@ -79,7 +79,7 @@ def read_image(
     index: Annotated[int, Query(ge=0, description="As the list of images has it.")],
 ) -> Response:
     """One image: PNG, JPEG or GIF, by what it begins with."""
-    found = asked(found_run(runs.manager, run_id).images, tag, index)
+    found = asked(found_run(runs, run_id).images, tag, index)
     content: bytes = found[0].content if found else b""
     media_type = next((name for begin, name in _IMAGE_TYPES.items() if content.startswith(begin)), None)
     if media_type is None:

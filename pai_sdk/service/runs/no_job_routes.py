@@ -23,5 +23,5 @@ router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRout
 @within(RUNS)
 def refuse_action(runs: RunsOf, run_id: str) -> Response:
     """Refuse to change the job of a run."""
-    found_run(runs.manager, run_id)
+    found_run(runs, run_id)
     raise no_job(run_id)

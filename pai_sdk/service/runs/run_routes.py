@@ -17,7 +17,7 @@ from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, series_respons
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_responses import FIELDS, QUEUE_PLACE, brief_row, tag_row, tags_of
 from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, best_of, json_bytes, json_list, tagged
-from pai_sdk.service.runs.source import RunMark, RunsOf
+from pai_sdk.service.runs.source import RunMark, RunsOf, RunSource
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def list_runs(
     none; `nonfinite` has the indices of those that are NaN or infinite. Without `tags`, the response has those of
     all runs on the page. A later page is asked for with the `next` of this one as `cursor`.
     """
-    manager = loaded(runs.manager)
+    manager = loaded(runs)
     version = _version_of(manager)
     key = (filter, sort, fields, tags, limit, cursor)
     content = runs.responses.get(key, version)
@@ -95,7 +95,7 @@ def list_runs(
 @within(RUNS)
 def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """The content of the event files of a run: each tag with its kind, count, first and last point, extremes."""
-    brief = found_run(runs.manager, run_id).brief
+    brief = found_run(runs, run_id).brief
     content = json_list("tags", map(tag_row, brief.tags.values()), {}, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
 
@@ -104,7 +104,7 @@ def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: 
 @within(RUNS)
 def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -> Response:
     """The marks of a run for the x axis: statuses, events, checkpoints, first values that are not finite."""
-    run = found_run(runs.manager, run_id)
+    run = found_run(runs, run_id)
     marks = sorted([*runs.marks(run_id), *_first_nonfinite(run, work)], key=lambda mark: mark.time or 0.0)
     return tagged(request, json_list("events", map(asdict, marks), {}, work), JSON, LIVE)
 
@@ -131,7 +131,7 @@ def read_scalars(
     true if they do not continue those that the client has; then all points come. With `buckets`, the least, the
     largest and the last value of each bucket come where there are more than two points a bucket.
     """
-    run = found_run(runs.manager, run_id)
+    run = found_run(runs, run_id)
     media_type = best_of(request, (JSON, CSV, PAIC))
     _check_range(start, end)
     if after and (buckets or smooth or start is not None or end is not None):
@@ -157,11 +157,11 @@ def read_scalars(
 def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """One run: status, times, hyperparameters, labels, tags, and what of its files could not be read."""
     try:
-        brief = found_run(runs.manager, run_id).brief
+        brief = found_run(runs, run_id).brief
     except WireError:
         of_run, _, part = run_id.rpartition("/")
         if part in _PARTS_OF_JOBS:
-            found_run(runs.manager, of_run)
+            found_run(runs, of_run)
             raise no_job(of_run) from None
         raise
     row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
@@ -169,13 +169,13 @@ def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Versi
     return tagged(request, content, JSON, _headers(runs, brief, v))
 
 
-def found_run(manager: RunManager, run_id: str) -> WatchedRun:
+def found_run(runs: RunSource, run_id: str) -> WatchedRun:
     """One run.
 
     Raises:
         WireError: there is none.
     """
-    run: WatchedRun = asked(loaded(manager).run, run_id)
+    run: WatchedRun = asked(loaded(runs, run_id).run, run_id)
     return run
 
 

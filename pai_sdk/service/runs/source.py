@@ -82,6 +82,13 @@ class RunSource(Protocol):
         """True if event streams are to end."""
         ...
 
+    def finished_at(self, run_id: str | None) -> float:
+        """When the job of a run finished, or the last one of all jobs, by the monotonic clock.
+
+        Minus infinity where none has finished since the service started.
+        """
+        ...
+
     def seen_by(self, principal: Principal) -> RunSource:
         """The same runs, as far as a user can see them."""
         ...

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from pai_sdk.run.events.binary_columns import MEDIA_TYPE, read_columns
+from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.service.runs import job_runs
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service
@@ -335,3 +337,33 @@ def test_hyperparameters_that_differ(client: Client, runs: list[str]) -> None:
     assert (one["name"], one["values"][runs[2]]) == ("lr", "<script>alert(1)</script>")
     assert said["constant"] == {"seed": "1"}
     assert said["metric_values"] == {runs[0]: 0.125, runs[1]: 3.0}
+
+
+def test_the_last_points_of_a_finished_job_are_in_the_first_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query between two passes had the points of the last pass: the best value was an older one."""
+    monkeypatch.setattr(job_runs, "_REFRESH_S", 3600)
+    executor = ScriptedExecutor()
+    with running_service(tmp_path / "data", executor) as client:
+        first = client.create(job_body())
+        client.until(first, "Running")
+        root = client.info.data_dir / "jobs" / first
+        assert client.get("/runs", fields="status")["total"] == 1  # there is a manager from now on
+        for question in ("scalars", "list", "compare"):
+            with EventWriter(folder_of(root)) as writer:
+                writer.scalars({"loss": 1.0, question: 2.0}, 0)
+            executor.succeed(root)
+            client.until(root.name)
+            if question == "scalars":
+                assert points(client, root.name, "scalars")["values"] == [2.0]
+            elif question == "list":
+                assert [run["id"] for run in client.get("/runs", filter="list=2 status=Succeed")["runs"]] == [
+                    root.name
+                ]
+            else:
+                compared = client.call("POST", "/compare", body={"runs": [root.name], "tags": [question]})
+                assert [len(one["curves"]) for one in compared.json()["comparisons"]] == [1]
+            job_id = client.create(job_body())
+            client.until(job_id, "Running")
+            root = client.info.data_dir / "jobs" / job_id

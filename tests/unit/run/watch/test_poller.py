@@ -126,3 +126,25 @@ def test_the_thread_does_not_keep_the_interpreter_alive() -> None:
     assert poller._thread is not None
     assert poller._thread.daemon
     poller.close(10)
+
+
+def test_calls_follow_each_other_until_what_is_waited_for_is_there() -> None:
+    calls: list[bool] = []
+    poller = Poller(calls.append, 3600, "test-poller")
+    waiting = [threading.Thread(target=poller.run_until, args=(lambda: len(calls) >= 5, 30)) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join(30)
+    assert len(calls) >= 5
+    assert not any(calls), "a plain call looks at what is due only"
+    assert poller.close(10)
+
+
+def test_what_does_not_come_is_waited_for_no_longer_than_said() -> None:
+    poller = Poller(lambda _: time.sleep(0.01), 0, "test-poller")
+    begun = time.monotonic()
+    assert not poller.run_until(lambda: False, 0.1)
+    assert time.monotonic() - begun < 10
+    assert poller.close(10)
+    assert not poller.run_until(lambda: False, 30), "a closed one makes no calls"
