@@ -32,7 +32,8 @@ _NOT_IN_VALUES = "/\\=\0"
 class ParquetSink:
     """Writes a trace as a Parquet data set into a folder. Many runs and ranks can share the folder.
 
-    Each block is a file. A commit adds a file without rows, and `read_trace` reads what is committed. DuckDB,
+    Each block is a file. A commit adds a file without rows, whose name has the number and the bytes of the blocks;
+    `read_trace` reads what is committed and complete. DuckDB,
     pandas and pyarrow read the folder as well, with the partitions as columns; they see blocks before the commit.
 
     Args:
@@ -125,6 +126,7 @@ class _Files:
         self._session = session
         self._compression = compression
         self._schema: pa.Schema | None = None
+        self._sizes_bytes: dict[int, int] = {}  # of the blocks; written by several threads, each another key
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """One Parquet file. All rows are taken at once: small groups of rows would be slow to read."""
@@ -137,12 +139,14 @@ class _Files:
     def write(self, block_id: int, payload: bytes) -> None:
         """Write a file. A repetition replaces it with the same content."""
         self._store.write(block_name(self._session, block_id), payload)
+        self._sizes_bytes[block_id] = len(payload)
 
     def commit(self, block_ids: Sequence[int]) -> None:
-        """Say that all blocks are there. Every reader of Parquet takes a file without rows."""
+        """Say which blocks there are. Every reader of Parquet takes a file without rows."""
         if self._schema is not None:
             marker = self._encoded(self._schema.empty_table())
-            self._store.write(commit_name(self._session), marker)
+            name = commit_name(self._session, [self._sizes_bytes[block_id] for block_id in block_ids])
+            self._store.write(name, marker)
 
     def _encoded(self, table: pa.Table) -> bytes:
         import pyarrow.parquet as pq

@@ -40,8 +40,9 @@ def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = F
     Args:
         folder: a local path or a URI.
         session: whose keys `oss://` takes; the default session without it.
-        uncommitted: read blocks before their commit as well: those of a running writer, and those that a killed
-            one has left. A run that was killed and resumed then has some steps twice.
+        uncommitted: read all blocks that are there: also those of a running writer, those that a killed one has
+            left, and those of commits of which other blocks are missing. A run that was killed and resumed then
+            has some steps twice.
 
     Raises:
         TraceError: there is no trace.
@@ -63,18 +64,21 @@ def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceDa
         folder: its path or URI.
         uncommitted: as for `read_trace`.
     """
-    files, foreign, without_commit = files_of_runs(store.list(), uncommitted=uncommitted)
-    if not files:
+    files = files_of_runs(store.list(), uncommitted=uncommitted)
+    if not files.read:
         why = "there is no Parquet file in it"
-        if without_commit:
+        if files.uncommitted:
             why = (
-                f"none of its blocks ({len(without_commit)}) is committed; flush() and close() commit them, and "
-                "uncommitted=True reads them as they are"
+                f"none of its blocks ({len(files.uncommitted)}) is committed; flush() and close() commit them, "
+                "and uncommitted=True reads them as they are"
             )
+        if files.incomplete:
+            path, reason = next(iter(files.incomplete.items()))
+            why = f"none of its commits is complete; {path}: {reason}"
         raise TraceError(f"{folder} has no trace: {why}")
-    _log(folder, foreign, logging.WARNING)
-    _log(folder, without_commit, logging.INFO)
-    return TraceData(folder, store, files, foreign | without_commit)
+    _log(folder, files.foreign | files.incomplete, logging.WARNING)
+    _log(folder, files.uncommitted, logging.INFO)
+    return TraceData(folder, store, files.read, files.left_out)
 
 
 class TraceData:
@@ -86,8 +90,9 @@ class TraceData:
 
     Attributes:
         folder: where it is.
-        left_out: path to reason, of Parquet files that are not read: those of no run and damaged ones, which are
-            logged as warnings, and blocks that were not committed, by a writer that goes on or that was killed.
+        left_out: path to reason, of Parquet files that are not read: those of no run, damaged ones, and those of
+            commits of which some blocks are not there, which are logged as warnings; and blocks that were not
+            committed, by a writer that goes on or that was killed.
     """
 
     def __init__(

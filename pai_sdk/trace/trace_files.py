@@ -1,26 +1,34 @@
 """The names of a trace's Parquet files, and which files of a folder are read.
 
     run=<run id>/rank<rank>-<attempt>-<session>-<random>-<block>.parquet
-    run=<run id>/rank<rank>-<attempt>-<session>-<random>-committed.parquet    without rows, written by the commit
+    run=<run id>/rank<rank>-<attempt>-<session>-<random>-<n>blocks-<n>bytes-committed.parquet    by the commit
 
 Attempt and session are the times at which a writer was made and at which it began a session. The files of a
 session are read once it is committed, as in a table: a process that is killed leaves blocks without a commit, and
 their steps are written again when the run resumes. The blocks cannot be kept elsewhere until the commit, because
 object storages do not rename.
 
-Files with other names, such as those of earlier versions of pai_sdk, are always read.
+The commit has no rows. Its name has the number of the session's blocks and their bytes together, so a listing
+tells whether all of them are there: a folder that is being synced may have the commit before some blocks, and a
+sync may have lost one. They are in the name, because reading each commit would cost a request.
+
+Commits of earlier versions have no numbers; their blocks are read as they are. Files with other names, such as
+those of still earlier versions of pai_sdk, are always read.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from pai_sdk.storage.stored_file import StoredFile
 
 __all__ = [
+    "RunFiles",
     "attempt_of",
     "block_name",
     "commit_name",
@@ -34,9 +42,9 @@ SUFFIX = ".parquet"
 
 _TIME = r"\d{8}T\d{12}"
 _NAME = re.compile(
-    rf"(?P<session>rank(?P<rank>\d+)-(?P<attempt>{_TIME})-{_TIME}-[0-9a-f]+)-(?P<block>\d+|committed)\.parquet"
+    rf"(?P<session>rank(?P<rank>\d+)-(?P<attempt>{_TIME})-{_TIME}-[0-9a-f]+)-"
+    r"(?:(?P<block>\d+)|(?:(?P<blocks>\d+)blocks-(?P<bytes>\d+)bytes-)?committed)\.parquet"
 )
-_COMMITTED = "committed"
 _NOT_OF_A_RUN = "it is not in the folder of a run"
 _NOT_COMMITTED = "its writer has not committed it (yet)"
 
@@ -56,9 +64,18 @@ def block_name(session: str, block_id: int) -> str:
     return f"{session}-{block_id:05}{SUFFIX}"
 
 
-def commit_name(session: str) -> str:
-    """The name of the file that says that a session was committed."""
-    return f"{session}-{_COMMITTED}{SUFFIX}"
+def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
+    """Return the name of the file that says that a session was committed.
+
+    Args:
+        session: the beginning of the names of its blocks.
+        sizes_bytes: of its blocks.
+
+    Example:
+        >>> commit_name("rank0-a-b-c", [1000, 24])
+        'rank0-a-b-c-2blocks-1024bytes-committed.parquet'
+    """
+    return f"{session}-{len(sizes_bytes)}blocks-{sum(sizes_bytes)}bytes-committed{SUFFIX}"
 
 
 def attempt_of(path: str) -> tuple[int | None, str | None]:
@@ -83,33 +100,82 @@ def partitions_of(path: str) -> dict[str, str]:
     return {name: value for name, sign, value in pairs if sign and name}
 
 
-def files_of_runs(
-    files: Iterable[StoredFile], *, uncommitted: bool = False
-) -> tuple[list[StoredFile], dict[str, str], dict[str, str]]:
-    """The files with rows to read.
+@dataclass
+class RunFiles:
+    """The files of a folder, by whether they are read.
+
+    Attributes:
+        read: those with rows to read.
+        foreign: path to reason, of those that no trace has written.
+        incomplete: path to reason, of commits of which some blocks are not there, and of the blocks that are.
+        uncommitted: path to reason, of blocks without a commit.
+    """
+
+    read: list[StoredFile] = field(default_factory=list)
+    foreign: dict[str, str] = field(default_factory=dict)
+    incomplete: dict[str, str] = field(default_factory=dict)
+    uncommitted: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Path to reason, of all that are not read."""
+        return self.foreign | self.incomplete | self.uncommitted
+
+
+@dataclass
+class _Session:
+    """The files of one session in one folder."""
+
+    blocks: list[StoredFile] = field(default_factory=list)
+    commits: list[tuple[StoredFile, re.Match[str]]] = field(default_factory=list)
+
+    def missing(self) -> str:
+        """Return why the blocks are not those of the commit; empty if they are, or if the commit does not say."""
+        size_bytes = sum(block.size_bytes for block in self.blocks)
+        for _, name in self.commits:
+            if name["blocks"] is not None and (int(name["blocks"]), int(name["bytes"])) != (
+                len(self.blocks),
+                size_bytes,
+            ):
+                return (
+                    f"its commit has {name['blocks']} blocks with {name['bytes']} bytes, and {len(self.blocks)} "
+                    f"with {size_bytes} bytes are here: they are still being copied, or were lost"
+                )
+        return ""
+
+
+def files_of_runs(files: Iterable[StoredFile], *, uncommitted: bool = False) -> RunFiles:
+    """Select the files with rows to read.
 
     Args:
         files: all that are in the folder.
-        uncommitted: read those that are not committed, too.
-
-    Returns:
-        The files; those that no trace has written; and those that are not committed. The latter two are path to
-        reason.
+        uncommitted: read blocks that are not committed and those of incomplete commits, too.
     """
-    found = [file for file in files if file.path.endswith(SUFFIX)]
-    names = {file.path: _NAME.fullmatch(file.path.rpartition("/")[2]) for file in found}
-    runs = {file.path: partitions_of(file.path).get("run", "") for file in found}
-    committed = {name["session"] for name in names.values() if name and name["block"] == _COMMITTED}
+    parquet = [file for file in files if file.path.endswith(SUFFIX)]
+    runs = {file.path: partitions_of(file.path).get("run", "") for file in parquet}
     has_runs = any(runs.values())
-    kept, foreign, without_commit = [], {}, {}
-    for file in found:
-        name = names[file.path]
-        if name and name["block"] == _COMMITTED:
-            continue
-        if has_runs and not runs[file.path]:
-            foreign[file.path] = _NOT_OF_A_RUN
-        elif name and name["session"] not in committed and not uncommitted:
-            without_commit[file.path] = _NOT_COMMITTED
+    result = RunFiles()
+    sessions: defaultdict[tuple[str, str], _Session] = defaultdict(_Session)
+    for file in parquet:
+        folder, _, base = file.path.rpartition("/")
+        name = _NAME.fullmatch(base)
+        if name and name["block"] is None:
+            sessions[folder, name["session"]].commits.append((file, name))
+        elif has_runs and not runs[file.path]:
+            result.foreign[file.path] = _NOT_OF_A_RUN
+        elif name:
+            sessions[folder, name["session"]].blocks.append(file)
         else:
-            kept.append(file)
-    return kept, foreign, without_commit
+            result.read.append(file)
+    for session in sessions.values():
+        if uncommitted:
+            result.read += session.blocks
+        elif not session.commits:
+            result.uncommitted |= dict.fromkeys((file.path for file in session.blocks), _NOT_COMMITTED)
+        elif missing := session.missing():
+            paths = [file.path for file in (*session.blocks, *(file for file, _ in session.commits))]
+            result.incomplete |= dict.fromkeys(paths, missing)
+        else:
+            result.read += session.blocks
+    result.read.sort(key=lambda file: file.path)
+    return result

@@ -2,6 +2,8 @@
 
 Where the writer lived, the table has the rows that were fed, each once. Where it was killed, the table has whole
 commits: every commit that was reported is there, and at most one more.
+
+With `--syncs`, so many writers into a folder that is synced are killed, too: `trace_sync.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pai_sdk.service.tables.table_store import TableStore
 from pai_sdk.service.tables.tables_app import TablesApp
 from pai_sdk.trace import OdpsSink, TraceWriter
 from tests.faults.proxy import FaultProxy, Faults
+from tests.trials import trace_sync
 from tests.waiting import PATIENCE_S, until
 
 __all__ = ["TraceReport", "main", "run"]
@@ -163,11 +166,18 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.trials trace", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--syncs", type=int, default=0)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         report = run(Path(folder), range(options.first, options.first + options.seeds))
     sys.stdout.write(f"{report}\n")
-    return 1 if report.problems else 0
+    problems = report.problems
+    if options.syncs:
+        with tempfile.TemporaryDirectory() as folder:
+            synced = trace_sync.run(Path(folder), kills=options.syncs, seed=options.first)
+        sys.stdout.write(f"{synced}\n")
+        problems += synced.problems
+    return 1 if problems else 0
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["--write"]:

@@ -167,9 +167,13 @@ class _FolderSync:
 
     def __call__(self, folder: str) -> None:
         failures = []
-        # The marker of a checkpoint says that the files are there, so it comes after them.
-        for path in sorted(_files(Path(folder)), key=lambda path: path.name == _MARKER):
+        failed = set()
+        # The marker of a checkpoint, or the commit of a trace, says that the files are there: it comes after them.
+        for path in sorted(_files(Path(folder)), key=lambda path: path.name == _MARKER or _is_commit(path)):
             name = path.relative_to(folder).as_posix()
+            if _is_commit(path) and path.parent in failed:
+                failures.append(f"{name}: waits for the files beside it that failed")
+                continue
             try:
                 state = _state(path)
                 if self._sent.get(name) != state:
@@ -178,6 +182,7 @@ class _FolderSync:
                         self._sent[name] = state
             except Exception as error:  # each file gets its attempt; all failures are raised below
                 failures.append(f"{name}: {type(error).__name__}: {error}")
+                failed.add(path.parent)
         if failures:
             raise OSError("{} files could not be sent:\n  - {}".format(len(failures), "\n  - ".join(failures)))
 
@@ -232,6 +237,11 @@ def _files(folder: Path) -> Iterator[Path]:
         around = {here, *here.parents}
         folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in around)
         yield from (Path(place, name) for name in sorted(names))
+
+
+def _is_commit(path: Path) -> bool:
+    """Return whether it is the commit of a trace, which says that the blocks beside it are there."""
+    return path.name.endswith("-committed.parquet")
 
 
 def _state(path: Path) -> tuple[int, int, int]:

@@ -30,6 +30,7 @@ from pai_sdk.storage.base import FileMove, Store, clock_passed
 from pai_sdk.storage.pool import WHY_NOT_ALL, TransferPool
 from pai_sdk.storage.progress import ByteBar, FileShare
 from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.sync.commits import committed_by
 from pai_sdk.storage.sync.memory import Moved, SyncMemory, memory_path
 
 __all__ = ["DirSync", "SyncReport", "move_file"]
@@ -96,7 +97,8 @@ class DirSync:
     A local file is unchanged when size, time in nanoseconds and inode are the same as in the last sync, an object
     when its ETag is. What was moved is remembered on this machine, also by a sync that is killed. A file that only
     grows while it is read, such as a log, is stored as of that moment, and moved again by the next sync; one that
-    changes otherwise is read again. A file that fails does not stop the others.
+    changes otherwise is read again. A file that fails does not stop the others. The commit of a trace is moved
+    after all other files, and not at all if one of its blocks failed.
 
     Args:
         source: what is read.
@@ -204,6 +206,8 @@ class DirSync:
                 self._walk(files, memory, rest)
                 # Those that are complete are remembered while others are moved: this process may be killed.
                 files.pool.end_files_in_parts(memory.write)
+            if rest.commits and not report.gave_up:
+                self._move_commits(rest.commits, report, memory, bar)
             # What replaces a file may be one that could not be moved.
             if not (report.gave_up or report.failures):
                 self._delete_all(rest, report)
@@ -212,6 +216,20 @@ class DirSync:
                     for source in rest.after_deletions:
                         files.begin(source)
         return report
+
+    def _move_commits(
+        self, commits: Sequence[StoredFile], report: SyncReport, memory: SyncMemory, bar: ByteBar
+    ) -> None:
+        """Move the commits of traces whose blocks have all been moved."""
+        failed = {path.rpartition("-")[0]: path for path in report.failures}
+        with self._files(report, memory, bar) as files:
+            for source in commits:
+                block = failed.get(committed_by(source.path) or "")
+                if block is None:
+                    files.begin(source)
+                else:
+                    text = f"it was not moved, because {block} failed: it says that this file is there"
+                    report.failures[source.path] = StorageError(text)
 
     @contextmanager
     def _files(self, report: SyncReport, memory: SyncMemory, bar: ByteBar) -> Iterator[_Files]:
@@ -308,7 +326,10 @@ class DirSync:
             if source.is_folder or (self._target.root / path).is_dir():
                 rest.after_deletions.append(source)
                 return
-        files.begin(source)
+        if committed_by(path) is None:
+            files.begin(source)
+        else:
+            rest.commits.append(source)
 
     def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
         if source.is_folder and target is not None:
@@ -347,6 +368,7 @@ class _Rest:
 
     gone: dict[str, None] = field(default_factory=dict)
     after_deletions: list[StoredFile] = field(default_factory=list)
+    commits: list[StoredFile] = field(default_factory=list)
 
 
 class _Files:

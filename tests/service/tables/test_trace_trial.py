@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trials import resume, trace
+from tests.trials import resume, trace, trace_sync
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -23,3 +23,10 @@ def test_each_step_once_through_kills_and_resumes(tmp_path: Path) -> None:
     report = resume.run(tmp_path, kills=3, seed=1)
     assert report.problems == []
     assert report.kills == 3
+
+
+def test_only_whole_commits_while_a_trace_is_synced_killed_and_resumed(tmp_path: Path) -> None:
+    report = trace_sync.run(tmp_path, kills=2, seed=1)
+    assert report.problems == []
+    assert (report.writers, report.syncs) == (2, 6)
+    assert report.commits > 0

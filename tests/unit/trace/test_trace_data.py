@@ -300,3 +300,64 @@ def leave_uncommitted(sink: ParquetSink, run_id: str, steps: list[int]) -> Any:
     batch = pa.record_batch({"step": steps})
     session.write(0, session.encode([batch]))
     return session
+
+
+# ---- folders that are being copied
+
+
+def three_blocks(folder: str) -> list[str]:
+    """A commit of three blocks and one of one block; the names of the first one's blocks and its commit."""
+    with TraceWriter({"step": "bigint"}, ParquetSink(folder), run_id="r1", block_bytes=1) as writer:
+        for step in range(3):
+            writer.write(step=step)
+        writer.flush()
+        first = sorted(file.path for file in open_store(folder).list())
+        writer.write(step=3)
+    return first
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_commit_counts_when_all_of_its_blocks_are_there(
+    folder: str, missing: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, paths = open_store(folder), three_blocks(folder)
+    content = b"".join(store.read(paths[missing]))
+    store.delete([paths[missing]])
+    trace = read_trace(folder)
+    assert steps(trace) == Counter([3])
+    assert set(trace.left_out) == {*paths} - {paths[missing]}
+    assert "3 blocks" in caplog.text
+    assert steps(read_trace(folder, uncommitted=True)) == Counter([0, 1, 2, 3]) - Counter([missing])
+    store.write(paths[missing], content)
+    assert steps(read_trace(folder)) == Counter(range(4))
+    assert not read_trace(folder).left_out
+
+
+def test_a_commit_with_none_of_its_blocks_is_told(folder: str) -> None:
+    store, paths = open_store(folder), three_blocks(folder)
+    store.delete(paths[:3])
+    trace = read_trace(folder)
+    assert steps(trace) == Counter([3])
+    assert list(trace.left_out) == [paths[3]]
+    for file in list(store.list()):
+        if file.path != paths[3]:
+            store.delete([file.path])
+    with pytest.raises(TraceError, match="none of its commits is complete"):
+        read_trace(folder)
+
+
+def test_a_block_with_another_size_is_not_that_of_the_commit(folder: str) -> None:
+    store, paths = open_store(folder), three_blocks(folder)
+    store.write(paths[1], b"".join(store.read(paths[1]))[:-1])
+    trace = read_trace(folder)
+    assert steps(trace) == Counter([3])
+    assert set(trace.left_out) == set(paths)
+
+
+def test_the_commits_of_earlier_versions_count_for_the_blocks_that_are_there(folder: str) -> None:
+    store, paths = open_store(folder), three_blocks(folder)
+    marker = b"".join(store.read(paths[3]))
+    store.delete([paths[3]])
+    store.write(f"{paths[0].rpartition('-')[0]}-committed.parquet", marker)
+    assert steps(read_trace(folder)) == Counter(range(4))
+    assert not read_trace(folder).left_out

@@ -22,6 +22,7 @@ import pytest
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError, SyncError
 from pai_sdk.run.report.checkpoints import CheckpointConfig, commit, rotate
+from pai_sdk.run.store.remote_run import _FolderSync
 from pai_sdk.run.store.run_store import DbfsRunStore, HdfsRunStore, LocalRunStore, RemoteRunStore, RunStore
 from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.oss.client import OssClient
@@ -920,6 +921,29 @@ def test_a_sync_without_changes_costs_one_request(client: OssClient, oss: FakeOs
         oss.seen.clear()
         store.sync("r1", tmp_path)
     assert len(oss.seen) == 1
+
+
+def test_without_pai_sdk_the_commit_of_a_trace_comes_after_its_blocks(tmp_path: Path) -> None:
+    remote = RunStore.create("memory://team").to_remote("r1")
+    (folder := tmp_path / "trace" / "run=r1").mkdir(parents=True)
+    names = [f"rank0-1-2-a1-{name}.parquet" for name in ("00000", "1blocks-1bytes-committed")]
+    for name in names:
+        (folder / name).write_bytes(b"1")
+    sent: list[str] = []
+    sync = _FolderSync(remote._private)
+
+    def send(path: Path, name: str) -> None:
+        del name
+        sent.append(path.name)
+        if len(sent) == 1:
+            raise OSError("no response")
+
+    sync._send = send
+    with pytest.raises(OSError, match="2 files could not be sent"):
+        sync(str(tmp_path))
+    assert sent == names[:1]
+    sync(str(tmp_path))
+    assert sent == [names[0], *names]
 
 
 def test_without_saved_runs_there_is_no_sync(tmp_path: Path) -> None:

@@ -116,6 +116,26 @@ def test_a_change_within_a_second_and_an_older_file_are_sent(here: LocalStore, r
     assert b"".join(remote.read("a")) == b"3"
 
 
+TRACE = "run=r1/rank0-20261122T171801000000-20261122T171902000000-a1"
+
+
+@pytest.mark.parametrize("commit", ["committed", "2blocks-2bytes-committed"])
+def test_the_commit_of_a_trace_comes_after_its_blocks(
+    here: LocalStore, remote: OssStore, oss: FakeOss, commit: str
+) -> None:
+    names = [f"{TRACE}-{name}.parquet" for name in (commit, "00000", "00001")]
+    for name in (*names, "run=r2/z"):
+        here.write(name, b"1")
+    refused = f"run/{names[2]}"
+    oss.fail("status", status=403, code="AccessDenied", times=1, fits=lambda seen: seen.key == refused)
+    report = DirSync(here, remote).attempt()
+    assert set(report.failures) == {names[2], names[0]}
+    assert paths(remote) == [names[1], "run=r2/z"]
+    oss.seen.clear()
+    assert DirSync(here, remote).run().moved == 2
+    assert puts(oss) == [names[2], names[0]]
+
+
 def test_a_changed_mode_is_sent_and_arrives(here: LocalStore, remote: OssStore, there: LocalStore) -> None:
     here.write("run", b"#!")
     DirSync(here, remote).run()
