@@ -113,11 +113,11 @@ $(VENV)/.made: .ci/make-venv
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
-	@echo "installing pai-sdk and its service (once, about half a minute)"
+	@echo "installing pai_sdk and its service (once, about half a minute)"
 	@$(PIP) -e '.[service]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
-	@echo "installing pai-sdk and the tools of its tests (once, about a minute)"
+	@echo "installing pai_sdk and the tools of its tests (once, about a minute)"
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.demo

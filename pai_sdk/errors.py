@@ -505,7 +505,7 @@ class MissingExtraError(PaiError):
     """An optional dependency is not installed.
 
     Attributes:
-        extra: what to install: the extra of pai-sdk that has it, or the package itself.
+        extra: what to install: the extra of pai_sdk that has it, or the package itself.
     """
 
     def __init__(self, message: str, *, extra: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.base.version import __version__
 from pai_sdk.cli import exit_codes
@@ -160,7 +161,7 @@ def _embedded(settings: Settings) -> tuple[Settings, Session | None, list[Findin
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing or sys.platform == "win32":
         text = f"is not installed ({', '.join(missing)})" if missing else "does not run on Windows"
-        remedy = "pip install 'pai-sdk[service]', or set a region: pai-sdk config set region_id cn-hangzhou"
+        remedy = f"{install_command('service')}, or set a region: pai-sdk config set region_id cn-hangzhou"
         return settings, None, [*found, Finding("service", "broken", f"the embedded service {text}", remedy)]
     begun = time.monotonic()
     try:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.compat.replacements import CALLED_OTHERWISE, instead_of
 from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
@@ -162,7 +163,7 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
         python.append(f"{match[1]}pass\n" if match and not is_other else "\n")
         goes_on = not is_other and line.rstrip().endswith("\\")
         if _OF_ALIPAI.search(line):
-            instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else "pip install pai-sdk"
+            instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else install_command()
             found.append(Leftover(number, line.strip(), instead))
         elif (has_python or _OF_PYTHON.match(line.lstrip())) and _USE.search(line):
             found.append(Leftover(number, line.strip(), f"write {_NEW} there"))

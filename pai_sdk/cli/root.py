@@ -31,7 +31,7 @@ from pai_sdk.cli import (
 )
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.pipelines import commands as pipelines
-from pai_sdk.cli.service import schedule_commands
+from pai_sdk.cli.service import schedule_commands, wheel_command
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.tune import tune
 from pai_sdk.cli.where.place import placed
@@ -91,6 +91,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "doctor": doctor.doctor,
         "serve": serve.serve,
         "ui": ui.ui,
+        "wheel": wheel_command.wheel,
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {
@@ -104,7 +105,7 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
     },
 }
 # They work on no job and on no service of a session.
-_WITHOUT_PLACE = {"migrate", "pack", "serve"}
+_WITHOUT_PLACE = {"migrate", "pack", "serve", "wheel"}
 # Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
 _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui"}
 for _panel, _commands in _COMMANDS.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
@@ -214,7 +215,7 @@ def serve(
         from pai_sdk.service.settings import ConnectionLimits, ServiceSettings
     except ImportError as error:
         typer.secho(
-            f"error: the service is not installed ({error.name}): pip install 'pai-sdk[service]'",
+            f"error: the service is not installed ({error.name}): {install_command('service')}",
             fg="red",
             err=True,
         )

@@ -17,6 +17,7 @@ import typer
 
 from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.endpoint import host_of, is_loopback
+from pai_sdk.base.extras import install_command
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names, token_in
@@ -206,7 +207,7 @@ def _serve_folder(
     try:
         from pai_sdk.service.web.ui_app import UiServer, UiSettings
     except ImportError as error:
-        message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
+        message = f"error: the server is not installed ({error.name}): {install_command('service')}"
         typer.secho(message, fg="red", err=True)
         raise typer.Exit(exit_codes.ERROR) from error
     place = given if uri_scheme(given) is not None else expanded(Path(given))

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.extras import import_pandas
 from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.short_traceback import short_traceback

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.extras import import_pandas
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.display.choice import notebook_cell
 from pai_sdk.display.curves import MetricCurves

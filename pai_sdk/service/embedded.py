@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
+from pai_sdk.base.extras import install_command
 from pai_sdk.base.files import locked, publish_once
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
@@ -104,7 +105,7 @@ def ensure_running(
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ServiceStartError(
-            f"the embedded service needs {', '.join(missing)}; install them: pip install 'pai-sdk[service]'"
+            f"the embedded service needs {', '.join(missing)}; install them: {install_command('service')}"
         )
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)

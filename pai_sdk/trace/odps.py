@@ -15,8 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pai_sdk.base.extras import missing_extra
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
+from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.columns import numpy_type
 from pai_sdk.trace.frames import framed_pieces
 from pai_sdk.trace.types import parse_type, type_text
@@ -513,8 +514,7 @@ def _odps_module() -> Any:
         import odps.accounts
         import odps.tunnel
     except ImportError as error:
-        text = "tables of MaxCompute need pyodps, which is not installed; run: pip install 'pai-sdk[odps]'"
-        raise MissingExtraError(text, extra="odps") from error
+        raise missing_extra("tables of MaxCompute need pyodps", "odps") from error
     return odps
 
 

@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.hints import name_hint, wrong_type
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
+from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.storage.store import open_store
 from pai_sdk.trace.parquet import is_local
 from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
@@ -180,8 +181,7 @@ class TraceData:
         try:
             import duckdb
         except ImportError as error:
-            text = "queries need duckdb, which is not installed; run: pip install 'pai-sdk[odps]'"
-            raise MissingExtraError(text, extra="odps") from error
+            raise missing_extra("queries need duckdb", "odps") from error
         connection = duckdb.connect()
         connection.register("trace", self._dataset)
         try:

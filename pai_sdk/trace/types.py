@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.hints import name_hint
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,8 +76,7 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
     try:
         import pyarrow as pa
     except ImportError as error:
-        text = "traces need pyarrow, which is not installed; run: pip install 'pai-sdk[odps]'"
-        raise MissingExtraError(text, extra="odps") from error
+        raise missing_extra("traces need pyarrow", "odps") from error
     if isinstance(columns, pa.Schema):
         columns = {field.name: field.type for field in columns}
     problems, fields = [], []

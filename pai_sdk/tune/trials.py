@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.extras import import_pandas
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.display.base import duration_text
 from pai_sdk.display.text_table import text_table

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions.calling import kind_of
 from pai_sdk.schemas.arguments import check_one_of
 from pai_sdk.storage.store import Store, open_store
@@ -363,8 +364,7 @@ def _search_module() -> ModuleType:
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] not in ("optuna", "numpy"):
             raise
-        text = "a Tuner needs Optuna, which is not installed; run: pip install 'pai-sdk[tune]'"
-        raise MissingExtraError(text, extra="tune") from error
+        raise missing_extra("a Tuner needs Optuna", "tune") from error
     return search
 
 

@@ -1,7 +1,7 @@
 """What the files of `pai-sdk service compose` are run with here, where no image registry can be reached.
 
 `docker compose` is Debian's docker-compose. The two images that the files name are made of the base image of the
-tests: one with Python, whose pip installs wheels of this tree, and one with Debian's PostgreSQL, which starts as
+tests: one with Python and wheels of what pai_sdk requires, and one with Debian's PostgreSQL, which starts as
 the official image does.
 """
 
@@ -90,15 +90,15 @@ def have_compose(folder: Path) -> None:
     plugin.chmod(0o755)
 
 
-def load_images(engine: Engine, folder: Path) -> None:
-    """Have the two images that the files name, with wheels of this tree: as it is, and as a next release."""
-    wheels = [_wheel(folder, None), _wheel(folder, NEXT_VERSION)]
+def load_images(engine: Engine, folder: Path) -> Path:
+    """Have the two images that the files name, with what pai_sdk requires; gives the wheel of a next release."""
+    wheel = _wheel(folder, None)
 
     def download(python: Container) -> None:
         python.write(_PIP, "/wheels/pip.conf")
-        python.put(wheels[0], "/srv")
-        python.type(f"pip wheel --quiet --wheel-dir /wheels '/srv/{wheels[0].name}[service,postgres]'")
-        python.type("rm /srv/*.whl /wheels/pai_sdk-*.whl")
+        python.put(wheel, "/srv")
+        python.type(f"pip wheel --quiet --wheel-dir /wheels '/srv/{wheel.name}[service,postgres]'")
+        python.type("rm /srv/*.whl /wheels/pai_training_sdk-*.whl")
 
     def install(postgres: Container) -> None:
         postgres.write(_POSTGRES, "/srv/entrypoint")
@@ -109,11 +109,10 @@ def load_images(engine: Engine, folder: Path) -> None:
     _load(engine, "postgres:17", _POSTGRES + _INSTALL_POSTGRES, install, 'ENTRYPOINT ["/srv/entrypoint"]')
     context = folder / "context"
     context.mkdir()
-    (context / "Dockerfile").write_text("FROM pai-sdk-test:wheels\nCOPY *.whl /wheels/\n")
-    for wheel in wheels:
-        shutil.copy(wheel, context)
+    (context / "Dockerfile").write_text("FROM pai-sdk-test:wheels\n")
     with engine.client() as client:
         client.images.build(path=str(context), tag="python:3.12-slim")
+    return _wheel(folder, NEXT_VERSION)
 
 
 def _load(engine: Engine, name: str, made_of: str, make: Callable[[Container], None], change: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -103,7 +104,7 @@ def client_folder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> P
     """The configuration of a client of Docker that knows Compose; the engine has the images."""
     folder = tmp_path_factory.mktemp("client")
     have_compose(folder)
-    load_images(engine, tmp_path_factory.mktemp("images"))
+    shutil.copy(load_images(engine, tmp_path_factory.mktemp("images")), folder)
     return folder
 
 
@@ -137,10 +138,16 @@ def processor(session: Session, command: str) -> Processor:
 
 
 def test_the_page_works_as_written(
-    with_compose: None, run_page: Callable[[Path], tuple[int, str]], fresh_place: Path, port: int, tmp_path_factory
+    with_compose: None,
+    client_folder: Path,
+    run_page: Callable[[Path], tuple[int, str]],
+    fresh_place: Path,
+    port: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     page = tmp_path_factory.mktemp("page") / "team.md"
-    page.write_text(PAGE.read_text(encoding="utf-8").replace("8765", str(port)), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8").replace("8765", str(port))
+    page.write_text(text.replace("cp /srv/", f"cp {client_folder}/"), encoding="utf-8")
     team = Team(fresh_place, port)
     try:
         status, said = run_page(page)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, inspect, text
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceSettings
@@ -179,7 +180,7 @@ def test_what_is_no_database_of_ours_is_told(tmp_path: Path, url: str, said: str
 
 def test_a_missing_driver_is_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    assert "pip install 'pai-sdk[postgres]'" in started_with(UNREACHABLE, tmp_path)
+    assert install_command("postgres") in started_with(UNREACHABLE, tmp_path)
 
 
 def test_the_password_is_in_no_repr(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.base.extras import DISTRIBUTION
+
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = (
@@ -91,7 +93,7 @@ def test_the_wheel_holds_the_files_for_docker_compose(wheel: zipfile.ZipFile) ->
 def test_the_wheel_tells_what_it_is(wheel: zipfile.ZipFile) -> None:
     files = {Path(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
     metadata = wheel.read(files["METADATA"]).decode()
-    assert "Name: pai-sdk\n" in metadata
+    assert f"Name: {DISTRIBUTION}\n" in metadata
     assert "Requires-Python: >=3.10\n" in metadata
     assert "Provides-Extra: service\n" in metadata
     assert "Apache License" in wheel.read(files["LICENSE"]).decode()
@@ -112,7 +114,7 @@ def _installed() -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_everything_imported_is_declared() -> None:
-    declared = {_distribution(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in requires("pai-sdk") or ()}
+    declared = {_distribution(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in requires(DISTRIBUTION) or ()}
     where = _installed()
     undeclared = {
         name: path.relative_to(ROOT).as_posix()
@@ -129,7 +131,7 @@ def test_what_users_have_installed_may_be_newer() -> None:
 
     Of uvicorn the service uses internals, so each new release is tested before it is allowed.
     """
-    bounded = [line for line in requires("pai-sdk") or () if re.search("==|<|~=|!=", line.partition(";")[0])]
+    bounded = [line for line in requires(DISTRIBUTION) or () if re.search("==|<|~=|!=", line.partition(";")[0])]
     assert {re.split("[<>=!~]", line)[0] for line in bounded} == {"uvicorn"}
 
 
@@ -198,3 +200,72 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done
+
+
+# A name of ours as pip takes it from an index; a path or the name of a file is none.
+_FROM_INDEX = re.compile(
+    r"(?<![\w./\\-])pai[-_.](?:training[-_.])?sdk(?![\w-]|\S*\.whl| demo)(?:\[|[<>=!~]=|\s*@|\b)", re.I
+)
+_INSTALLS = re.compile(
+    r"\b(?:pip[\d.]*|pipx|uv|uvx|conda|mamba|poetry|pdm|easy_install)\b[^\n`]*?\b(?:install|add|wheel|download|run)\b"
+    r"(?P<words>(?:\\\r?\n|[^\n`#|;&(])*)"
+)
+# Where no command is beside it: as a requirement, with extras or a version.
+_REQUIRED = re.compile(
+    r"(?<![\w./\\}-])pai[-_.](?:training[-_.])?sdk(?:\[[a-z, ]+\]|\s*(?:==|>=|~=)\s*[\w\$\{])(?!\S*\.whl)", re.I
+)
+_OWN_EXTRAS = re.compile(r"^(?:\w+ = \[)?\s*\"pai-training-sdk\[[a-z,]+\]\"[,\]].*$", re.MULTILINE)
+
+
+def _from_index(text: str) -> list[str]:
+    """Returns the places of a text that install this package from an index, by its name."""
+    commands = [match[0] for match in _INSTALLS.finditer(text) if _FROM_INDEX.search(match["words"])]
+    return [*commands, *_REQUIRED.findall(text)]
+
+
+def test_nothing_installs_the_package_from_an_index_by_its_name() -> None:
+    """The name `pai-sdk` on PyPI is somebody else's, and anybody may take that of the distribution."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    names = listed.stdout.decode().split("\0") if listed.returncode == 0 else []
+    paths = [ROOT / name for name in names if name] or [
+        path for path in ROOT.rglob("*") if ".venv" not in path.parts
+    ]
+    found = {}
+    for path in paths:
+        if path == Path(__file__) or not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        if path == ROOT / "pyproject.toml":  # extras that name other extras of the package
+            text = _OWN_EXTRAS.sub("", text)
+        if places := _from_index(text):
+            found[path.relative_to(ROOT).as_posix()] = places
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("pip install pai-sdk", True),
+        ("run: pip install 'pai-sdk[odps]'", True),
+        ("python -m pip install -U pai_training_sdk", True),
+        ("RUN pip install --no-cache-dir \\\n    numpy \"pai-sdk[service,postgres]==${PAI_SDK_VERSION}\"", True),
+        ("uv add pai-training-sdk", True),
+        ("requirements=['pai-sdk>=0.1']", True),
+        ("pai_sdk[service]", True),
+        ("%pip install -q pai-sdk", True),
+        ("pip install -e './pai_sdk[odps]'", False),
+        ('pip install "/shared/me/pai_sdk[service]"', False),
+        ('pip install "/opt/pai_training_sdk-${PAI_SDK_VERSION}-py3-none-any.whl[service]"', False),
+        ("pip install pai_training_sdk-0.1.0-py3-none-any.whl", False),
+        ('Run `pip install ".[service]"`, then `pai-sdk demo`', False),
+        ("pip install . && pai-sdk demo", False),
+        ("import pai_sdk", False),
+    ],
+)  # fmt: skip
+def test_what_installs_from_an_index(text: str, is_found: bool) -> None:
+    assert bool(_from_index(text)) is is_found

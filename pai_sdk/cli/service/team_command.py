@@ -15,6 +15,7 @@ from pai_sdk.base.files import replace_file
 from pai_sdk.base.paths import expanded
 from pai_sdk.base.version import __version__
 from pai_sdk.cli.options import host_names
+from pai_sdk.cli.service.wheel_command import WHEEL_NAME, packed_wheel
 
 __all__ = ["compose"]
 
@@ -36,18 +37,21 @@ def compose(
 ) -> None:
     """Write the files with which Docker Compose starts this release of the service, with PostgreSQL.
 
+    The image installs the wheel of this release, which is written beside them.
     The password of the database is made here. Only you, and the user as which the service runs, can read it.
 
     Example: pai-sdk service compose team --host train.example.com
     """
     root = expanded(folder).absolute()
     user_id = _own_id() or _UNPRIVILEGED
+    release = packed_wheel()
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
             raise typer.BadParameter(f"It is not empty, so nothing was written: {root}", param_hint="FOLDER")
         for template in sorted(_TEMPLATES.iterdir()):
             shutil.copyfile(template, root / template.name)
+        (root / WHEEL_NAME).write_bytes(release)
         settings = {
             "PAI_SDK_VERSION": __version__,
             "PAI_SERVICE_HOST": host,

@@ -24,6 +24,7 @@ from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import InstanceState
 from pai_sdk.agent.reasons import REASON_NODE_LOST
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.base.extras import install_command
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import (
     ClusterCapacity,
@@ -86,7 +87,7 @@ class RayExecutor(Executor):
         """The executor of a service; the first time, it waits until the cluster responds."""
         options = RayOptions.parse(setup.options)
         if find_spec("ray") is None:
-            raise PaiError('the executor "ray" needs Ray: pip install "pai-sdk[ray]"')
+            raise PaiError(f'the executor "ray" needs Ray: {install_command("ray")}')
         hub = setup.jobs_dir.parent / "ray" if setup.jobs_dir is not None else setup.cache_dir / "ray"
         executor = cls(hub, options)
         executor.connect()

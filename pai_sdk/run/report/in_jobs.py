@@ -69,6 +69,6 @@ if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[
 
 def __getattr__(name: str) -> object:
     raise AttributeError(
-        f"the pai_sdk that is shipped with jobs has no {name!r}: it has {', '.join(__all__)}; install pai-sdk in "
-        "the image, or name it in `requirements`, for all of it"
+        f"the pai_sdk that is shipped with jobs has no {name!r}: it has {', '.join(__all__)}; for all of "
+        "it, install a wheel of pai_sdk in the image (`pai-sdk wheel` makes one)"
     )

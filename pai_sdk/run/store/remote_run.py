@@ -218,7 +218,7 @@ def _sender_by_fsspec(uri: str, options: dict[str, Any], private: dict[str, Any]
         files, root = fsspec.url_to_fs(uri, **{**options, **private["fs_options"]})
     except ImportError as error:
         raise RuntimeError(
-            f"files cannot be sent to {uri} from this process ({error}); install pai-sdk here, or fsspec with "
+            f"files cannot be sent to {uri} from this process ({error}); install pai_sdk here, or fsspec with "
             "what it needs for this kind of URI"
         ) from error
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.default_session import reference
-from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem, SettingsError
+from pai_sdk.base.extras import missing_extra
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, SettingsError
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.store.checkpoint_sync import CheckpointSync
 from pai_sdk.run.store.remote_run import RemoteRun, local_output_dir, must_be_same_folder, sources_for_oss
@@ -300,9 +301,7 @@ class RunStore:
         try:
             from pyarrow.parquet import ParquetDataset
         except ImportError as error:
-            raise MissingExtraError(
-                f"{path} needs pyarrow, which is not installed; run: pip install 'pai-sdk[fs]'", extra="fs"
-            ) from error
+            raise missing_extra(f"{path} needs pyarrow", "fs") from error
         return ParquetDataset(self.get_localized_path(path), filesystem=self._files_for_arrow())
 
     def get_filesystem(self) -> Any:
@@ -624,5 +623,5 @@ def _fsspec() -> Any:
     try:
         import fsspec
     except ImportError as error:
-        raise MissingExtraError("fsspec is not installed; run: pip install 'pai-sdk[fs]'", extra="fs") from error
+        raise missing_extra("a file system of fsspec needs fsspec", "fs") from error
     return fsspec

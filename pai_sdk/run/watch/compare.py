@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.extras import import_pandas
 from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
 from pai_sdk.run.watch.filter import RunKey, parse_key
 from pai_sdk.run.watch.names import run_names

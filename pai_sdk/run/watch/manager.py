@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.base.extras import missing_extra
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.store.run_store import RunStore
 from pai_sdk.run.watch.hparams_diff import hparams_diff
 from pai_sdk.run.watch.names import usual_tags
@@ -360,9 +361,7 @@ def _run_refresh() -> type[RunRefresh]:
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
-        raise MissingExtraError(
-            "watching runs needs numpy, which is not installed; run: pip install 'pai-sdk[watch]'", extra="watch"
-        ) from error
+        raise missing_extra("watching runs needs numpy", "watch") from error
     return RunRefresh
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.extras import import_pandas
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.run.events.reader import Entry, ImageEntry

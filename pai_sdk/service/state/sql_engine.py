@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.errors import ServiceStartError
 
 __all__ = ["lease_engine", "postgres_engine", "postgres_url", "shown_url", "told_in_one_sentence"]
@@ -85,7 +86,7 @@ def _engine(url: URL, timeouts: dict[str, str], statement_timeout_s: int, *, kep
         )
     except ImportError as error:
         raise ServiceStartError(
-            "PostgreSQL needs the driver psycopg; install it: pip install 'pai-sdk[postgres]'"
+            f"PostgreSQL needs the driver psycopg; install it: {install_command('postgres')}"
         ) from error
 
     @event.listens_for(engine, "connect")

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import (
     FileChangedError,
@@ -386,9 +387,7 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise MissingExtraError(
-            f"{uri} needs fsspec, which is not installed; run: pip install 'pai-sdk[fs]'", extra="fs"
-        ) from error
+        raise missing_extra(f"{uri} needs fsspec", "fs") from error
     try:
         if scheme in ("hdfs", "webhdfs"):
             from pai_sdk.storage.stores.hdfs import hdfs_files

@@ -15,7 +15,8 @@ def test_the_folder_has_what_docker_compose_needs(pai: Pai, tmp_path: Path) -> N
     told = pai("service", "compose", str(tmp_path / "team"), "--port", "9000", "--host", "train.example")
     assert told.exit_code == 0, told.output
     found = {path.relative_to(tmp_path / "team").as_posix() for path in (tmp_path / "team").rglob("*")}
-    files = {"Dockerfile", "compose.yaml", ".env", ".dockerignore"}
+    wheel = f"pai_training_sdk-{__version__}-py3-none-any.whl"
+    files = {"Dockerfile", "compose.yaml", ".env", ".dockerignore", wheel}
     assert found == files | {"secrets", "secrets/database-password", "secrets/database-url"}
     settings = (tmp_path / "team" / ".env").read_text().splitlines()
     assert {f"PAI_SDK_VERSION={__version__}", "PAI_SERVICE_PORT=9000", "PAI_SERVICE_HOST=train.example"} < set(
@@ -35,7 +36,7 @@ def test_the_password_is_new_each_time_and_in_files_of_the_owner_only(pai: Pai, 
         assert f":{password}@" in (secrets / "database-url").read_text()
         assert {path.stat().st_mode & 0o077 for path in (secrets, *secrets.iterdir())} == {0}
         others = [path for path in (tmp_path / name).rglob("*") if path.is_file() and path.parent != secrets]
-        assert not any(password in path.read_text() for path in others)
+        assert not any(password.encode() in path.read_bytes() for path in others)
         assert password not in told.output
         passwords.add(password)
     assert len(passwords) == 2

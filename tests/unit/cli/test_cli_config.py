@@ -10,6 +10,7 @@ import pytest
 import requests
 from typer.testing import CliRunner, Result
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.cli import doctor
 from pai_sdk.cli.doctor import Finding
 from pai_sdk.cli.root import app
@@ -114,7 +115,7 @@ def test_a_machine_without_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     found = findings(monkeypatch)
     assert found["settings"].health == "ok"
     assert (found["service"].health, found["Docker"].health) == ("broken", "note")
-    assert "pai-sdk[service]" in found["service"].remedy
+    assert install_command("service") in found["service"].remedy
     told = pai("doctor")
     assert told.exit_code == 1
     assert "1 broken" in told.stdout

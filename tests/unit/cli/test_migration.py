@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pai_sdk
+from pai_sdk.base.extras import install_command
 from pai_sdk.cli.migration import migrate_notebook, migrate_source
 from pai_sdk.cli.root import app
 
@@ -135,7 +136,7 @@ def test_magics_and_cells_that_are_no_python_are_named() -> None:
     )
     assert [(one.cell, one.line) for one in migrated.findings] == [(2, 1), (3, 2), (4, 1)]
     advice = [one.instead for one in migrated.findings[:2]]
-    assert advice == ["pip install pai-sdk", "python -m pai_sdk.toolkit.config"]
+    assert advice == [install_command(), "python -m pai_sdk.toolkit.config"]
 
 
 def test_a_shell_command_of_several_lines_and_a_request_for_help_keep_no_cell_back() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from pai_sdk.base.extras import install_command
 from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.base import ExecutorSetup
 from pai_sdk.execution.ray import executor
@@ -49,5 +51,5 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "find_spec", lambda name: None)
-    with pytest.raises(PaiError, match=r"pip install \"pai-sdk\[ray\]\""):
+    with pytest.raises(PaiError, match=re.escape(install_command("ray"))):
         RayExecutor.open(ExecutorSetup(tmp_path))
