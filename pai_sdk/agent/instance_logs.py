@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.base.files import append_to
 
 __all__ = ["InstanceLogs"]
 
@@ -54,7 +55,6 @@ class InstanceLogs:
             size_bytes = self.size_bytes(instance)
             if size_bytes != sampled_bytes:
                 # A full disk must not stop the job; the sizes are noted at the next sample.
-                with suppress(OSError), self._sandbox.times_file(instance).open("a") as times:
-                    times.write(f"{now:.3f} {size_bytes}\n")
-                    times.flush()
+                with suppress(OSError):
+                    append_to(self._sandbox.times_file(instance), f"{now:.3f} {size_bytes}\n".encode("ascii"))
                     self._sampled_bytes[instance] = size_bytes

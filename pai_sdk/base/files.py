@@ -14,11 +14,13 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
 __all__ = [
     "OPEN_FILES_CAN_BE_MOVED",
+    "append_to",
     "close_locked",
     "is_locked",
     "locked",
@@ -115,6 +117,48 @@ def publish_once(path: Path, content: str | bytes, *, mode: int = 0o600) -> bool
         except FileExistsError:
             return False
         return True
+
+
+def append_to(path: Path, content: bytes, *, at: int | None = None, durable: bool = False) -> int:
+    """Append to a file with one writer: all of the content or, after an error such as a full disk, nothing of it.
+
+    Args:
+        path: the file, which is made when missing.
+        content: what is appended.
+        at: the size that the file should have; what is behind it, as after a crash, is removed first.
+        durable: force the content to the disk.
+
+    Returns:
+        The new size.
+
+    Raises:
+        OSError: the content could not be written. It may be appended again.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     append_to(Path(folder, "journal"), b"first\\n"), append_to(Path(folder, "journal"), b"second\\n")
+        (6, 13)
+    """
+    # Unbuffered: a buffer that a failed flush has kept would be written by `close`, behind the truncation.
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if at is not None and at != size:
+            size = file.truncate(at)
+        try:
+            _write_all(file, content)
+            if durable:
+                sync(file.fileno())
+        except BaseException:  # also Ctrl-C: a part of a record must not stay in front of the next one
+            file.truncate(size)
+            raise
+        return size + len(content)
+
+
+def _write_all(file: RawIOBase, content: bytes) -> None:
+    remaining = memoryview(content)
+    while remaining:  # a disk that is nearly full takes a part
+        remaining = remaining[file.write(remaining) :]
 
 
 def sync(descriptor: int) -> None:

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import BinaryIO
 
+from pai_sdk.base.files import append_to
+
 __all__ = ["LogCuts", "place_to_cut"]
 
 _TAIL_BYTES = 64 * 1024
@@ -63,11 +65,7 @@ class LogCuts:
 
     def add(self, offset: int) -> None:
         """Store a cut."""
-        text = b"%d\n" % offset
-        with self._path.open("ab") as file:
-            file.truncate(self._size_bytes)
-            file.write(text)
-        self._size_bytes += len(text)
+        self._size_bytes = append_to(self._path, b"%d\n" % offset, at=self._size_bytes)
         self._offsets.append(offset)
 
 

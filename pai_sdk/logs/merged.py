@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pai_sdk.base.files import append_to
 from pai_sdk.logs.index import LogIndex
 
 __all__ = ["MergedOrder", "SingleOrder"]
@@ -121,10 +122,8 @@ class MergedOrder:
 
     def _write(self, stretches: Sequence[_Stretch]) -> None:
         text = "".join(json.dumps(stretch) + "\n" for stretch in stretches).encode("ascii")
-        with self._path.open("ab") as file:
-            file.truncate(self._size_bytes)  # removes what a full disk or a crash has left of an earlier try
-            file.write(text)
-        self._size_bytes += len(text)
+        # Behind the size is what a crash has left of an earlier try.
+        self._size_bytes = append_to(self._path, text, at=self._size_bytes)
 
     def _take(self, stretches: Sequence[_Stretch]) -> None:
         for stretch in stretches:

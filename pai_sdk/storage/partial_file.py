@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED, open_file, read_at, take_lock
+from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED, append_to, open_file, read_at, take_lock
 from pai_sdk.storage.leftovers import open_part, resumable_part
 from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
 
@@ -92,8 +92,8 @@ class PartialFile:
             checksum: the CRC-32 of its bytes.
         """
         if self._is_shared:
-            with self._lock, self._notes.open("a", encoding="ascii") as out:
-                out.write(f"{start} {checksum}\n")
+            with self._lock:
+                append_to(self._notes, f"{start} {checksum}\n".encode("ascii"))
 
     def publish(self) -> None:
         """Make it the target."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from optuna.storages.journal import BaseJournalBackend
 
-from pai_sdk.base.files import sync
+from pai_sdk.base.files import append_to
 from pai_sdk.errors import InUseError, ObjectNotFoundError, StorageError
 from pai_sdk.storage.claims import FolderClaim
 from pai_sdk.storage.store import Store
@@ -100,15 +100,7 @@ class _FileJournal(StudyJournal):
 
     def _write(self, content: bytes) -> None:
         try:
-            with self._path.open("ab") as file:
-                before = file.tell()
-                try:
-                    file.write(content)
-                    file.flush()
-                    sync(file.fileno())
-                except OSError:
-                    os.truncate(self._path, before)
-                    raise
+            append_to(self._path, content, durable=True)
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from pai_sdk.base.files import append_to
+
 __all__ = ["MEASURED", "UsageMeter", "read_usage"]
 
 logger = logging.getLogger(__name__)
@@ -196,5 +198,6 @@ def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, ela
         written_bytes / elapsed_s,
     )
     # On a full disk, and in the folder of a job that was deleted, there is nothing to be noted.
-    with suppress(OSError), instance.file.open("a", encoding="ascii") as notes:
-        notes.write(f"{time.time():.3f} {' '.join(f'{value:.4f}' for value in values)}\n")
+    line = f"{time.time():.3f} {' '.join(f'{value:.4f}' for value in values)}\n"
+    with suppress(OSError):
+        append_to(instance.file, line.encode("ascii"))

@@ -29,6 +29,7 @@ from pai_sdk.base.files import (
     sync_folder,
     take_lock,
 )
+from tests.full_disk import files_of_at_most
 
 OLD, NEW = b"old\n" * 1000, b"new\n" * 3000
 _DYING = """if 1:
@@ -314,3 +315,24 @@ def test_a_file_system_that_cannot_sync_folders_is_no_error(
     monkeypatch.setattr(os, "fsync", refuse)
     with nullcontext() if number == errno.EINVAL else pytest.raises(OSError, match="Input/output error"):
         sync_folder(tmp_path)
+
+
+# ---- appending ------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_append_leaves_nothing_behind_and_can_be_repeated(tmp_path: Path) -> None:
+    path, record = tmp_path / "journal", b"x" * 20_000 + b"\n"
+    assert files.append_to(path, OLD) == len(OLD)
+    for size_bytes in (len(OLD), len(OLD) + 1, len(OLD) + 8192, len(OLD) + len(record) - 1):
+        with files_of_at_most(size_bytes), pytest.raises(OSError):  # noqa: PT011 - the system chooses the number
+            files.append_to(path, record, durable=True)
+        assert path.read_bytes() == OLD
+    assert files.append_to(path, record) == len(OLD) + len(record)
+    assert path.read_bytes() == OLD + record
+
+
+def test_an_append_removes_what_a_crash_has_left_behind_the_size(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b"1\n2\n3")
+    assert files.append_to(path, b"30\n", at=4) == 7
+    assert path.read_bytes() == b"1\n2\n30\n"

@@ -18,6 +18,7 @@ from pai_sdk.storage.claims import LEASE_S, claimed
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.tune import Tuner, Uniform
 from pai_sdk.tune.journal import open_journal
+from tests.full_disk import files_of_at_most
 
 SPACE = {"x": Uniform(-1, 1)}
 
@@ -71,6 +72,20 @@ def test_a_line_that_was_cut_off_is_not_read_and_is_written_again(tmp_path: Path
         trials = tuner.run(show=False)
         assert [one.state for one in trials] == ["complete"] * 4
         assert all(json.loads(line) for line in file.read_bytes().splitlines())
+
+
+def test_a_search_goes_on_when_a_full_disk_has_room_again(tmp_path: Path) -> None:
+    space = {f"a_rather_long_name_{number}": Uniform(-1, 1) for number in range(40)}
+    small = Tuner(lambda config: 1.0, space, trials=30, parallel=1, seed=1, study=tmp_path, sampler="random")
+    counts = []
+    for size_bytes in range(15_000, 64_000, 7_013):
+        with files_of_at_most(size_bytes), pytest.raises(StorageError) as caught:
+            small.run(show=False)
+        assert str(tmp_path / "journal.jsonl") in str(caught.value)
+        counts.append(len(Tuner.load(tmp_path).trials))  # anybody can read it
+    assert counts == sorted(counts)
+    assert counts[-1] > 2
+    assert [one.state for one in small.run(show=False)] == ["complete"] * 30
 
 
 def test_a_folder_that_cannot_be_used_and_a_damaged_journal_are_named(tmp_path: Path) -> None:
