@@ -137,8 +137,8 @@ def append_to(path: Path, content: bytes, *, at: int | None = None, durable: boo
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     append_to(Path(folder, "journal"), b"first\\n"), append_to(Path(folder, "journal"), b"second\\n")
-        (6, 13)
+        ...     append_to(Path(folder, "journal"), b"first "), append_to(Path(folder, "journal"), b"second")
+        (6, 12)
     """
     # Unbuffered: a buffer that a failed flush has kept would be written by `close`, behind the truncation.
     with path.open("ab", buffering=0) as file:

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Any, Protocol
 
+from pai_sdk.schemas.values import python_value
+
 __all__ = [
     "Condition",
     "Known",
@@ -268,5 +270,6 @@ def as_json(value: Any) -> Any:
 
     Raises:
         TypeError: it is none.
+        ValueError: two keys of a mapping are one in JSON.
     """
-    return json.loads(json.dumps(value, allow_nan=True))
+    return json.loads(json.dumps(python_value(value), allow_nan=True))

@@ -1,11 +1,14 @@
-"""A hyperparameter's value as text."""
+"""Values of users as JSON and as text: hyperparameters, choices of a search, results of steps."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+from collections.abc import Mapping
 from enum import Enum
+
+__all__ = ["hyperparameter_text", "python_value"]
 
 
 def hyperparameter_text(value: object) -> str:
@@ -21,7 +24,10 @@ def hyperparameter_text(value: object) -> str:
         >>> [hyperparameter_text(value) for value in (True, 0.1, "a b", [1, "x"])]
         ['true', '0.1', 'a b', '[1, "x"]']
     """
-    plain = _plain(value)
+    try:
+        plain = python_value(_plain(value))
+    except RecursionError:
+        raise ValueError("contains itself, or is nested too deeply") from None
     if isinstance(plain, str):
         return plain
     if isinstance(plain, float) and not math.isfinite(plain):
@@ -34,14 +40,48 @@ def hyperparameter_text(value: object) -> str:
         raise ValueError(f"{type(value).__name__} cannot be written as text or JSON: {error}") from error
 
 
+def python_value(value: object) -> object:
+    """Replaces numbers and arrays of numpy or torch by those of Python, and mappings by dicts, at any depth.
+
+    Raises:
+        ValueError: two keys of a mapping are one key in JSON, such as `1` and `"1"`.
+
+    Example:
+        >>> import numpy as np
+        >>> python_value({"sizes": (np.int64(3), np.arange(2))})
+        {'sizes': (3, [0, 1])}
+    """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        values = {python_value(key): python_value(item) for key, item in value.items()}
+        _check_keys(values)
+        return values
+    if isinstance(value, list | tuple):
+        items = [python_value(item) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value  # also a named tuple
+        return tuple(items) if isinstance(value, tuple) else items
+    tolist = getattr(value, "tolist", None)
+    return tolist() if callable(tolist) and not isinstance(value, type) else value
+
+
+def _check_keys(values: Mapping[object, object]) -> None:
+    """Raises ValueError for keys that JSON, whose keys are strings, cannot tell apart."""
+    texts: dict[str, object] = {}
+    for key in values:
+        if key is None or isinstance(key, str | int | float):  # JSON takes no others
+            text = key if isinstance(key, str) else json.dumps(key)
+            if text in texts:
+                raise ValueError(f"the keys {texts[text]!r} and {key!r} are one key in JSON")
+            texts[text] = key
+
+
 def _plain(value: object) -> object:
     """The value itself, of what only holds it."""
     if isinstance(value, Enum):
         return _plain(value.value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    of_a_library = getattr(value, "tolist", None)
-    return of_a_library() if callable(of_a_library) else value
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _inside(value: object) -> object:
@@ -49,4 +89,4 @@ def _inside(value: object) -> object:
     plain = _plain(value)
     if plain is value:
         raise TypeError(f"{type(value).__name__} is not a value of JSON")
-    return plain
+    return python_value(plain)

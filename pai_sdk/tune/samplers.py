@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -217,6 +218,8 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
         return lambda seed, skipped: SeededSampler(_MAKERS["random"], seed)
     try:
         make(0)
+        if sampler == "cmaes":
+            importlib.import_module("cmaes")  # Optuna imports it when the second trial begins
     except ImportError as error:  # of what only this sampler needs
         problems.add("sampler", f"{sampler!r} cannot be used: {error}", f"run: pip install {error.name or '…'}")
     except Exception as error:  # whatever the user's function raises

@@ -14,11 +14,14 @@ from typing import Any, TypeAlias
 
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.values import python_value
 from pai_sdk.submit.problems import Problems
 
 __all__ = ["Choice", "IntRange", "LogUniform", "Range", "SearchSpace", "Uniform", "checked_space"]
 
 _SCALARS = (str, int, float, bool, type(None))
+_MAX_STEPS = 1e15  # of a float range: between them, float64 has no more numbers
+_MAX_POINTS = 1_000_000  # of a grid, whose order is drawn at once
 _HINT = "give Uniform(low, high), LogUniform(low, high), IntRange(low, high), Choice([…]) or a list of values"
 
 
@@ -81,7 +84,7 @@ class IntRange:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values, of any type that JSON has.
+    """One of several values, of any type that JSON has. Tuples, and numbers as keys of dicts, stay what they are.
 
     Attributes:
         values: the values.
@@ -94,18 +97,28 @@ class Choice:
     values: Sequence[Any]
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, Sequence) and not isinstance(self.values, str):
-            object.__setattr__(self, "values", tuple(self.values))
+        values = self.values if isinstance(self.values, Sequence) else python_value(self.values)  # of numpy
+        if isinstance(values, Sequence) and not isinstance(values, str):
+            object.__setattr__(self, "values", tuple(values))
 
     @property
     def are_scalars(self) -> bool:
-        """True where Optuna takes the values as they are; others are given to it as JSON."""
-        return all(isinstance(value, _SCALARS) for value in self.values)
+        """True where Optuna gets the values as they are; others are given to it as JSON.
+
+        Optuna takes `1`, `1.0` and `True` for the same choice, and compares numbers as floats.
+        """
+        are_small = all(isinstance(value, _SCALARS) and not _is_huge(value) for value in self.values)
+        return are_small and len({*self.values}) == len(self.values)
 
     @property
     def keys(self) -> tuple[Any, ...]:
         """The values as Optuna knows them."""
-        return tuple(self.values) if self.are_scalars else tuple(map(_json, self.values))
+        if self.are_scalars:
+            return tuple(self.values)
+        texts = tuple(map(_json, self.values))
+        if len({*texts}) == len(texts):
+            return texts
+        return tuple(_json(_tagged(value)) for value in self.values)  # `(1, 2)` and `[1, 2]`
 
 
 Range: TypeAlias = "Uniform | LogUniform | IntRange | Choice"
@@ -160,14 +173,28 @@ class SearchSpace:
         """The space as JSON, for the study."""
         names = {kind: name for name, kind in _KINDS.items()}
         return {
-            name: [names[type(one)], {f.name: getattr(one, f.name) for f in fields(one)}]
+            name: [names[type(one)], {f.name: _field_json(getattr(one, f.name)) for f in fields(one)}]
             for name, one in self.ranges.items()
         }
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> SearchSpace:
         """The space that `to_json` has written."""
-        return cls({name: _KINDS[kind](**values) for name, (kind, values) in found.items()})
+        return cls(
+            {
+                name: _KINDS[kind](**{field: _untagged(value) for field, value in values.items()})
+                for name, (kind, values) in found.items()
+            }
+        )
+
+    def continues(self, other: SearchSpace) -> bool:
+        """Returns whether this space has the same values, as Optuna knows them. Tuples are lists there."""
+        return self.ranges.keys() == other.ranges.keys() and all(
+            _json(one.keys) == _json(theirs.keys)
+            if isinstance(one, Choice) and isinstance(theirs := other.ranges[name], Choice)
+            else one == other.ranges[name]
+            for name, one in self.ranges.items()
+        )
 
     def grid(self) -> list[list[Any]]:
         """All values of each hyperparameter, in the order of the ranges.
@@ -176,14 +203,17 @@ class SearchSpace:
             InvalidInputError: a range has no such list, as it has no step.
         """
         problems = Problems()
-        columns = []
+        columns: list[Sequence[Any]] = []
         for name, one in self.ranges.items():
             column = _all_values(one)
             if column is None:
                 problems.add(f"search[{name!r}]", "has infinitely many values", "a grid needs a step, or a list")
             columns.append(column or [])
         problems.raise_if_any()
-        return columns
+        if math.prod(map(len, columns)) > _MAX_POINTS:
+            what = f"has more than {_MAX_POINTS:,} points"
+            raise InvalidInputError([Problem("search", what, "a grid needs larger steps; or another sampler")])
+        return [[*column] for column in columns]
 
 
 def checked_space(search: object, problems: Problems | None = None) -> SearchSpace:
@@ -225,6 +255,8 @@ def _range_of(given: Any) -> Range:
         return given
     if isinstance(given, list | tuple | range):
         return Choice(list(given))
+    if not isinstance(given, type) and isinstance(values := python_value(given), list):  # an array of numpy
+        return Choice(values)
     if type(given).__module__.startswith("optuna."):
         return _from_optuna(given)
     if isinstance(given, Mapping):
@@ -265,12 +297,17 @@ def _from_mapping(given: Mapping[str, Any]) -> Range:
 
 
 def _checked(given: Range) -> Range:
-    """The range, if it makes sense.
+    """The range with numbers of Python, if it makes sense.
 
     Raises:
         InvalidInputError: it does not.
     """
-    problem = _choice_problem(given) if isinstance(given, Choice) else _numbers_problem(given)
+    try:
+        values: dict[str, Any] = {one.name: python_value(getattr(given, one.name)) for one in fields(given)}
+        given = type(given)(**values)
+        problem = _choice_problem(given) if isinstance(given, Choice) else _numbers_problem(given)
+    except (ValueError, RecursionError) as error:
+        problem = Problem("", f"has a value that cannot be kept: {error}", "values of a Choice are those of JSON")
     if problem is not None:
         raise InvalidInputError([problem])
     return given
@@ -282,7 +319,7 @@ def _choice_problem(given: Choice) -> Problem | None:
     if not given.values:
         return Problem("", "is a Choice without values")
     try:
-        keys = [(_json(value), type(value)) for value in given.values]
+        keys = [(_json(value), _json(_tagged(value)), type(value)) for value in given.values]
     except (TypeError, ValueError) as error:
         return Problem("", f"has a value that cannot be kept: {error}", "values of a Choice are those of JSON")
     if len({*keys}) < len(keys):
@@ -296,12 +333,16 @@ def _numbers_problem(given: Uniform | LogUniform | IntRange) -> Problem | None:
     for name, value in (("low", given.low), ("high", given.high), ("step", 1 if step is None else step)):
         if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
             return Problem("", f"{name} is {value!r}, which is not a {'whole ' if is_whole else ''}number")
-        if not math.isfinite(value):
-            return Problem("", f"{name} is {value!r}")
+        if _is_huge(value) or not math.isfinite(value):
+            return Problem("", f"{name} is {value!r:.40}", "a finite number; a whole one has at most 64 bits")
     if given.low > given.high:
         return Problem("", f"low is {given.low!r}, above high, which is {given.high!r}")
+    if not math.isfinite(given.high - given.low):
+        return Problem("", f"the distance of {given.low!r} and {given.high!r} is beyond the range of numbers")
     if step is not None and step <= 0:
         return Problem("", f"step is {step!r}, and must be above 0")
+    if isinstance(step, float) and (given.high - given.low) / step > _MAX_STEPS:
+        return Problem("", f"step is {step!r}, too small for a range up to {given.high!r}", "leave it out")
     is_log = isinstance(given, LogUniform) or (isinstance(given, IntRange) and given.log)
     if is_log and given.low <= 0:
         return Problem("", f"low is {given.low!r}, and a logarithmic range begins above 0", "such as 1e-6")
@@ -315,12 +356,17 @@ _OUTSIDE = object()
 
 def _within(given: Range, value: Any) -> Any:
     """A value as Optuna knows it; `_OUTSIDE` if it is not in the range. Numbers may be given as text."""
-    if isinstance(given, Choice):
-        texts = {_text(one): key for one, key in zip(given.values, given.keys, strict=True)}
-        return texts.get(_text(value), _OUTSIDE)
     try:
+        if isinstance(given, Choice):
+            texts = {_text(one): key for one, key in zip(given.values, given.keys, strict=True)}
+            return texts.get(_text(python_value(value)), _OUTSIDE)
         number = float(value)
-    except (TypeError, ValueError):
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ):  # NaN or 400 digits, say
         return _OUTSIDE
     if isinstance(given, IntRange) and not number.is_integer():
         return _OUTSIDE
@@ -329,19 +375,59 @@ def _within(given: Range, value: Any) -> Any:
     return int(number) if isinstance(given, IntRange) else number
 
 
-def _all_values(given: Range) -> list[Any] | None:
+def _all_values(given: Range) -> Sequence[Any] | None:
     if isinstance(given, Choice):
-        return list(given.keys)
+        return given.keys
     if isinstance(given, IntRange):
-        return list(range(given.low, given.high + 1, given.step))
+        values = range(given.low, given.high + 1, given.step)
+        return values if given.high - given.low < 2**62 else range(2**62)  # a length is a C number
     if isinstance(given, Uniform) and given.step is not None:
         count = math.floor((given.high - given.low) / given.step + 1e-9)
+        if count > _MAX_POINTS:
+            return range(count)  # refused by its length
         return [given.low + number * given.step for number in range(count + 1)]
     return None
 
 
+_TUPLE, _DICT = "$tuple", "$dict"  # what JSON has no word for, in the metadata of a study
+
+
+def _tagged(value: Any) -> Any:
+    """A value as JSON from which `_untagged` makes the same value."""
+    if isinstance(value, tuple):
+        return {_TUPLE: [_tagged(item) for item in value]}
+    if isinstance(value, list):
+        return [_tagged(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if all(isinstance(key, str) and not key.startswith("$") for key in value):
+        return {key: _tagged(item) for key, item in value.items()}
+    return {_DICT: [[key, _tagged(item)] for key, item in value.items()]}
+
+
+def _field_json(value: Any) -> Any:
+    return [_tagged(item) for item in value] if isinstance(value, tuple) else value  # the values of a choice
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_TUPLE}:
+        return tuple(_untagged(item) for item in value[_TUPLE])
+    if value.keys() == {_DICT}:
+        return {key: _untagged(item) for key, item in value[_DICT]}
+    return {key: _untagged(item) for key, item in value.items()}
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, allow_nan=False)
+    text = json.dumps(value, allow_nan=False)
+    return json.dumps(json.loads(text), sort_keys=True)  # keys of several types can be sorted as strings only
+
+
+def _is_huge(value: object) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _text(value: Any) -> str:

@@ -211,6 +211,7 @@ class Study:
         study = cls(journal, uri, found, pruner, session)
         if rules is not None:
             study._check(rules)
+            study.space = rules.space  # with named tuples, for example, which the journal has as tuples
             study._continue_population(rules.population)
             found.sampler = rules.make_sampler(study.seed, study._skipped)
             if not isinstance(found.sampler, SeededSampler):
@@ -220,7 +221,7 @@ class Study:
     def _check(self, rules: StudyRules) -> None:
         problems = []
         hint = "give another study, with warm_start= the URI of this one"
-        if rules.space.to_json() != self.space.to_json():
+        if not rules.space.continues(self.space):
             problems.append(Problem("search", f"is not that of the study {self.uri}", hint))
         if [one.to_json() for one in rules.objectives] != [one.to_json() for one in self.objectives]:
             text = ", ".join(f"{one.metric} ({one.direction}, at {one.at})" for one in self.objectives)

@@ -16,6 +16,7 @@ from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions.calling import kind_of
 from pai_sdk.schemas.arguments import check_one_of
+from pai_sdk.schemas.values import python_value
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.uri import uri_scheme
 from pai_sdk.submit.job_names import base_of_command
@@ -123,6 +124,7 @@ class Tuner:
         self._trials = _checked_trials(trials, sampler, self._space, problems)
         self._parallel = _checked_count("parallel", parallel, 1, problems)
         self._max_failures = _checked_count("max_failures", max_failures, 0, problems)
+        seed = python_value(seed)  # type: ignore[assignment] # checked next
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             problems.add("seed", f"{seed!r} is not a whole number")
         if not isinstance(estimator, EstimatorBase):
@@ -413,6 +415,7 @@ def _checked_trials(given: object, sampler: object, space: SearchSpace, problems
 
 
 def _checked_count(where: str, given: object, least: int, problems: Problems) -> int:
+    given = python_value(given)
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
         problems.add(
             where,

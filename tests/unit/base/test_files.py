@@ -324,7 +324,7 @@ def test_a_failed_append_leaves_nothing_behind_and_can_be_repeated(tmp_path: Pat
     path, record = tmp_path / "journal", b"x" * 20_000 + b"\n"
     assert files.append_to(path, OLD) == len(OLD)
     for size_bytes in (len(OLD), len(OLD) + 1, len(OLD) + 8192, len(OLD) + len(record) - 1):
-        with files_of_at_most(size_bytes), pytest.raises(OSError):  # noqa: PT011 - the system chooses the number
+        with files_of_at_most(size_bytes), pytest.raises(OSError):
             files.append_to(path, record, durable=True)
         assert path.read_bytes() == OLD
     assert files.append_to(path, record) == len(OLD) + len(record)

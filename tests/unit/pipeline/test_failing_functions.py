@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pai_sdk.errors import PipelineFailed
@@ -48,12 +49,27 @@ def test_any_exception_fails_the_step_and_the_run_ends(tmp_path: Path, error: Ba
     run.svg().encode()
 
 
-@pytest.mark.parametrize("value", [{1}, (n for n in range(2)), b"x", {(1, 2): 3}])
+@pytest.mark.parametrize("value", [{1}, (n for n in range(2)), b"x", {(1, 2): 3}, {1: "a", "1": "b"}])
 def test_a_result_that_cannot_be_kept_is_named(tmp_path: Path, value: Any) -> None:
     pipeline = Pipeline("test", store=tmp_path)
     pipeline.step(lambda: value, name="one")
     with pytest.raises(PipelineFailed, match=r"the result of the function: cannot be kept: .*lists and dicts"):
         pipeline.run(show=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.float32(0.5), 0.5),
+        ({"n": np.int64(3), "curve": np.arange(2)}, {"n": 3, "curve": [0, 1]}),
+        ((np.bool_(True), None), [True, None]),
+        ({1: np.float64(2)}, {"1": 2.0}),
+    ],
+)
+def test_a_result_with_numbers_of_numpy_is_kept(tmp_path: Path, value: Any, expected: Any) -> None:
+    pipeline = Pipeline("test", store=tmp_path)
+    pipeline.step(lambda: value, name="one")
+    assert repr(pipeline.run(show=False)["one"].result) == repr(expected)
 
 
 def test_a_call_that_never_ends_takes_no_place(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_one_good_member_is_the_parent_of_all() -> None:
         (IntRange(0, 4), 0, {0, 1}),
         (IntRange(16, 250, step=16), 240, {192, 240}),
         (IntRange(1, 1024, log=True), 100, {80, 125}),
-        (Choice([1, True, 2]), True, {1, 2}),
+        (Choice([1, True, 2]), "true", {"1", "2"}),
         (Choice(["a", "b", "c"]), "a", {"b"}),
         (Choice(["a"]), "a", {"a"}),
         (Choice([[8], [16]]), "[8]", {"[16]"}),

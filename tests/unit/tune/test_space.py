@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 
@@ -48,7 +51,14 @@ def test_a_range_is_written_in_many_ways(given: Any, expected: Any) -> None:
         ([object()], "cannot be kept"),
         ([float("nan")], "cannot be kept"),
         (Choice("adam"), "are a list"),
+        ([{1: "a", "1": "b"}], "are one key in JSON"),
+        ([{(1, 2): 3}], "cannot be kept"),
+        (np.array([1.0, np.nan]), "cannot be kept"),
         (Uniform(1, 0), "above high"),
+        (Uniform(0, 10**400), "high is 1000"),
+        (Uniform(-1.7e308, 1.7e308), "beyond the range"),
+        (Uniform(0, 1, step=1e-320), "too small"),
+        (IntRange(0, 2**64), "at most 64 bits"),
         (Uniform(0, float("inf")), "high is inf"),
         (Uniform(0, 1, step=0), "step is 0"),
         (Uniform("0", 1), "not a number"),  # type: ignore[arg-type]
@@ -67,6 +77,77 @@ def test_what_is_wrong_with_a_range_is_said(given: Any, what: str) -> None:
         checked_space({"x": given, "y": 5})
     assert what in str(caught.value)
     assert "search['y']" in str(caught.value)  # all at once
+
+
+_CYCLE: list[Any] = []
+_CYCLE.append(_CYCLE)
+
+
+def test_a_choice_that_contains_itself_is_a_problem() -> None:
+    with pytest.raises(InvalidInputError, match="cannot be kept"):
+        checked_space({"x": [_CYCLE, 1]})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (list(np.arange(1, 4)), Choice([1, 2, 3])),
+        (np.array(["a", "b"]), Choice(["a", "b"])),
+        (Choice(np.arange(2)), Choice([0, 1])),
+        ([{"n": np.int64(1)}, (np.float64(0.5), np.bool_(True))], Choice([{"n": 1}, (0.5, True)])),
+        (IntRange(np.int64(1), np.int64(9), np.int64(2)), IntRange(1, 9, 2)),
+        (Uniform(np.float64(0), np.int32(1)), Uniform(0.0, 1)),
+    ],
+)
+def test_numbers_of_numpy_become_those_of_python(given: Any, expected: Any) -> None:
+    space = checked_space({"x": given})
+    assert repr(space.ranges) == repr({"x": expected})
+    assert space.encoded({"x": np.int64(1)}) in ({"x": 1}, {"x": 1.0}, None)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [(0.9, 0.999), (0.8, 0.99)],
+        [(1, 2), [1, 2]],
+        [{1: "a"}, {"1": "a"}],
+        [{1: "a", "b": (2,)}, {None: 0}],
+        [[1, (2, 3)], [{"x": (4,)}]],
+        [1, True, 1.0],
+        [0, False, None, "null"],
+        [10**400, 1],
+        [{"$tuple": [1]}, {"$dict": []}, (1,)],
+    ],
+)
+def test_values_of_a_choice_are_the_same_after_json(values: list[Any]) -> None:
+    space = checked_space({"x": values})
+    again = SearchSpace.from_json(json.loads(json.dumps(space.to_json())))
+    assert repr(again.ranges) == repr(space.ranges)
+    assert again.continues(space)
+    distribution = distribution_of(again.ranges["x"])
+    stored = [distribution.to_external_repr(distribution.to_internal_repr(key)) for key in space.ranges["x"].keys]  # type: ignore[union-attr]
+    assert repr([again.decoded({"x": key})["x"] for key in stored]) == repr(values)
+
+
+def test_a_space_continues_one_whose_values_optuna_knows_alike() -> None:
+    lists, tuples, others = ({"x": values} for values in ([[1, 2]], [(1, 2)], [[1.0, 2]]))
+    assert checked_space(tuples).continues(checked_space(lists))  # of a study of an earlier version
+    assert not checked_space(others).continues(checked_space(lists))
+    assert not checked_space({"x": Uniform(0, 1)}).continues(checked_space({"x": LogUniform(0.1, 1)}))
+    assert not checked_space({"x": [1]}).continues(checked_space({"x": [1], "y": [1]}))
+
+
+def test_a_grid_has_an_end() -> None:
+    for given in (IntRange(0, 2**62), Uniform(0, 1, step=1e-12), IntRange(-(2**63), 2**63 - 1)):
+        with pytest.raises(InvalidInputError, match=r"more than 1,000,000 points"):
+            checked_space({"x": given}).grid()
+    assert len(checked_space({"x": IntRange(0, 999_999)}).grid()[0]) == 1_000_000
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 10**400, [math.nan], object(), _CYCLE, "x" * 9])
+def test_a_value_of_another_program_is_outside(value: Any) -> None:
+    for given in ([1, 2], Uniform(0, 1), IntRange(0, 5)):
+        assert checked_space({"x": given}).encoded({"x": value}) is None
 
 
 def test_values_that_optuna_does_not_know_come_back_as_they_were() -> None:

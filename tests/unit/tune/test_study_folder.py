@@ -62,6 +62,24 @@ def test_only_what_was_committed_is_there(store: Store) -> None:
         reader.commit()
 
 
+@pytest.mark.parametrize(
+    "choices", [[(0.9, 0.999), (0.8, 0.99)], [{1: "a"}, {2: "b"}], [[1, (2, 3)], [4, (5, 6)]], [1, True]]
+)
+def test_a_function_gets_the_same_choices_when_its_study_goes_on(tmp_path: Path, choices: list[Any]) -> None:
+    seen: list[Any] = []
+
+    def train(config: dict[str, Any]) -> float:
+        seen.append(config["x"])
+        return 1.0
+
+    for trials in (2, 4):
+        Tuner(train, {"x": choices}, trials=trials, parallel=1, seed=1, study=tmp_path).run(show=False)
+    loaded = Tuner.load(tmp_path, train, trials=6, parallel=1)
+    loaded.run(show=False)
+    assert repr([one.params["x"] for one in loaded.trials]) == repr(seen)
+    assert {repr(value) for value in seen} <= {repr(value) for value in choices}
+
+
 def test_a_line_that_was_cut_off_is_not_read_and_is_written_again(tmp_path: Path) -> None:
     tuner = Tuner(parabola, SPACE, trials=4, parallel=1, seed=1, study=tmp_path)
     tuner.run(show=False)
