@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.trace.items import as_bytes, as_decimal, as_number, as_text, check_plain, is_missing, time_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +29,14 @@ if TYPE_CHECKING:
 Prepared: TypeAlias = "np.ndarray | pa.Array"
 """A checked column: a numpy array that is still the caller's memory, or an Arrow array of the right type."""
 
-_SCALARS = (bool, int, float, str, bytes, decimal.Decimal, datetime.date)
+_SCALARS = (
+    *(bool, int, float, str, bytes, bytearray, uuid.UUID),
+    *(decimal.Decimal, datetime.date, datetime.time, datetime.timedelta),
+)
+_TEXTS = frozenset({str, type(None)})
+_WHOLE = frozenset({int, type(None)})
+_NUMBERS = frozenset({int, float, type(None)})  # items of these types need no look at each of them
+_UNITS = ("D", "s", "ms", "us", "ns")  # of numpy's times, those that Arrow has
 
 
 class Columns:
@@ -73,7 +83,7 @@ class Columns:
                 try:
                     prepared[name] = _column(value, type_, dtype)
                 except _refusals() as error:
-                    problems.append(Problem(f"column {name!r}", str(error)))
+                    problems.append(_refused(name, type_, error))
         lengths = {name: len(column) for name, column in prepared.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
@@ -83,7 +93,7 @@ class Columns:
             try:
                 prepared[name] = _repeated(value, rows, *self._types[name])
             except _refusals() as error:
-                problems.append(Problem(f"column {name!r}", str(error)))
+                problems.append(_refused(name, self._types[name][0], error))
         if problems:
             raise InvalidInputError(problems)
         return prepared, rows
@@ -107,6 +117,14 @@ def _refusals() -> tuple[type[BaseException], ...]:
     return (TypeError, ValueError, OverflowError, ArithmeticError, pa.ArrowException)
 
 
+def _refused(name: str, type_: pa.DataType, error: BaseException) -> Problem:
+    import pyarrow as pa
+
+    if isinstance(error, pa.ArrowException) or (type(error) is OverflowError and "Python int" in str(error)):
+        return Problem(f"column {name!r}", f"has values that {type_} cannot store: {error}")
+    return Problem(f"column {name!r}", str(error))
+
+
 def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
     import numpy as np
     import pyarrow as pa
@@ -125,8 +143,10 @@ def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prep
         return array
     if array.ndim > 1:
         return _nested(array, type_)
-    if array.dtype.kind == "O" or array.dtype.kind in "US" or pa.types.is_decimal(type_):
+    if array.dtype.kind in "OUST":  # T is numpy 2's StringDType
         return _from_list(array.tolist(), type_)
+    if pa.types.is_decimal(type_) or (array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] not in _UNITS):
+        return _from_list(list(array), type_)
     if array.dtype.kind not in "bmM" or (array.dtype.kind == "b" and not pa.types.is_boolean(type_)):
         raise TypeError(f"has {array.dtype} values, but its type is {type_}")
     return _cast(pa.array(np.array(array)), type_)  # a copy: Arrow would keep the caller's memory
@@ -138,6 +158,10 @@ def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dt
     import pyarrow as pa
 
     is_hidden = np.ma.getmaskarray(array)
+    if array.ndim == 1 and array.dtype.kind in "mM":
+        return _from_list(
+            [None if hidden else item for item, hidden in zip(array.data, is_hidden, strict=True)], type_
+        )
     if array.ndim > 1 or array.dtype.kind not in "iufb":
         return _from_list(array.tolist(), type_)
     data = np.where(is_hidden, np.zeros(1, array.dtype), array.data)
@@ -150,29 +174,51 @@ def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dt
 def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
     """A column of a list, level by level. Arrow would cut 0.5 off to 0, and drop unknown fields of structs."""
     import pyarrow as pa
+    import pyarrow.types as kinds
 
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    if kinds.is_list(type_) or kinds.is_large_list(type_):
         offsets, items = _flattened(values, type_, _items)
         return type(pa.array([], type_)).from_arrays(offsets, _as_arrow(items, type_.value_type), type=type_)
-    if pa.types.is_map(type_):
+    if kinds.is_fixed_size_list(type_):
+        return _from_list(values, pa.list_(type_.value_field)).cast(type_)
+    if kinds.is_map(type_):
         offsets, pairs = _flattened(values, type_, _pairs)
         keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
+        if any(is_missing(key) for key in keys):
+            raise ValueError("has a map with a key that is null")
         return pa.MapArray.from_arrays(
             offsets, _from_list(keys, type_.key_type), _from_list(stored, type_.item_type), type=type_
         )
-    if pa.types.is_struct(type_):
+    if kinds.is_struct(type_):
         return _structs(values, type_)
-    if pa.types.is_decimal(type_):
-        values = [_as_decimal(value) for value in values]
-        if all(value is None or isinstance(value, decimal.Decimal) for value in values):
-            return pa.array(values, type=type_)
-    return _cast(pa.array(values), type_)
+    if kinds.is_dictionary(type_):
+        return _from_list(values, type_.value_type).dictionary_encode().cast(type_)
+    return _leaves(values, type_)
 
 
-def _as_decimal(value: Any) -> Any:
-    if isinstance(value, float):
-        return decimal.Decimal(repr(float(value)))  # as Python writes it: 0.1, not the binary value next to it
-    return decimal.Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Returns a column of items that are no lists; checks what Arrow would change, guess or refuse unclearly."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_temporal(type_) and not kinds.is_interval(type_):
+        return time_array(values, type_)
+    if kinds.is_decimal(type_):
+        return pa.array([as_decimal(value) for value in values], type=type_)
+    given = {*map(type, values)}
+    if kinds.is_string(type_) or kinds.is_large_string(type_):
+        return pa.array(values if given <= _TEXTS else [as_text(value) for value in values], type=type_)
+    if _is_text(type_):
+        return pa.array([as_bytes(value) for value in values], type=type_)
+    if numpy_type(type_) is not None:
+        whole = kinds.is_integer(type_)
+        if not given <= (_WHOLE if whole else _NUMBERS):
+            values = [as_number(value, whole=whole) for value in values]
+        return _cast(pa.array(values), type_)
+    if kinds.is_boolean(type_):
+        return _cast(pa.array([as_number(value) for value in values]), type_)
+    check_plain(values, type_)
+    return _cast(pa.array([None if is_missing(value) else value for value in values]), type_)
 
 
 def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
@@ -198,8 +244,10 @@ def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]
     starts = pa.array(
         np.array(ends, np.int64 if pa.types.is_large_list(type_) else np.int32), mask=np.array([*is_null, False])
     )
-    if rows and any(map(len, rows)) and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
-        return starts, np.concatenate(rows)
+    arrays = [row for row in rows if isinstance(row, np.ndarray) and row.ndim == 1]
+    # numpy would make numbers of one type of arrays of several, and round some of them.
+    if len(arrays) == len(rows) and any(map(len, rows)) and len({array.dtype for array in arrays}) == 1:
+        return starts, np.concatenate(arrays)
     return starts, list(chain.from_iterable(rows))
 
 
@@ -259,6 +307,10 @@ def _check_same(given: pa.Array, stored: pa.Array) -> None:
     kinds, before, after = pa.types, given.type, stored.type
     if before == after or kinds.is_null(before):
         return
+    if not kinds.is_nested(before) and not kinds.is_nested(after):
+        of_before, of_after = ((_is_text(type_), kinds.is_temporal(type_)) for type_ in (before, after))
+        if of_before != of_after:  # Arrow reads numbers in texts, and takes numbers for times
+            raise TypeError(f"has {before} values, but its type is {after}")
     if kinds.is_nested(before) and kinds.is_nested(after):
         _check_same_nested(given, stored)
     elif kinds.is_floating(before) and kinds.is_floating(after):
@@ -293,7 +345,9 @@ def _infinities(numbers: pa.Array) -> int:
 def _is_text(type_: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
-    return bool(kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_))
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "fixed_size_binary", "binary_view")
+    # Views are missing in old versions of pyarrow.
+    return any(getattr(kinds, f"is_{name}", lambda type_: False)(type_) for name in names)
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
@@ -362,7 +416,7 @@ def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
         return _lists(array, _as_arrow(array.reshape(-1, *array.shape[2:]), type_.value_type), type_)
     dtype = numpy_type(type_.value_type)
     if dtype is None or array.dtype.kind == "O":
-        return _from_list(array.tolist(), type_)
+        return _lists(array, _as_arrow(array.reshape(-1), type_.value_type), type_)
     _check_fits(array.reshape(-1), dtype)
     return array
 
@@ -383,6 +437,8 @@ def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | 
     if value is None or value is np.ma.masked:
         return pa.nulls(rows, type_)
     if dtype is not None and isinstance(value, int | float) and not isinstance(value, bool):
+        if dtype.kind in "iu" and not math.isfinite(value):
+            as_number(value, whole=True)
         array = np.array([value])
         if array.dtype.kind == "f" and dtype.kind in "iu" and value == int(value):
             array = np.array([int(value)])
