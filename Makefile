@@ -82,6 +82,7 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials create --trials 200
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials checkpoints --kills 50 --seed 1
+	@$(BIN)/python -m tests.trials saved_again --kills 100 --seed 1
 	@$(BIN)/python -m tests.trials checkpoint_bucket --kills 100 --seed 1
 	@$(BIN)/python -m tests.trials trace --seeds 200 --syncs 50
 	@$(BIN)/python -m tests.trials resume --kills 50 --seed 1

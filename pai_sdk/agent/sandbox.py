@@ -124,6 +124,11 @@ class Sandbox:
         """The list of files that were in the outputs before the job began."""
         return self.root / "resumed"
 
+    @property
+    def sent_dir(self) -> Path:
+        """The folder of what was sent of the outputs. It is kept for all attempts, as the outputs are."""
+        return self.root / "sent"
+
     def input_dir(self, channel: str) -> Path:
         """The folder of one input channel."""
         return self.data_dir / _one_name(channel, "input channel")

@@ -179,7 +179,7 @@ class OutputUploader:
 
     def _memory(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        return self._files.sandbox.state_dir / f"sent-{digest}.db"
+        return self._files.sandbox.sent_dir / f"{digest}.db"
 
 
 def _read_resumed(sandbox: Sandbox) -> dict[tuple[str, str], _Version]:

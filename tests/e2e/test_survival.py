@@ -15,7 +15,7 @@ from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
-from tests.trials import checkpoint_bucket, checkpoints, survival
+from tests.trials import checkpoint_bucket, checkpoints, saved_again, survival
 from tests.waiting import PATIENCE_S
 
 
@@ -87,3 +87,10 @@ def test_a_bucket_always_has_a_complete_checkpoint(tmp_path: Path) -> None:
     report = checkpoint_bucket.run(tmp_path / "trial", kills=4, seed=3)
     assert report.faults == []
     assert report.newest > 0
+
+
+def test_a_step_that_is_saved_again_is_never_without_a_complete_checkpoint(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials saved_again`."""
+    report = saved_again.run(tmp_path / "trial", kills=12, seed=3)
+    assert report.faults == []
+    assert report.saves > 0

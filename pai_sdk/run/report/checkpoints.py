@@ -6,8 +6,9 @@
 
 In jobs of several processes the marker also has the launch that saved it, see `run.launch`.
 
-
 Readers use folders with a valid marker only. So no rename of a folder is needed, which object stores do not have.
+A step that is saved again is written to `checkpoints/100.pai-sdk-new/`. It replaces the complete checkpoint when
+it is complete itself: one of the two is complete at each moment, and readers find it.
 This module is shipped with jobs: standard library only, syntax of Python 3.8.
 """
 
@@ -31,7 +32,7 @@ from typing import Any
 
 from pai_sdk.base.files import replace_file, sync, sync_folder
 from pai_sdk.errors import CheckpointError
-from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.run.report.layout import REPLACEMENT, RunLayout
 
 __all__ = [
     "INCOMPLETE",
@@ -48,8 +49,10 @@ __all__ = [
     "is_begun",
     "is_complete",
     "latest_checkpoint",
+    "link_file",
     "parsed_marker",
     "read_checkpoint",
+    "replacement_of",
     "rotate",
     "save",
 ]
@@ -63,6 +66,7 @@ INCOMPLETE = "_INCOMPLETE"
 METADATA = ".metadata.json"
 _FORMAT = 1
 _PIECE_BYTES = 16 << 20
+_MAX_PASSES = 5  # of a reader, each after a rotation that removed what the last pass was about to read
 
 
 @dataclass(frozen=True)
@@ -170,12 +174,17 @@ def _is_local(filesystem: Any) -> bool:
 def read_checkpoint(folder: str | os.PathLike[str], *, checksums: bool = False) -> Checkpoint | None:
     """The checkpoint in a folder; None where it is not complete.
 
+    While a checkpoint replaces the one in the folder, it may be complete in another folder: then it is that one.
+
     Args:
         folder: of one step.
         checksums: read all files, and compare their checksums too.
     """
-    found = _marked(Path(folder))
-    if found is None or not all(_is_as_noted(found.path / name, file) for name, file in found.files.items()):
+    path = Path(folder)
+    # The folder is read again at the end: the replacement may have been moved there meanwhile.
+    places = (path, replacement_of(path), path / REPLACEMENT, path)
+    found = next(filter(None, map(_read, places)), None)
+    if found is None:
         return None
     if checksums and any(_crc32_of(found.path / name) != file.crc32 for name, file in found.files.items()):
         return None
@@ -193,19 +202,45 @@ def complete_checkpoints(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]
     Args:
         folder: the `checkpoints` folder, whose sub-folders are named by steps.
     """
-    try:
-        found_steps = [RunLayout.step_of(entry.name) for entry in os.scandir(folder) if entry.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for step in sorted((step for step in found_steps if step is not None), reverse=True):
-        found = read_checkpoint(Path(folder, str(step)))
+    for step in _steps_in(folder):
+        found = _read_step(folder, step)
         if found is not None:
-            yield found if found.step is not None else replace(found, step=step)
+            yield found
 
 
 def latest_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint | None:
     """The complete checkpoint of the latest step; None where there is none."""
-    return next(complete_checkpoints(folder), None)
+    found: Checkpoint | None = None
+    for number in range(_MAX_PASSES):
+        before, found, has_skipped = found, None, False
+        for step in _steps_in(folder):
+            found = _read_step(folder, step)
+            if found is not None:
+                break
+            has_skipped = True
+        # What was skipped is incomplete, or a rotation has just removed it; a later one is complete then.
+        if not has_skipped or (number and _path_of(found) == _path_of(before)):
+            break
+    return found
+
+
+def _path_of(checkpoint: Checkpoint | None) -> Path | None:
+    return None if checkpoint is None else checkpoint.path
+
+
+def _steps_in(folder: str | os.PathLike[str]) -> list[int]:
+    """The steps that have a folder, the latest first."""
+    try:
+        with os.scandir(folder) as entries:
+            places = [RunLayout.checkpoint_path(f"{entry.name}/") for entry in entries if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted({place.step for place in places if place is not None}, reverse=True)
+
+
+def _read_step(folder: str | os.PathLike[str], step: int) -> Checkpoint | None:
+    found = read_checkpoint(Path(folder, str(step)))
+    return found if found is None or found.step is not None else replace(found, step=step)
 
 
 def parsed_marker(content: str | bytes) -> Checkpoint | None:
@@ -229,6 +264,14 @@ def parsed_marker(content: str | bytes) -> Checkpoint | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return found if all(map(_is_inside, files)) else None
+
+
+def _read(folder: Path) -> Checkpoint | None:
+    """Reads the checkpoint in this folder alone, without its replacement; None where it is not complete."""
+    found = _marked(folder)
+    if found is None or not all(_is_as_noted(folder / name, file) for name, file in found.files.items()):
+        return None
+    return found
 
 
 def _marked(folder: Path) -> Checkpoint | None:
@@ -365,7 +408,8 @@ def commit(
         OSError: a file cannot be read, or the marker not be written.
     """
     state = FolderState.of(folder)
-    _remove_marker(state.root)
+    if _read(state.root) is None:  # otherwise the marker is replaced in one step: a kill leaves one of the two
+        _remove_marker(state.root)
     files = {}
     for name, (size_bytes, _, _) in state.files.items():
         path = state.root / name
@@ -385,31 +429,44 @@ def save(
     copy: Callable[[Checkpoint, str], Any] | None = None,
     launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Copy a folder, and make the copy a checkpoint; what the target had is replaced.
+    """Copy a folder, and make the copy a checkpoint; it replaces a complete one of the target when it is complete.
 
     Args:
         source: a folder as it was when the checkpoint was reported.
         target: the folder of the checkpoint.
         step: of the training.
         metrics: as for `commit`.
-        copy: called with the checkpoint and the empty target, which it fills. It may return the checkpoint there.
+        copy: called with the checkpoint and an empty folder, which it fills: the target, or the one that replaces
+            it. It may return the checkpoint there.
         launch: the one of the job that saves it.
 
     Raises:
-        CheckpointError: the source has changed since, or `copy` wrote elsewhere. The target has no marker then.
+        CheckpointError: the source has changed since, or `copy` wrote elsewhere. A complete checkpoint that the
+            target had is still there then.
         OSError: a file cannot be read or written.
     """
-    if source.root.resolve() == target.resolve():
-        return commit(target, step=step, metrics=metrics, launch=launch)
-    _remove_marker(target)
-    if target.is_dir():
-        shutil.rmtree(target)
-    begin(target)
-    if copy is not None:
-        written = getattr(copy(Checkpoint(source.root), str(target)), "path", target)
-        if Path(written).resolve() != target.resolve():
-            raise CheckpointError(f"the checkpoint was copied to {written} instead of {target}")
-        return commit(target, step=step, metrics=metrics, launch=launch)
+    root = source.root.resolve()
+    for place in (target, replacement_of(target)):  # it was written there, as `begin` has said
+        if root == place.resolve():
+            return _put_in_place(commit(place, step=step, metrics=metrics, launch=launch), target)
+    place = begin(target)
+    try:
+        if copy is None:
+            files = _copy_files(source, place)
+            saved = _marked_as_complete(place, step, metrics or {}, files, launch)
+        else:
+            written = getattr(copy(Checkpoint(source.root), str(place)), "path", place)
+            if Path(written).resolve() != place.resolve():
+                raise CheckpointError(f"the checkpoint was copied to {written} instead of {place}")
+            saved = commit(place, step=step, metrics=metrics, launch=launch)
+    except BaseException:
+        if place != target:
+            give_up(place)
+        raise
+    return _put_in_place(saved, target)
+
+
+def _copy_files(source: FolderState, target: Path) -> dict[str, CheckpointFile]:
     files = {}
     for name, (size_bytes, _, _) in source.files.items():
         path = target / name
@@ -425,17 +482,75 @@ def save(
         source.check(name)
         shutil.copymode(source.root / name, path)
         files[name] = CheckpointFile(size_bytes, crc32)
-    return _marked_as_complete(target, step, metrics or {}, files, launch)
+    return files
 
 
-def begin(folder: Path) -> None:
-    """Make the folder of a new checkpoint. It `is_begun` until it has its marker, also after a kill."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _draft_of(folder).touch()
+def begin(folder: Path) -> Path:
+    """Make the empty folder that a new checkpoint is written to, and return it.
+
+    It is `folder`, which `is_begun` until it has its marker, also after a kill. If `folder` has a complete
+    checkpoint, it is the folder beside it: `save` puts it in its place.
+    """
+    place = folder if _read(folder) is None else replacement_of(folder)
+    _remove(place)
+    place.mkdir(parents=True)
+    if place == folder:
+        _draft_of(folder).touch()
+    return place
+
+
+def replacement_of(folder: Path) -> Path:
+    """Returns the folder of what is about to replace the complete checkpoint in a folder."""
+    return folder.parent / f"{folder.name}{REPLACEMENT}"
+
+
+def _replaced_by(folder: Path) -> Path:
+    """Returns the folder that a checkpoint belongs to, from that folder or the one of its replacement."""
+    name = folder.name
+    return folder.with_name(name[: -len(REPLACEMENT)]) if name.endswith(REPLACEMENT) else folder
+
+
+def _put_in_place(saved: Checkpoint, folder: Path) -> Checkpoint:
+    """Moves a complete checkpoint to its folder; at each moment one of the two is complete.
+
+    The files are linked, or copied on file systems without links, and removed afterwards: a rename of a folder is
+    many steps on a mounted object storage, and a kill between two of them would leave no complete folder.
+    """
+    beside = replacement_of(folder)
+    if saved.path == beside:
+        _draft_of(folder).touch()
+        _remove(folder)
+        folder.mkdir()
+        for name, file in saved.files.items():
+            link_file(beside / name, folder / name, file)
+        saved = replace(saved, path=folder)
+        _sync_names(saved)
+        _write_marker(saved, _draft_of(folder))
+    with contextlib.suppress(OSError):  # the folder is complete, so nobody reads what is left beside it
+        _remove(beside)
+    return saved
+
+
+def link_file(source: Path, target: Path, file: CheckpointFile) -> None:
+    """Give a file of a checkpoint a second name, or copy it where that is not possible.
+
+    Raises:
+        CheckpointError: the copy has another checksum.
+        OSError: it cannot be copied.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not source.is_symlink():  # a link may lead to a path within the folder that is removed
+        with contextlib.suppress(OSError):
+            os.link(source, target)
+            return
+    with source.open("rb", buffering=0) as original, target.open("xb", buffering=0) as made:
+        if _copied(original, made, synced=made) != file.crc32:
+            raise CheckpointError(f"{source} is damaged: its checksum is not the one of its checkpoint")
+    shutil.copymode(source, target)
 
 
 def give_up(folder: Path) -> None:
-    """Remove the folder of a checkpoint that was begun."""
+    """Remove the folder of a checkpoint that was begun; `folder` is what `begin` has returned."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         _draft_of(folder).unlink()
@@ -464,13 +579,17 @@ def _marked_as_complete(
     # Numbers of NumPy are steps too, and JSON does not know them.
     number = None if step is None else operator.index(step)
     found = Checkpoint(folder, number, _finite(metrics), time.time(), files, launch=launch)
-    # The names of the files are on the disk before the marker is.
-    for place in (*{(folder / name).parent for name in files}, folder):
-        sync_folder(place)
+    _sync_names(found)
     draft = _draft_of(folder)
     # The rename of the draft ends what `begin` has begun. Otherwise the folder may be a file system of its own.
     _write_marker(found, draft if draft.exists() else None)
     return found
+
+
+def _sync_names(checkpoint: Checkpoint) -> None:
+    """Forces the names of the files to the disk, before that of the marker."""
+    for place in (*{(checkpoint.path / name).parent for name in checkpoint.files}, checkpoint.path):
+        sync_folder(place)
 
 
 def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpoint | None:
@@ -576,11 +695,22 @@ def rotate(
     Raises:
         OSError: one cannot be removed.
     """
-    removed = [found for found in config.surplus(complete_checkpoints(folder)) if found.path not in held]
+    kept = set(map(_replaced_by, held))
+    surplus = config.surplus(complete_checkpoints(folder))
+    removed = [checkpoint for checkpoint in surplus if _replaced_by(checkpoint.path) not in kept]
     for checkpoint in removed:
-        _remove_marker(checkpoint.path)
-        shutil.rmtree(checkpoint.path)
+        main = _replaced_by(checkpoint.path)
+        for place in {replacement_of(main), main} - {checkpoint.path}:
+            _remove(place)  # a kill left it; it must not be found when the other one is gone
+        _remove(checkpoint.path)
     return removed
+
+
+def _remove(folder: Path) -> None:
+    """Removes the folder of a checkpoint, the marker first. A missing one is fine."""
+    _remove_marker(folder)
+    if folder.is_dir():
+        shutil.rmtree(folder)
 
 
 def _remove_marker(folder: Path) -> None:

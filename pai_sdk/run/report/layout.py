@@ -3,7 +3,7 @@
     <runs>/<run id>/            a run; its id is the job's id
         logs/
         checkpoints/<step>/     one checkpoint; it is complete when it has its file `_COMPLETE`
-        checkpoints/<step>.pai-sdk-new/  in a store, what is about to replace a complete checkpoint
+        checkpoints/<step>.pai-sdk-new/  what is about to replace a complete checkpoint
         checkpoints/rank-<n>/   those of process n, likewise
         tensorboard/            event files of process 0
         tensorboard/rank-<n>/   those of process n
@@ -27,13 +27,15 @@ from typing import NamedTuple
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.events.writer import LOG_METRICS
 
-__all__ = ["CheckpointPath", "RunLayout", "check_run_id", "is_run_id", "join"]
+__all__ = ["REPLACEMENT", "CheckpointPath", "RunLayout", "check_run_id", "is_run_id", "join"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _CHECKPOINT_PATH = re.compile(
     r"(?:rank-([1-9][0-9]*)/)?(0|[1-9][0-9]*)(\.pai-sdk-new)?/(.*)", re.ASCII | re.DOTALL
 )
-_REPLACEMENT = ".pai-sdk-new"
+REPLACEMENT = ".pai-sdk-new"
+"""What the folder of a checkpoint has at the end of its name while it is about to replace a complete one."""
+
 _LONGEST_NAME_BYTES = 255  # the limit of most file systems
 
 _RUN_ID_HINT = "a letter or digit, then letters, digits, '_', '.' and '-', such as train-2026.11"
@@ -46,7 +48,7 @@ class CheckpointPath(NamedTuple):
         rank: of the process that saved it.
         step: of the training.
         name: relative to the checkpoint's folder.
-        is_replacement: whether it is about to replace a complete checkpoint of this step, in a store.
+        is_replacement: whether it is about to replace a complete checkpoint of this step.
     """
 
     rank: int
@@ -57,7 +59,7 @@ class CheckpointPath(NamedTuple):
     @property
     def folder(self) -> str:
         """The checkpoint's folder, with a `/` at its end."""
-        step = f"{self.step}{_REPLACEMENT}/" if self.is_replacement else f"{self.step}/"
+        step = f"{self.step}{REPLACEMENT}/" if self.is_replacement else f"{self.step}/"
         return f"rank-{self.rank}/{step}" if self.rank else step
 
 

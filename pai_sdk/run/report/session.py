@@ -563,7 +563,10 @@ class ReportSession:
 
     @contextlib.contextmanager
     def checkpoint_dir(self, step: int | None = None, metrics: Mapping[str, Any] | None = None) -> Iterator[Path]:
-        """An empty folder that becomes the checkpoint of a step when the block ends; removed after an error."""
+        """An empty folder that becomes the checkpoint of a step when the block ends; removed after an error.
+
+        If the step has a complete checkpoint, the folder lies beside it, and replaces it when it is complete.
+        """
         numbers = _numbers(metrics or {})
         step = self._next_step() if step is None else step
         folder = self._folder_of(step)
@@ -572,14 +575,13 @@ class ReportSession:
         launch = self._stamp()
         if folder.exists():
             self._saver.wait()  # it may be a checkpoint of this step that is being saved
-        shutil.rmtree(folder, ignore_errors=True)
-        begin(folder)
+        place = begin(folder)
         try:
-            yield folder
+            yield place
         except BaseException:
-            give_up(folder)
+            give_up(place)
             raise
-        state = FolderState.of(folder)
+        state = FolderState.of(place)
         with self._lock:
             task = _Task(state, folder, step, numbers or self._of_this_step(step), launch=launch)
             self._unreported = task
@@ -941,7 +943,8 @@ def get_all_reported_checkpoints(consistency_mode: str | None = None) -> list[Ch
 def checkpoint_dir(step: int | None = None, metrics: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """An empty folder that becomes the checkpoint of a step when the block ends, without a copy.
 
-    After an error within the block it is removed. Outside a job and a session, it is a temporary folder.
+    After an error within the block it is removed. If the step has a complete checkpoint already, the folder lies
+    beside it and replaces it at the end of the block. Outside a job and a session, it is a temporary folder.
 
     Args:
         step: of the training; by default the one that the next report has.

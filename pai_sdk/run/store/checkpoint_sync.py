@@ -24,6 +24,7 @@ from typing import Any
 
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
 from pai_sdk.run.report.checkpoints import INCOMPLETE, MARKER
+from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.store.checkpoint_sides import Deletion, Folder, Sides, is_marker
 from pai_sdk.run.store.stored_checkpoints import StoredCheckpoint, copy_checkpoint, stored_checkpoint
 from pai_sdk.storage.base import Store
@@ -115,7 +116,8 @@ class CheckpointSync:
         if self._source.root is not None and not self._source.exists():
             return self._sync(self._skip)  # which says so
         unlisted: dict[str, Exception] = {}
-        here = {file.path: file for file in self._list(self._source, unlisted.__setitem__)}
+        listed = {file.path: file for file in self._list(self._source, unlisted.__setitem__)}
+        here = {path: file for path, file in listed.items() if not self._is_replacement(path)}
         sides = self._compared(here)
         with SyncMemory(self._memory) as memory:
             replaced = self._checked(memory, sides.there)
@@ -132,6 +134,8 @@ class CheckpointSync:
         report = self._sync(waits, note=lambda action, path: changed.append(path), dry_run=True)
         if changed:
             report = self._send(changed, sides, replaced, waits)
+        if len(listed) > len(here) and not report.gave_up:
+            self._send_replacements(listed, report)
         if not unlisted and not report.unlisted and not report.gave_up:
             report.deleted += self._delete_gone(here, sides, report)
         return report
@@ -144,6 +148,11 @@ class CheckpointSync:
         self, store: Store, unlisted: Callable[[str, Exception], None] = lambda path, error: None
     ) -> Iterator[StoredFile]:
         return store.list(folders=self._options["folders"], unlisted=unlisted)
+
+    def _is_replacement(self, path: str) -> bool:
+        """True for a file that the job has written to replace a complete checkpoint; not sent under this name."""
+        at = RunLayout.checkpoint_path(path[len(self._base) :]) if path.startswith(self._base) else None
+        return at is not None and at.is_replacement
 
     def _compared(self, here: Mapping[str, StoredFile]) -> Sides:
         """Both sides as they are now; one request for a thousand files of the target."""
@@ -225,42 +234,48 @@ class CheckpointSync:
 
     def _send_markers(self, todo: _Todo, sides: Sides, report: SyncReport) -> None:
         """Send the markers whose checkpoints were sent as a whole, and have not changed since."""
+        finished: list[str] = []
         with SyncMemory(self._memory) as memory:
             for name, paths in todo.changed.items():
                 folder = None if name is None or name in todo.replacing else sides.folders[name]
                 if folder is None or MARKER not in folder.here:
                     continue
                 path = folder.path + MARKER
-                if path in paths or path in todo.opened or folder.path in todo.begun:
-                    self._send_marker(folder, memory, report, is_there=path not in todo.opened)
-            # Where files failed, this process is still there to send them.
-            begun = [folder + INCOMPLETE for folder in todo.begun]
-            if begun:
-                self._target.delete(begun)
-                memory.change_sent(remove=begun)
+                is_begun = folder.path in todo.begun or INCOMPLETE in folder.there
+                if not (path in paths or path in todo.opened or is_begun):
+                    continue
+                is_complete = self._send_marker(folder, memory, report, is_there=path not in todo.opened)
+                if is_complete and is_begun:
+                    finished.append(folder.path + INCOMPLETE)
+            # Where files failed, the folder stays marked: this process may be killed before it sends the rest.
+            if finished:
+                self._target.delete(finished)
+                memory.change_sent(remove=finished)
 
-    def _send_marker(self, folder: Folder, memory: SyncMemory, report: SyncReport, *, is_there: bool) -> None:
+    def _send_marker(self, folder: Folder, memory: SyncMemory, report: SyncReport, *, is_there: bool) -> bool:
+        """Returns whether the checkpoint is complete in the target."""
         path, marker = folder.path + MARKER, folder.here[MARKER]
         if any(other.startswith(folder.path) for other in (*report.failures, *report.unlisted, *report.grown)):
-            return
+            return False
         if is_there and folder.is_committed:
             memory.put(path, marker.mark, folder.there[MARKER].etag)
-            return
+            return True
         try:
             content = b"".join(self._source.read(path))
             if self._source.head(path).etag != marker.etag:
-                return
+                return False
         except ObjectNotFoundError:
-            return
+            return False
         try:
             written = self._target.write(path, content)
         except StorageError as error:
             report.failures[path] = error
-            return
+            return False
         memory.put(path, marker.mark, written.etag)
         report.moved += 1
         report.moved_bytes += len(content)
         report.unchanged -= 1
+        return True
 
     def _replace(self, folder: Folder, checkpoint: StoredCheckpoint, report: SyncReport) -> None:
         """Replace a complete checkpoint of the target; at each moment one of the two is complete there."""
@@ -272,8 +287,9 @@ class CheckpointSync:
             copy_checkpoint(checkpoint, self._target, beside)
             copy_checkpoint(replace(checkpoint, store=self._target, folder=beside), self._target, folder.path)
         except PaiError as error:
-            marker = stored_checkpoint(self._source, folder.path, folder.place, folder.sizes_here)
-            if marker is not None and marker.marker == checkpoint.marker:
+            sizes = {MARKER: 0, **{name: file.size_bytes for name, file in checkpoint.files.items()}}
+            present = stored_checkpoint(self._source, checkpoint.folder, folder.place, sizes)
+            if present is not None and present.marker == checkpoint.marker:
                 cause = error.__cause__
                 report.failures[folder.path + MARKER] = cause if isinstance(cause, Exception) else error
             return  # otherwise it was changed meanwhile, and the next sync sends it
@@ -281,6 +297,22 @@ class CheckpointSync:
         report.moved += len(checkpoint.files) + 1
         report.moved_bytes += checkpoint.size_bytes + len(checkpoint.marker)
         report.unchanged -= len(checkpoint.files) + 1
+
+    def _send_replacements(self, listed: Mapping[str, StoredFile], report: SyncReport) -> None:
+        """Send the checkpoints that a killed job has completed, but not put in their places."""
+        here = Sides(self._source, self._target, self._base, listed, {}).folders
+        for folder in here.values():
+            place, ready = folder.place, folder.complete_here
+            if place is None or not place.is_replacement or ready is None:
+                continue
+            main_place = place._replace(is_replacement=False)
+            path = self._base + main_place.folder
+            if path in here and here[path].complete_here is not None:
+                continue  # it was killed before it removed the old one, or after the new one was in place
+            main = self._compared({}).folders.get(path)
+            present = None if main is None else main.complete_there
+            if present is None or present.marker != ready.marker:
+                self._replace(Folder(self._source, self._target, path, main_place), ready, report)
 
     def _remember(self, folder: Folder, mine: StoredCheckpoint) -> None:
         """Record the files of a checkpoint of this side that the target has, too."""

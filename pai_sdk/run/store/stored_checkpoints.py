@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -21,10 +22,11 @@ from pai_sdk.run.report.checkpoints import (
     MARKER,
     Checkpoint,
     CheckpointFile,
+    link_file,
     parsed_marker,
     read_checkpoint,
 )
-from pai_sdk.run.report.layout import CheckpointPath, RunLayout
+from pai_sdk.run.report.layout import REPLACEMENT, CheckpointPath, RunLayout
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.stored_file import StoredFile
@@ -44,7 +46,10 @@ __all__ = [
 _Sizes: TypeAlias = dict[CheckpointPath, dict[str, int]]  # folder to the sizes of its files
 
 _CHECKPOINTS = "checkpoints"
-_DRAFT = ".pai-sdk-new"
+_EARLIER = "_REPLACED"
+"""The marker of the checkpoint that a download replaces, in the folder of the new one."""
+
+_MAX_PASSES = 5  # of a reader, each after a rotation that removed what the last pass was about to read
 
 
 @runtime_checkable
@@ -116,6 +121,8 @@ class StoredCheckpoint:
                 checkpoint of a run and the folder has one of a later step. The folder stays as it was.
         """
         there = LocalStore(target)
+        draft = there.root / REPLACEMENT
+        self._settle(draft, there)
         present = _content(there, MARKER)
         if present == self.marker and read_checkpoint(there.root, checksums=True) is not None:
             return Checkpoint.from_directory(target)
@@ -125,24 +132,42 @@ class StoredCheckpoint:
                 f"{there.root} has a checkpoint of step {earlier.step}, but the latest one of {self.store.uri} is "
                 f"step {self.step}; remove the folder if it is of no use, or give another one"
             )
-        draft = there.root / _DRAFT
-        shutil.rmtree(draft, ignore_errors=True)  # of a killed process
         try:
             copy_checkpoint(self, LocalStore(draft), "")
-            self._move(draft, there, earlier)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            self._move(draft, there, self.files)
+        except BaseException:
+            self._settle(draft, there, is_failing=True)
+            raise
         return Checkpoint.from_directory(target)
 
-    def _move(self, draft: Path, target: LocalStore, earlier: Checkpoint | None) -> None:
-        """Replace the checkpoint in a folder by one below it. The marker goes first and comes last, as always."""
-        target.delete([MARKER])
-        for name in (*self.files, MARKER):
+    def _settle(self, draft: Path, target: LocalStore, *, is_failing: bool = False) -> None:
+        """Removes what a download has left in its draft, unless that is the only complete checkpoint.
+
+        Then a process was killed while it moved the files, and the rest is done now.
+        """
+        left = read_checkpoint(draft) if draft.exists() else None
+        if left is not None and read_checkpoint(target.root) == left:
+            if is_failing:
+                return
+            self._move(draft, target, left.files)
+        shutil.rmtree(draft, ignore_errors=True)
+
+    def _move(self, draft: Path, target: LocalStore, files: Mapping[str, CheckpointFile]) -> None:
+        """Replaces the checkpoint in a folder by the complete one below it, which is removed at the end."""
+        earlier, present = draft / _EARLIER, _content(target, MARKER)
+        if present is not None:
+            earlier.write_bytes(present)  # for the process that does the rest after a kill
+            target.delete([MARKER])
+        replaced = parsed_marker(earlier.read_bytes()) if earlier.exists() else None
+        for name, file in files.items():
             place = target.place(name)
             assert place is not None  # noqa: S101 - only the path of a folder has none
-            if name == MARKER and earlier is not None:
-                target.delete(stale for stale in earlier.files if stale not in self.files)
-            (draft / name).replace(place)
+            place.unlink(missing_ok=True)
+            link_file(draft / name, place, file)
+        target.delete(name for name in (replaced.files if replaced else ()) if name not in files)
+        target.write(MARKER, (draft / MARKER).read_bytes())
+        (draft / MARKER).unlink()
+        shutil.rmtree(draft, ignore_errors=True)
 
     def _crc32_of(self, name: str) -> str | None:
         crc = 0
@@ -185,22 +210,46 @@ def complete_checkpoints(
 
 def latest_of_each_rank(store: Store) -> Iterator[StoredCheckpoint]:
     """Yields the latest checkpoint of the lowest rank, and of each other rank its latest one up to that step."""
+    return iter(_stable(lambda gone: _latest_of_ranks(store, gone)))
+
+
+def _latest_of_ranks(store: Store, gone: list[CheckpointPath]) -> Iterator[StoredCheckpoint]:
     base, found = _listed(store)
     first: StoredCheckpoint | None = None
     for rank in sorted({place.rank for place in found}):
-        for checkpoint in _of_rank(store, rank, base, found):
+        for checkpoint in _of_rank(store, rank, base, found, gone):
             first = first or checkpoint
             if checkpoint.step <= first.step:
                 yield checkpoint
                 break
 
 
+def _stable(find: Callable[[list[CheckpointPath]], Iterator[StoredCheckpoint]]) -> list[StoredCheckpoint]:
+    """Returns the checkpoints of a pass that no rotation disturbed.
+
+    Between the list and the marker, a job may complete a newer checkpoint and remove the listed one. Then the
+    store is listed again: there is always a complete one.
+    """
+    found: list[StoredCheckpoint] = []
+    for number in range(_MAX_PASSES):
+        gone: list[CheckpointPath] = []
+        before, found = found, list(find(gone))
+        if not gone or (number and [each.uri for each in found] == [each.uri for each in before]):
+            break
+    return found
+
+
 def latest_checkpoint(
     run: CheckpointedRun, *, session: Any = None, rank: int = 0, checksums: bool = False
 ) -> StoredCheckpoint | None:
     """The complete checkpoint of the latest step, or None; arguments as for `complete_checkpoints`."""
-    found = next(complete_checkpoints(run, session=session, rank=rank, checksums=checksums), None)
-    return None if found is None else replace(found, is_latest=True)
+    store = _store_of(run, session)
+
+    def latest(gone: list[CheckpointPath]) -> Iterator[StoredCheckpoint]:
+        found = _of_rank(store, rank, *_listed(store), gone)
+        yield from islice((each for each in found if not checksums or each.is_sound()), 1)
+
+    return next((replace(found, is_latest=True) for found in _stable(latest)), None)
 
 
 def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) -> None:
@@ -285,7 +334,10 @@ def _listed(store: Store) -> tuple[str, _Sizes]:
     return "", {}
 
 
-def _of_rank(store: Store, rank: int, base: str, found: _Sizes) -> Iterator[StoredCheckpoint]:
+def _of_rank(
+    store: Store, rank: int, base: str, found: _Sizes, gone: list[CheckpointPath] | None = None
+) -> Iterator[StoredCheckpoint]:
+    """Yields the complete checkpoints of a rank; adds to `gone` those with a marker that are not complete now."""
     step: int | None = None
     places = (place for place in found if place.rank == rank)
     for place in sorted(places, key=lambda place: (-place.step, place.is_replacement)):
@@ -296,6 +348,8 @@ def _of_rank(store: Store, rank: int, base: str, found: _Sizes) -> Iterator[Stor
         if checkpoint is not None:
             step = place.step
             yield checkpoint
+        elif place.step != step and MARKER in found[place] and gone is not None:
+            gone.append(place)
 
 
 def stored_checkpoint(

@@ -488,3 +488,83 @@ def test_another_process_removes_it_after_a_day(
     sync(here, there)
     assert there.steps() == [4, 3]
     assert [path for path in there.paths() if path[0] in "12"] == ["1/model.pt"]
+
+
+# ---- what a killed job leaves ---------------------------------------------------------------------------------
+
+
+def left_by_a_kill(here: Path, step: int, content: str) -> None:
+    """The job was killed while it put a complete checkpoint in the place of another one."""
+    saved(here, step, content)
+    (here / str(step)).rename(here / f"{step}.pai-sdk-new")
+    begin(here / str(step))
+    (here / str(step) / "A").write_text("a part")
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("before", [None, "1"])
+def test_a_checkpoint_that_was_not_put_in_its_place_is_sent(
+    here: Path, there: Watched, before: str | None, is_over: bool
+) -> None:
+    if before is not None:
+        saved(here, 5, before)
+        sync(here, there)
+    left_by_a_kill(here, 5, "2")
+    sync(here, there, is_over=is_over)
+    assert there.steps() == [5]
+    assert b"".join(there.read("5/A")) == b"A2"
+    assert there.paths() == ["5/A", "5/_COMPLETE", "5/b", "5/z/c"]
+    there.changes.clear()
+    sync(here, there, is_over=is_over)
+    assert there.changes == []
+
+
+def test_a_checkpoint_that_cannot_be_sent_from_beside_is_a_failure(here: Path, there: Watched) -> None:
+    left_by_a_kill(here, 5, "2")
+
+    def refuse(path: str) -> None:
+        raise StorageError("refused")
+
+    there.before_write = refuse
+    assert list(sync(here, there, is_over=True).failures) == ["5/_COMPLETE"]
+    there.before_write = lambda path: None
+    sync(here, there, is_over=True)
+    assert there.steps() == [5]
+
+
+def test_a_replacement_is_not_sent_while_its_step_is_complete(here: Path, there: Watched) -> None:
+    saved(here, 5, "1")
+    (here / "5.pai-sdk-new").mkdir()
+    (here / "5.pai-sdk-new" / "A").write_text("half")
+    sync(here, there)
+    assert there.paths() == ["5/A", "5/_COMPLETE", "5/b", "5/z/c"]
+
+
+def test_a_folder_with_files_that_failed_stays_marked_as_incomplete(here: Path, there: Watched) -> None:
+    saved(here, 5)
+
+    def refuse(path: str) -> None:
+        if path.endswith("b"):
+            raise StorageError("refused")
+
+    there.before_write = refuse
+    assert sync(here, there).failures
+    assert there.paths() == ["5/A", "5/_INCOMPLETE", "5/z/c"]
+    there.before_write = lambda path: None
+    sync(here, there)
+    assert there.paths() == ["5/A", "5/_COMPLETE", "5/b", "5/z/c"]
+
+
+def test_a_marker_that_was_refused_is_sent_and_the_mark_removed(here: Path, there: Watched) -> None:
+    saved(here, 5)
+
+    def refuse(path: str) -> None:
+        if path.endswith(MARKER):
+            raise StorageError("refused")
+
+    there.before_write = refuse
+    assert list(sync(here, there).failures) == ["5/_COMPLETE"]
+    assert "5/_INCOMPLETE" in there.paths()
+    there.before_write = lambda path: None
+    sync(here, there)
+    assert there.paths() == ["5/A", "5/_COMPLETE", "5/b", "5/z/c"]

@@ -811,7 +811,8 @@ def test_a_synced_checkpoint_is_complete_for_readers_only_as_a_whole(
             failing.setattr(DirSync, "attempt", without_weights)
             with pytest.raises(SyncError):
                 store.sync("r1", folder)
-        assert list(store.list(run)) == [f"{run}/checkpoints/1/Adam"]
+        # The mark stays: if this process is lost now, another one knows that the folder is no user's own.
+        assert sorted(store.list(run)) == [f"{run}/checkpoints/1/{name}" for name in ("Adam", "_INCOMPLETE")]
         store.sync("r1", folder)
         names = [path.rpartition("/")[2] for path in store.list(run)]
         assert names == ["Adam", "_COMPLETE", "weights"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pai_sdk.errors import CheckpointError
 from pai_sdk.run.report.checkpoints import MARKER, commit, is_complete, read_checkpoint
+from pai_sdk.run.store import stored_checkpoints
 from pai_sdk.run.store.stored_checkpoints import (
     complete_checkpoints,
     copy_checkpoint,
@@ -227,3 +231,103 @@ def test_what_was_not_completed_is_not_for_the_next_job(run: Path) -> None:
     kept = {file.path for file in store.list() if not is_unfinished(file)}
     assert kept - before == {"300/model.pt", "notes", "400/weights", "400/part/Optimizer", "400/_COMPLETE"}
     assert before - kept == set()
+
+
+# ---- rotation and kills ---------------------------------------------------------------------------------------
+
+
+def plain(folder: Path, step: int, **contents: str) -> Path:
+    place = folder / str(step)
+    place.mkdir(parents=True)
+    for name, content in (contents or {"weights": "1.0"}).items():
+        (place / name).write_text(content)
+    commit(place, step=step)
+    return folder
+
+
+class Rotating(LocalStore):
+    """Between its first list and what is read next, the job completes 11 and removes 7."""
+
+    def list(self, prefix: str = "", **more: Any) -> Iterator[StoredFile]:
+        found = list(super().list(prefix, **more))
+        if (self.root / "7").exists() and any(file.path.startswith("7/") for file in found):
+            plain(self.root, 11)
+            (self.root / "7" / MARKER).unlink()
+            shutil.rmtree(self.root / "7")
+        yield from found
+
+
+@pytest.mark.parametrize("best", [None, 3])
+def test_the_latest_is_found_while_a_rotation_removes_the_listed_one(tmp_path: Path, best: int | None) -> None:
+    def rotating(name: str) -> Rotating:
+        for step in filter(None, (best, 7)):
+            plain(tmp_path / name, step)
+        return Rotating(tmp_path / name)
+
+    found = latest_checkpoint(rotating("a"))
+    assert found is not None
+    assert found.step == 11
+    assert [each.step for each in latest_of_each_rank(rotating("b"))] == [11]
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_download_that_is_cut_off_leaves_a_complete_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    plain(tmp_path / "a", 7, weights="1.0", more="1.0")
+    plain(tmp_path / "b", 8, weights="2.0", other="2.0")
+    first, second = (latest_checkpoint(tmp_path / name) for name in "ab")
+    assert first is not None
+    assert second is not None
+    target = tmp_path / "target"
+    first.download(target)
+    (target / "notes").write_text("of the user")
+    left: list[int] = []
+    copy = stored_checkpoints.copy_checkpoint
+
+    class Killed(BaseException):
+        pass
+
+    def copied(*args: Any) -> None:
+        copy(*args)
+        left.append(at)  # all files have arrived, and replace the others now
+
+    def counted(real: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if left:
+                left[0] -= 1
+                if left[0] < 0:  # and nothing is cleaned up afterwards
+                    raise Killed
+            return real(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as cut:
+        for place, name in ((stored_checkpoints, "link_file"), (LocalStore, "delete"), (LocalStore, "write")):
+            cut.setattr(place, name, counted(getattr(place, name)))
+        cut.setattr(stored_checkpoints, "copy_checkpoint", copied)
+        cut.setattr(stored_checkpoints.StoredCheckpoint, "_settle", lambda *args, **kwargs: None)
+        with suppress(Killed):
+            second.download(target)
+    found = read_checkpoint(target, checksums=True)
+    assert found is not None
+    assert found.step in (7, 8)
+    assert second.download(target).step == 8
+    assert read_checkpoint(target, checksums=True).path == target  # type: ignore[union-attr]
+    assert sorted(path.name for path in target.iterdir()) == [MARKER, "notes", "other", "weights"]
+
+
+def test_a_download_that_fails_keeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    """The draft of the killed one is the only complete checkpoint."""
+    first = latest_checkpoint(plain(tmp_path / "a", 7))
+    second = latest_checkpoint(plain(tmp_path / "b", 8))
+    assert first is not None
+    assert second is not None
+    target = tmp_path / "target"
+    first.download(target / ".pai-sdk-new")
+    shutil.rmtree(tmp_path / "b")
+    with pytest.raises(CheckpointError):
+        second.download(target)
+    found = read_checkpoint(target, checksums=True)
+    assert found is not None
+    assert (found.step, found.path) == (7, target)
