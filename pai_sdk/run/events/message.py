@@ -180,11 +180,14 @@ def _read_value(
             event = OtherEvent(kind, tag, message.step, message.wall, record[start:stop], form)
         message.others.append(event)
         return
-    for field, kind in _OTHER_KINDS.items():
-        if field in found and found[field][0] == 2:
-            _, start, stop = found[field]
-            form = {"histogram": "limits", "image": "encoded"}.get(kind, "")
-            message.others.append(OtherEvent(kind, tag, message.step, message.wall, record[start:stop], form))
+    others = [(kind, found[field]) for field, kind in _OTHER_KINDS.items() if found.get(field, (0,))[0] == 2]
+    for kind, (_, start, stop) in others:
+        form = {"histogram": "limits", "image": "encoded"}.get(kind, "")
+        message.others.append(OtherEvent(kind, tag, message.step, message.wall, record[start:stop], form))
+    if not others and plugin and not is_mindspore:
+        # Metadata without a value, as torch 2.13.0 and tensorboardX 2.6.5 write hyperparameters.
+        kind = plugin if plugin == "hparams" else "metadata"
+        message.others.append(OtherEvent(kind, tag, message.step, message.wall, plugin_content))
 
 
 def _end_status(record: bytes, begin: int, end: int) -> bytes | None:

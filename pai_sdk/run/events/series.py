@@ -185,8 +185,8 @@ class TagSummary:
 
     Attributes:
         tag: its name.
-        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, or the name of another plugin of TensorBoard, whose
-            values are tensors.
+        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, `metadata` for what a plugin has stored without a
+            value, or the name of another plugin of TensorBoard, whose values are tensors.
         count: of all points.
         first_step: the least step; None where there are no points.
         last: the point with the largest step; its value is NaN for what is no number, such as text.
@@ -224,4 +224,4 @@ def is_tensor_kind(kind: str) -> bool:
         >>> is_tensor_kind("pr_curves"), is_tensor_kind("image")
         (True, False)
     """
-    return kind not in ("scalar", "text", "histogram", "image", "audio", "graph", "hparams")
+    return kind not in ("scalar", "text", "histogram", "image", "audio", "graph", "hparams", "metadata")

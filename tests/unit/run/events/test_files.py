@@ -654,6 +654,27 @@ def test_a_hyperparameter_that_was_written_as_null_is_not_missing(tmp_path: Path
     assert event.hparams() == {"dropout": None, "lr": 0.1}
 
 
+@pytest.mark.parametrize("has_tensor", [True, False])
+def test_hyperparameters_are_metadata_with_an_empty_tensor_or_without_one(tmp_path: Path, has_tensor: bool) -> None:
+    """TensorFlow writes an empty tensor; torch 2.13.0 and tensorboardX 2.6.5 write none."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import plugin_data_pb2
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    content = plugin_data_pb2.HParamsPluginData()
+    content.session_start_info.hparams["lr"].number_value = 0.1
+    values = [Summary.Value(tag="_hparams_/session_start_info"), Summary.Value(tag="layout")]
+    for value, plugin in zip(values, ("hparams", "custom"), strict=True):
+        value.metadata.plugin_data.plugin_name = plugin
+        value.metadata.plugin_data.content = content.SerializeToString()
+        if has_tensor:
+            value.tensor.CopyFrom(make_tensor_proto([], dtype="float32"))
+    path = write_events(tmp_path / "events.out.tfevents.1.host", *(event(0, value) for value in values))
+    hparams, other = read(path).others
+    assert hparams.hparams() == {"lr": 0.1}
+    assert other.kind == ("custom" if has_tensor else "metadata")
+
+
 def test_texts_histograms_tensors_and_hparams(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
         writer.text("note", "# Größe", step=1)
