@@ -434,12 +434,17 @@ class _RunTable:
         return shown
 
     def print_notes(self) -> None:
-        """Print what is known about hyperparameters beside the table."""
+        """Print what is known beside the table: other hyperparameters, and points that do not count."""
         if self._left:
             typer.echo(f"more hyperparameters: {_some(self._left)} (--json shows all)")
         if self._hparams.constant and len(self._runs) > 1:
             constant = self._hparams.constant
             typer.echo(f"the same in all: {_some([f'{name}={hparam_text(constant, name)}' for name in constant])}")
+        names = run_names(self._runs)
+        replaced = {names[brief.id]: sum(one.replaced for one in brief.tags.values()) for brief in self._runs}
+        if any(replaced.values()):
+            counts = [f"{count:,} of {name}" for name, count in replaced.items() if count]
+            typer.echo(f"points replaced by those of later event files: {_some(counts)}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -512,6 +517,7 @@ def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:
                 "Count": one.count,
                 "NanCount": one.nan_count,
                 "InfCount": one.inf_count,
+                **({"ReplacedCount": one.replaced} if one.replaced else {}),
             }
             for tag, one in brief.tags.items()
             if one.kind == "scalar" and (not tags or tag in tags)

@@ -179,7 +179,7 @@ class GrowingSummary:
 
     def __init__(self, tag: str, kind: str = "scalar") -> None:
         self.tag, self.kind = tag, kind
-        self.count = self.nan_count = self.inf_count = 0
+        self.count = self.nan_count = self.inf_count = self.replaced = 0
         self.first_step: int | None = None
         self.last: Point | None = None
         self.least, self.largest = math.inf, -math.inf
@@ -207,4 +207,5 @@ class GrowingSummary:
             max=self.largest if has_finite else None,
             nan_count=self.nan_count if self.kind == "scalar" else 0,
             inf_count=self.inf_count,
+            replaced=self.replaced,
         )

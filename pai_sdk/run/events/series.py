@@ -194,6 +194,7 @@ class TagSummary:
         max: the largest finite value.
         nan_count: how many values are NaN.
         inf_count: how many values are infinite.
+        replaced: how many points of older files do not count, since newer files have their steps.
     """
 
     tag: str
@@ -205,6 +206,7 @@ class TagSummary:
     max: float | None = None
     nan_count: int = 0
     inf_count: int = 0
+    replaced: int = 0
 
     @property
     def name(self) -> str:

@@ -168,6 +168,7 @@ def _metric_html(summary: TagSummary | None) -> str:
     ends = "" if summary.min is None or summary.max is None else f"{_short(summary.min)} … {_short(summary.max)}"
     notices = [f"▲ {summary.nan_count:,} NaN"] if summary.nan_count else []
     notices += [f"◆ {summary.inf_count:,} infinite"] if summary.inf_count else []
+    notices += [f"{summary.replaced:,} replaced"] if summary.replaced else []
     small = ", ".join([*([ends] if ends else []), *notices])
     return f'{last} <span style="{_DIM};font-size:12px">{small}</span>'
 

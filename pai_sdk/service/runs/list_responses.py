@@ -70,6 +70,8 @@ def tag_row(summary: TagSummary) -> dict[str, Any]:
     if summary.kind == "scalar":
         row |= {"min": plain(summary.min), "max": plain(summary.max)}
         row |= {"nan_count": summary.nan_count, "inf_count": summary.inf_count}
+    if summary.replaced:
+        row["replaced"] = summary.replaced
     return row
 
 

@@ -540,3 +540,17 @@ def test_the_record_of_a_run() -> None:
     from pai_sdk.job.runs_of_jobs import run_record
 
     assert run_record(record) == RunRecord("train1", "Queuing", labels={"team": "nlp"})
+
+
+def test_points_that_a_later_file_replaces_are_counted(pai: Pai, tmp_path: Path) -> None:
+    for number, steps in enumerate((range(60), range(50, 100))):
+        write_events(
+            tmp_path / "a" / f"events.out.tfevents.{1790000000 + 600 * number}.spot-{number}.1.0",
+            *(event(step, simple("loss", 1 / (step + 1))) for step in steps),
+        )
+    write_run(tmp_path / "b", {"loss": [1.0]})
+    for command in ("runs", "compare"):
+        assert "replaced by those of later event files: 10 of a" in pai(command, tmp_path).stdout
+    lines = [json.loads(line) for line in pai("runs", tmp_path, "--json").stdout.splitlines()]
+    counts = {one["Id"]: one["Metrics"]["loss"].get("ReplacedCount") for one in lines}
+    assert counts == {"a": 10, "b": None}

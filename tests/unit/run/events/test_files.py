@@ -655,7 +655,9 @@ def test_a_hyperparameter_that_was_written_as_null_is_not_missing(tmp_path: Path
 
 
 @pytest.mark.parametrize("has_tensor", [True, False])
-def test_hyperparameters_are_metadata_with_an_empty_tensor_or_without_one(tmp_path: Path, has_tensor: bool) -> None:
+def test_hyperparameters_are_metadata_with_an_empty_tensor_or_without_one(
+    tmp_path: Path, has_tensor: bool
+) -> None:
     """TensorFlow writes an empty tensor; torch 2.13.0 and tensorboardX 2.6.5 write none."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import plugin_data_pb2

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +71,14 @@ def test_after_a_restart_the_newer_file_counts(tmp_path: Path, store: LocalStore
     run = RunReader(store, store.list())
     newer = write(tmp_path, named(200), (6, 2.0))
     run.refresh(store.list())
-    assert values(run) == [*((step, 1.0) for step in range(6)), (6, 2.0)]
-    assert summary(run) == (7, 0, 2.0, 1.0, 2.0)
-    assert run.epoch == 1
-    add(newer, (7, 2.0), (5, 3.0))  # in one file, all points stay, by step
+    assert values(run) == [(step, 2.0 if step == 6 else 1.0) for step in range(10)], "one value replaces one"
+    assert (run.epoch, run.tags()["loss"].replaced) == (1, 1)
+    add(newer, (7, 2.0))
+    run.refresh(store.list())
+    assert values(run) == [*((step, 1.0) for step in range(6)), (6, 2.0), (7, 2.0)]
+    assert summary(run) == (8, 0, 2.0, 1.0, 2.0)
+    assert (run.epoch, run.tags()["loss"].replaced) == (2, 4)
+    add(newer, (5, 3.0))  # in one file, all points stay, by step
     run.refresh(store.list())
     assert values(run) == [*((step, 1.0) for step in range(5)), (5, 3.0), (6, 2.0), (7, 2.0)]
     assert summary(run) == (8, 0, 2.0, 1.0, 3.0)
@@ -82,19 +87,19 @@ def test_after_a_restart_the_newer_file_counts(tmp_path: Path, store: LocalStore
 
 def test_points_that_the_older_file_writes_late_do_not_count(tmp_path: Path, store: LocalStore) -> None:
     older = write(tmp_path, named(100), (1, 1.0))
-    write(tmp_path, named(200), (5, 2.0))
+    write(tmp_path, named(200), (5, 2.0), (7, 2.0))
     run = RunReader(store, store.list())
     assert run.epoch == 0
     add(older, (2, 1.0), (5, 9.0), (6, 9.0))
     run.refresh(store.list())
-    assert values(run) == [(1, 1.0), (2, 1.0), (5, 2.0)]
-    assert summary(run) == (3, 1, 2.0, 1.0, 2.0)
+    assert values(run) == [(1, 1.0), (2, 1.0), (5, 2.0), (7, 2.0)]
+    assert summary(run) == (4, 1, 2.0, 1.0, 2.0)
 
 
 def test_files_of_one_second_are_in_the_order_of_their_numbers(tmp_path: Path, store: LocalStore) -> None:
     write(tmp_path, named(100, number=10), (1, 2.0))
     write(tmp_path, named(100, number=9), (1, 1.0), (2, 1.0))
-    assert values(RunReader(store, store.list())) == [(1, 2.0)]
+    assert values(RunReader(store, store.list())) == [(1, 2.0), (2, 1.0)]
 
 
 def test_a_point_written_twice_in_one_file_stays(tmp_path: Path, store: LocalStore) -> None:
@@ -204,11 +209,100 @@ def test_a_restart_while_points_are_dropped(tmp_path: Path, store: LocalStore) -
     run = RunReader(store, store.list())
     run.drop_points()
     before = run.nbytes
-    write(tmp_path, named(2), (5, 7.0))
+    write(tmp_path, named(2), (5, 7.0), (6, 7.0))
     run.refresh(store.list())
-    assert summary(run) == (6, 0, 7.0, 1.0, 7.0)
+    assert summary(run) == (7, 0, 7.0, 1.0, 7.0)
     assert run.nbytes <= before + 1000
-    assert values(run)[-2:] == [(4, 1.0), (5, 7.0)]
+    assert values(run)[-3:] == [(4, 1.0), (5, 7.0), (6, 7.0)]
+
+
+def attempt(folder: Path, began: int, host: str, steps: range, *, value: float = 1.0, walls: float = 0.0) -> None:
+    """A file as torch.utils.tensorboard names it."""
+    records = [event(step, simple("loss", value), wall=(walls or began) + step - steps[0]) for step in steps]
+    write_events(folder / f"events.out.tfevents.{began}.{host}.17.0", *records)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("spot-a", "spot-a"),
+        ("spot-a", "spot-b"),
+        ("spot-b", "spot-a"),
+        ("spot-a", "spot-b.local"),
+        ("a", "node-0"),
+    ],
+)
+@pytest.mark.parametrize("clock_s", [600, 30, -30, -600])
+@pytest.mark.parametrize("folder", ["", "rank-1"])
+def test_a_run_that_goes_on_elsewhere_is_one_curve(
+    tmp_path: Path, store: LocalStore, first: str, second: str, clock_s: int, folder: str
+) -> None:
+    """Whatever the second machine is called, and whatever time it has."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    attempt(tmp_path / folder, 1790000000, first, range(60))
+    grown = RunReader(store, store.list())
+    attempt(tmp_path / folder, 1790000000 + clock_s, second, range(50, 100), value=2.0)
+    grown.refresh(store.list())
+    for run in (grown, RunReader(store, store.list())):
+        assert [*run.tags()] == ["loss"]
+        assert values(run) == [(step, 1.0 if step < 50 else 2.0) for step in range(100)]
+        assert (summary(run), run.tags()["loss"].replaced) == ((100, 0, 2.0, 1.0, 2.0), 10)
+
+
+def test_three_attempts_on_machines_whose_clocks_are_behind(tmp_path: Path, store: LocalStore) -> None:
+    for clock_s, steps in ((600, range(60)), (0, range(50, 100)), (10, range(90, 150))):
+        attempt(tmp_path, 1790000000 + clock_s, f"spot-{steps[0]}", steps, value=steps[0])
+    expected = [(step, 0.0 if step < 50 else 50.0 if step < 90 else 90.0) for step in range(150)]
+    assert values(RunReader(store, store.list())) == expected
+
+
+def test_a_run_that_begins_anew_replaces_all(tmp_path: Path, store: LocalStore) -> None:
+    for number, (host, steps) in enumerate((("a", range(60)), ("b", range(50, 99)), ("c", range(30)))):
+        attempt(tmp_path, 1790000000 + 600 * number, host, steps, value=number)
+    run = RunReader(store, store.list())
+    assert values(run) == [(step, 2.0) for step in range(30)]
+    assert run.tags()["loss"].replaced == 109
+
+
+def test_an_orphan_that_is_long_older_does_not_come_after_a_new_run(tmp_path: Path, store: LocalStore) -> None:
+    """The first attempt was deleted; a new run from the start is still below the steps of the old one."""
+    attempt(tmp_path, 1790000000, "a", range(50, 100))
+    os.utime(next(tmp_path.iterdir()), (1790000100, 1790000100))
+    attempt(tmp_path, 1790001000, "b", range(70), value=2.0)
+    assert values(RunReader(store, store.list())) == [(step, 2.0) for step in range(70)]
+
+
+def test_machines_that_write_at_the_same_time_are_kept_apart(tmp_path: Path, store: LocalStore) -> None:
+    """Also when the second one begins to write after the first one was read."""
+    attempt(tmp_path, 1790000000, "node-a", range(60))
+    grown = RunReader(store, store.list())
+    grown.drop_points()
+    attempt(tmp_path, 1790000001, "node-b", range(55), value=2.0)
+    grown.refresh(store.list())
+    assert grown.epoch > 0
+    for run in (grown, RunReader(store, store.list())):
+        assert {tag: one.count for tag, one in run.tags().items()} == {"loss": 60, "loss (node-b)": 55}
+        assert values(run, "loss (node-b)") == [(step, 2.0) for step in range(55)]
+
+
+def test_what_is_reported_comes_before_what_a_machine_writes(tmp_path: Path, store: LocalStore) -> None:
+    attempt(tmp_path, 1790000000, "node-a", range(3))
+    write(tmp_path, named(1790000001, "train1-worker-0"), (1, 5.0))
+    run = RunReader(store, store.list())
+    assert (values(run), values(run, "loss (node-a)")) == ([(1, 5.0)], [(step, 1.0) for step in range(3)])
+
+
+def test_values_that_are_added_later_replace_only_those_of_equal_steps(tmp_path: Path, store: LocalStore) -> None:
+    write(tmp_path, named(100), *((step, 1.0) for step in range(120)))
+    newer = write(tmp_path, named(200), (50, 7.0))
+    run = RunReader(store, store.list())
+    assert (len(run.series("loss")), run.tags()["loss"].replaced, summary(run)[2]) == (120, 1, 1.0)
+    add(newer, (70, 7.0), (90, 7.0), (130, 7.0))
+    run.drop_points()
+    run.refresh(store.list())
+    assert [step for step, value in values(run) if value == 7.0] == [50, 70, 90, 130]
+    assert (len(run.series("loss")), run.tags()["loss"].replaced) == (121, 3)
+    assert repr(run.tags()) == repr(RunReader(store, store.list()).tags())
 
 
 class Flaky(LocalStore):
@@ -298,17 +392,22 @@ chunks = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(chunks, st.lists(st.booleans(), min_size=8, max_size=8))
+@given(
+    chunks,
+    st.lists(st.booleans(), min_size=8, max_size=8),
+    st.sampled_from(["aaa", "aba", "abc", ("t-worker-0",) * 3]),
+)
 def test_growing_by_parts_gives_the_same_as_reading_at_once(
     tmp_path_factory: pytest.TempPathFactory,
     parts: list[tuple[int, list[tuple[int, float]]]],
     drops: list[bool],
+    hosts: Sequence[str],
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
     store = LocalStore(folder)
     run = RunReader(store)
     for (number, points), drop in zip(parts, drops, strict=False):
-        add(folder / named(100 + number), *points)
+        add(folder / named(100 + number, hosts[number]), *points)
         run.refresh(store.list())
         if drop:
             run.drop_points()
