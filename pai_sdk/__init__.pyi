@@ -63,6 +63,7 @@ from pai_sdk.errors import ObjectNotFoundError as ObjectNotFoundError
 from pai_sdk.errors import PaiError as PaiError
 from pai_sdk.errors import PermissionDeniedError as PermissionDeniedError
 from pai_sdk.errors import PipelineFailed as PipelineFailed
+from pai_sdk.errors import PipelineStopped as PipelineStopped
 from pai_sdk.errors import Problem as Problem
 from pai_sdk.errors import RemoteTraceback as RemoteTraceback
 from pai_sdk.errors import RepeatedRequestError as RepeatedRequestError

@@ -44,6 +44,7 @@ been carried out).
     │   └── WaitTimeoutError       the caller's deadline has passed; the job continues
     ├── TuningFailed               a search has ended without a result, or by too many failures; `failures`
     ├── PipelineFailed             steps of a pipeline have failed; `failures` has the error of each
+    ├── PipelineStopped            a run of a pipeline was stopped on request; `run`
     ├── InUseError                 another process works on the same study or pipeline run; `holder`
     ├── RunNotFoundError           there is no such run; `run_id`
     ├── CheckpointError            a checkpoint cannot be saved or read
@@ -99,6 +100,7 @@ __all__ = [
     "PaiError",
     "PermissionDeniedError",
     "PipelineFailed",
+    "PipelineStopped",
     "Problem",
     "RemoteTraceback",
     "RepeatedRequestError",
@@ -695,6 +697,21 @@ class PipelineFailed(PaiError):
         super().__init__("\n".join([number, *shown, f"{run} can be resumed, when the reason is gone"]))
         self.failures = dict(failures)
         self.run = run
+
+
+class PipelineStopped(PaiError):
+    """A run of a pipeline was stopped on request, by `PipelineRun.stop` or `pai-sdk pipeline stop`.
+
+    Attributes:
+        run: the URI of the run, which can be resumed.
+        failures: the reason for each step that had failed before, by its name.
+    """
+
+    def __init__(self, run: str, failures: Mapping[str, str] | None = None) -> None:
+        failed = [f"{len(failures)} steps had failed before:", *_reasons(failures)] if failures else []
+        super().__init__("\n".join([f"the run {run} was stopped; pipeline.resume() continues it", *failed]))
+        self.run = run
+        self.failures = dict(failures or {})
 
 
 class InUseError(PaiError):

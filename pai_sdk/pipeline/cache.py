@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from pai_sdk.errors import ObjectNotFoundError, PaiError
-from pai_sdk.pipeline.fingerprints import changes, digest
+from pai_sdk.errors import ObjectNotFoundError
+from pai_sdk.pipeline.fingerprints import changes, digest, files_identity
 from pai_sdk.pipeline.records import StepRecord
-from pai_sdk.storage.store import Store, open_store
+from pai_sdk.storage.store import Store
 
-__all__ = ["StepCache", "has_files"]
+__all__ = ["StepCache"]
 
 
 class StepCache:
@@ -38,28 +38,31 @@ class StepCache:
             session: whose keys look whether the outputs are still there.
         """
         found = self._read(self._entry(name, parts))
-        if found is None or not found.keys() >= {"execution", "job_id", "outputs", "result", "filled"}:
+        if found is None or not found.keys() >= {"execution", "job_id", "outputs", "result", "files"}:
             last = self._read(f"{_folder(name)}/last.json")
             return None, changes(None if last is None else last.get("parts", {}), parts)
-        gone = [channel for channel in found["filled"] if not has_files(found["outputs"][channel], session)]
-        if gone:
-            return None, f"the output {gone[0]} of the earlier execution is gone"
+        for channel, before in found["files"].items():
+            now = files_identity(found["outputs"][channel], session)
+            if now != before:
+                reason = "gone" if now is None else "not as it was left"
+                return None, f"the output {channel} of the earlier execution is {reason}"
         return found, f"code, parameters and inputs are those of {found['execution']}"
 
-    def put(self, record: StepRecord, filled: list[str]) -> None:
-        """Note an execution that has succeeded.
+    def put(self, record: StepRecord, session: Any) -> None:
+        """Records an execution that has succeeded.
 
         Args:
             record: of the step.
-            filled: the outputs that have files.
+            session: whose keys list the outputs; a call has none.
         """
+        files = {channel: files_identity(uri, session) for channel, uri in record.outputs.items()}
         facts = {
             "execution": record.execution,
             "job_id": record.job_id,
             "outputs": record.outputs,
             "result": record.result,
             "parts": record.parts,
-            "filled": filled,
+            "files": {channel: identity for channel, identity in files.items() if identity is not None},
         }
         content = json.dumps(facts).encode()
         self._store.write(self._entry(record.name, record.parts), content)
@@ -74,14 +77,6 @@ class StepCache:
         except (ObjectNotFoundError, ValueError):
             return None
         return found if isinstance(found, dict) else None
-
-
-def has_files(uri: str, session: Any) -> bool:
-    """Whether there is a file in a folder."""
-    try:
-        return next(iter(open_store(uri, session).list()), None) is not None
-    except PaiError:
-        return False
 
 
 def _folder(name: str) -> str:

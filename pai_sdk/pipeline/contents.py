@@ -1,4 +1,8 @@
-"""Functions and values as texts: the same in each process, and another one when code or content has changed."""
+"""Functions and values as strings: the same in each process, and another one when code or content has changed.
+
+The code of a function is its loaded code, not the file it came from: the file may have been edited since it was
+imported, also during a run.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import inspect
 import json
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,84 +21,148 @@ from pai_sdk.base.user_modules import is_of_user
 
 __all__ = ["CODE", "content_of", "sources_of"]
 
-_Seen = set[int]
-"""The functions and classes that a text already has, by id: they may name each other."""
-
 CODE = "the code of the function"
-"""What a changed source is called."""
+"""The label of changed code."""
 
 _Part = tuple[str, str]
-"""What a text is called, and the text."""
+"""A label, and the content."""
 
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_LruCache: Any = type(functools.lru_cache(lambda: None))
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, _LruCache)
+_DESCRIPTORS = (
+    property,
+    staticmethod,
+    classmethod,
+    functools.cached_property,
+    functools.partialmethod,
+    functools.singledispatchmethod,
+)
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+_CONTAINERS = frozenset((dict, list, tuple, set, frozenset))
+_OF_THE_FILE = frozenset(("__module__", "__qualname__", "__firstlineno__"))
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.local)
+_SESSIONS = "pai_sdk.session."
+"""The package of the classes of sessions. The state of a session and of a lock belongs to a process."""
+
+
+class _Seen:
+    """Numbers the functions and classes that a content already has: they may name each other."""
+
+    def __init__(self, objects: dict[int, tuple[int, object]] | None = None) -> None:
+        self._objects = dict(objects or {})
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._objects
+
+    def add(self, value: object) -> int | None:
+        """Returns the number of an object that was added before; adds others."""
+        known = self._objects.get(id(value))
+        if known is not None:
+            return known[0]
+        self._objects[id(value)] = (len(self._objects), value)  # with the object: an id is used again without it
+        return None
+
+    def copy(self) -> _Seen:
+        return _Seen(self._objects)
+
+    def replace_by(self, other: _Seen) -> None:
+        self._objects = other._objects
 
 
 def content_of(value: Any) -> str:
-    """A value as text: as JSON, or by a hash of what pickle makes of it, or as `repr` where it cannot be pickled.
+    """Returns a value as a string: as JSON, or by a hash of its pickle, or as `repr` where it cannot be pickled.
 
     Args:
         value: any value. `repr` alone would do for few: that of a large array leaves out most of it.
 
     Example:
-        >>> content_of({"sizes": (1, 2)})
+        >>> content_of({"sizes": [1, 2]})
         '{"sizes": [1, 2]}'
+        >>> content_of({1: 2}) == content_of({"1": 2})
+        False
     """
-    return _content(value, set())
+    return _content(value, _Seen())
 
 
 def sources_of(function: Any) -> dict[str, list[str]]:
-    """The source of a function, and of the functions, classes and values that it names; not of installed packages.
+    """Returns the code of a function, and of the functions, classes and values that it names; not of packages.
 
     Args:
         function: a function, a method, a partial, or an object that can be called.
 
     Returns:
-        The texts by what a user calls them: `the code of the function`, `variable RATE`.
+        The contents by a label for the user: `the code of the function`, `variable RATE`.
     """
     found: dict[str, list[str]] = {CODE: []}
-    for called, text in _sources(function, set()):
-        found.setdefault(called, []).append(text)
+    for label, content in _sources(function, _Seen()):
+        found.setdefault(label, []).append(content)
     return found
 
 
-def _sources(function: Any, seen: _Seen, *, only_own: bool = False) -> Iterator[_Part]:
-    """The source of a function.
-
-    Args:
-        function: as above.
-        seen: functions that are left out; it is one of them from here on.
-        only_own: without what it names in its module.
-    """
+def _sources(function: Any, seen: _Seen) -> Iterator[_Part]:
+    """Yields the code of a callable, with what it wraps, and the values that it has from elsewhere."""
     if isinstance(function, functools.partial):
-        yield "an argument of the partial", _content([function.args, function.keywords], seen)
-        yield from _sources(function.func, seen, only_own=only_own)
-        return
-    function = inspect.unwrap(function)
-    if isinstance(function, types.MethodType):
+        yield "an argument of the partial", _content([[*function.args], function.keywords], seen)
+        yield from _sources(function.func, seen)
+    elif isinstance(function, types.MethodType):
         yield from _state_of_owner(function.__self__, seen)
-        function = function.__func__
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    if not isinstance(function, types.FunctionType):
-        name = getattr(function, "__qualname__", repr(type(function)))
-        yield CODE, f"{getattr(function, '__module__', '')}.{name}"
-        if isinstance(call := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
-            yield from _state_of_owner(function, seen)
-            yield from _sources(call, seen)
-        return
-    try:
-        yield CODE, inspect.getsource(function)
-        is_whole = function.__name__ != "<lambda>"  # the source of a lambda is its line, which may have several
-    except (OSError, TypeError):  # it was typed in, or made by exec
-        is_whole = False
-    if not is_whole:
-        yield from _code(function.__code__)
+        yield from _sources(function.__func__, seen)
+    else:
+        label = (
+            CODE if seen.is_empty else f"the code of {getattr(function, '__qualname__', type(function).__name__)}"
+        )
+        if (number := seen.add(function)) is not None:
+            yield label, f"[{number}]"
+        elif isinstance(function, types.FunctionType):
+            yield from _function(function, label, seen)
+        else:
+            yield from _callable(function, label, seen)
+        if (wrapped := inspect.getattr_static(function, "__wrapped__", None)) is not None:
+            yield from _sources(wrapped, seen)
+
+
+def _callable(function: Any, label: str, seen: _Seen) -> Iterator[_Part]:
+    """Yields the name of a callable object, its attributes, and the code of its class."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    yield label, f"{getattr(function, '__module__', '')}.{name}"
+    if isinstance(function, _LruCache):
+        yield label, _content(function.cache_parameters(), seen)
+    elif isinstance(function, type):
+        yield from _sources_of_class(function, seen)
+    elif is_of_user(type(function).__module__):
+        yield from _state_of_owner(function, seen)
+        yield from _sources_of_class(type(function), seen)
+
+
+def _function(function: types.FunctionType, label: str, seen: _Seen) -> Iterator[_Part]:
+    """Yields the code of a function and its values; of a function of a package its name instead of its code."""
+    module = str(function.__globals__.get("__name__", ""))  # `__module__` of a wrapper is that of the wrapped one
+    if is_of_user(module):
+        yield from _code(function.__code__, label, seen)
+        yield label, repr(sorted((name, str(kind)) for name, kind in _annotations(function).items()))
+    else:
+        yield label, f"{module}.{function.__code__.co_name}"
     yield "a default value of the function", _content([function.__defaults__, function.__kwdefaults__], seen)
-    if not only_own:
+    if is_of_user(module):
         yield from _variables(function, seen)
+    if module == "functools":  # a closure there is a cache of earlier calls
+        for kind, implementation in sorted(
+            getattr(function, "registry", {}).items(), key=lambda item: str(item[0])
+        ):
+            yield label, f"{kind.__module__}.{kind.__qualname__}"
+            yield from _sources(implementation, seen)
+        return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield f"variable {name}", _content(_value_in(cell), seen)
+
+
+def _annotations(function: types.FunctionType) -> dict[str, Any]:
+    try:
+        return function.__annotations__
+    except Exception:  # Python 3.14 evaluates them here, and a name may be missing
+        return {}
 
 
 def _value_in(cell: types.CellType) -> Any:
@@ -104,7 +173,7 @@ def _value_in(cell: types.CellType) -> Any:
 
 
 def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[_Part]:
-    """The functions, classes and values that a function names."""
+    """Yields the functions, classes and values that a function names."""
     names = [*_names_in(function.__code__)]
     for name in names:
         if name in function.__globals__:
@@ -112,12 +181,12 @@ def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[_Part]:
 
 
 def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[_Part]:
-    """A value, a class or a function that is named.
+    """Yields the content of a value, a class or a function that is named.
 
     Args:
         name: of the variable.
-        value: what it is.
-        names: what is taken of it, if it is a module.
+        value: its value.
+        names: the attributes that are read, if it is a module.
         seen: as above.
     """
     if isinstance(value, types.ModuleType):
@@ -129,50 +198,85 @@ def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Itera
                     yield from _variable(f"{name}.{attribute}", found, names, seen)
     elif isinstance(value, type):
         yield from _sources_of_class(value, seen)
-    elif isinstance(value, types.FunctionType):
-        if is_of_user(value.__module__):
+    elif isinstance(value, types.FunctionType | _LruCache):
+        if is_of_user(value.__module__ or ""):
             yield from _sources(value, seen)
-    elif (text := _whole_content(value, seen)) is not None:
-        yield f"variable {name}", text
+    else:
+        yield from _value_of_variable(name, value, seen)
 
 
-def _sources_of_class(given: type, seen: _Seen) -> Iterator[_Part]:
-    """The source of a class, of the classes that it is made of, and of what its methods name.
+def _value_of_variable(name: str, value: Any, seen: _Seen) -> Iterator[_Part]:
+    """Yields the content of a variable; of one that cannot be pickled, such as a client, that of its class."""
+    kind = type(value)
+    if (
+        content := _full_content(value, seen, lenient=kind in _CONTAINERS or is_of_user(kind.__module__))
+    ) is not None:
+        yield f"variable {name}", content
+    else:
+        yield from _sources_of_class(kind, seen)
 
-    It is put together from the methods and the attributes. `inspect.getsource` of a class parses the whole file,
-    which Python 3.11 cannot do in two threads at once.
-    """
-    if not is_of_user(given.__module__) or id(given) in seen:
+
+def _sources_of_class(kind: type, seen: _Seen) -> Iterator[_Part]:
+    """Yields the code of a class, of the classes that it is made of, and the values that its methods name."""
+    label = f"the code of {kind.__qualname__}"
+    if not is_of_user(kind.__module__):
         return
-    seen.add(id(given))
-    bases = [base.__qualname__ for base in given.__bases__]
-    fields = [f"{name}: {type_}" for name, type_ in vars(given).get("__annotations__", {}).items()]
-    yield CODE, f"class {given.__qualname__}({bases}): {fields}"
-    for base in given.__bases__:
+    if (number := seen.add(kind)) is not None:
+        yield label, f"[{number}]"
+        return
+    bases = [base.__qualname__ for base in kind.__bases__]
+    fields = [f"{name}: {type_}" for name, type_ in vars(kind).get("__annotations__", {}).items()]
+    yield label, f"class {kind.__qualname__}({bases}): {fields}"
+    for base in (*kind.__bases__, type(kind)):
         yield from _sources_of_class(base, seen)
-    for name, value in vars(given).items():
-        method = inspect.unwrap(getattr(value, "__func__", None) or getattr(value, "fget", None) or value)
-        if isinstance(method, types.FunctionType):
-            yield from _sources(method, seen)
-        elif isinstance(value, type):
-            yield from _sources_of_class(value, seen)
-        elif not name.startswith("__") and (text := _whole_content(value, seen)) is not None:
-            yield f"variable {given.__qualname__}.{name}", text
+    for name, value in [*vars(kind).items()]:
+        yield from _attribute(name, value, kind, seen)
+
+
+def _attribute(name: str, value: Any, kind: type, seen: _Seen) -> Iterator[_Part]:
+    """Yields the content of an attribute of a class."""
+    if isinstance(value, type):
+        yield from _sources_of_class(value, seen)
+    elif isinstance(value, _FUNCTIONS):
+        yield f"the code of {kind.__qualname__}", name
+        yield from _sources(value, seen)
+    elif functions := _functions_in(value):
+        yield f"the code of {kind.__qualname__}", f"{name}: {type(value).__name__}"
+        for function in functions:
+            yield from _sources(function, seen)
+    elif name.startswith("__"):
+        if name not in _OF_THE_FILE and _is_plain(value):
+            yield f"variable {kind.__qualname__}.{name}", content_of(value)
+    else:
+        yield from _value_of_variable(f"{kind.__qualname__}.{name}", value, seen)
+
+
+def _functions_in(value: Any) -> list[Any]:
+    """Returns the functions behind a property, a class method and the like."""
+    if not isinstance(value, _DESCRIPTORS):
+        return []
+    found = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "fdel", "func", "dispatcher")]
+    return [one for one in found if one is not None]
 
 
 def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[_Part]:
-    """The attributes of an object whose method is called."""
+    """Yields the attributes of an object whose method is called."""
     if not isinstance(owner, type | types.ModuleType):
         yield "an attribute of the object", _content(getattr(owner, "__dict__", {}), seen)
 
 
-def _code(code: types.CodeType) -> Iterator[_Part]:
+def _code(code: types.CodeType, label: str, seen: _Seen) -> Iterator[_Part]:
+    """Yields what is executed: comments, blank lines and line numbers do not count."""
+    names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    yield label, repr((code.co_code, getattr(code, "co_exceptiontable", b""), names, counts))
     constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
-    yield CODE, repr((code.co_code, code.co_names))
-    yield CODE, _content(constants, set())  # there are sets in it, which `repr` gives in any order
+    if "__firstlineno__" in code.co_names:  # a class in a function: Python 3.13 stores its line
+        constants = [one for one in constants if type(one) is not int or one != code.co_firstlineno]
+    yield label, _content(constants, seen)  # there are sets in it, which `repr` gives in any order
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _code(one)
+            yield from _code(one, label, seen)
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
@@ -183,47 +287,54 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 def _content(value: Any, seen: _Seen) -> str:
-    text = _whole_content(value, seen)
-    return repr(value) if text is None else text
+    content = _full_content(value, seen, lenient=True)
+    return repr(value) if content is None else content
 
 
-def _whole_content(value: Any, seen: _Seen) -> str | None:
-    """The value as JSON, with sets and functions, or a hash of it; None if it cannot be pickled.
+def _full_content(value: Any, seen: _Seen, *, lenient: bool) -> str | None:
+    """Returns the value as JSON or as a hash of its pickle; None if it cannot be pickled.
 
-    An attempt has a copy of `seen`, as long as it may fail: what it has seen is in no text yet.
+    Args:
+        value: any value.
+        seen: as above. An attempt has a copy of it, as long as it may fail: what it has seen is in no content yet.
+        lenient: whether locks and sessions in it count by their type only.
     """
-    seen_here = {*seen}
-
-    def in_order(one: Any) -> Any:
-        if isinstance(one, set | frozenset):
-            return sorted(_content(item, seen_here) for item in one)
-        if isinstance(one, _FUNCTIONS):
-            return [*_sources(one, seen_here)]
-        raise TypeError
-
     try:
-        text = json.dumps(value, sort_keys=True, default=in_order)
-    except (TypeError, ValueError, RecursionError):
-        return _pickled(value, seen, fast=True) or _pickled(value, seen, fast=False)
-    seen |= seen_here
-    return text
+        if _is_plain(value):
+            return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        pass
+    for is_lenient in (False, True) if lenient else (False,):
+        for fast in (True, False):
+            if (content := _pickled(value, seen, fast=fast, lenient=is_lenient)) is not None:
+                return content
+    return None
 
 
-def _pickled(value: Any, seen: _Seen, *, fast: bool) -> str | None:
-    """A hash of the pickle.
+def _is_plain(value: Any) -> bool:
+    """Returns whether JSON has exactly this value: no other class, no other keys than strings."""
+    kind = type(value)
+    if kind is dict:
+        return {*map(type, value)} <= {str} and _is_plain([*value.values()])
+    return kind in _ATOMS or (kind is list and ({*map(type, value)} <= _ATOMS or all(map(_is_plain, value))))
+
+
+def _pickled(value: Any, seen: _Seen, *, fast: bool, lenient: bool) -> str | None:
+    """Returns a hash of the pickle.
 
     Args:
         value: any value.
         seen: as above.
         fast: whether parts that are the same object are pickled again each time. If not, equal values with other
             such parts differ; but only then may a part contain itself.
+        lenient: as above.
     """
-    hashed, seen_here = _Hash(), {*seen}
+    hashed, attempt = _Hash(), seen.copy()
     try:
-        _Pickler(hashed, seen_here, fast=fast).dump(value)
+        _Pickler(hashed, attempt, fast=fast, lenient=lenient).dump(value)
     except Exception:  # whatever the `__reduce__` of an object raises
         return None
-    seen |= seen_here
+    seen.replace_by(attempt)
     return hashed.sha256.hexdigest()
 
 
@@ -239,24 +350,23 @@ class _Hash:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles sets in the same order in each process, functions and the user's classes by their source.
+    """Pickles sets in the same order in each process, functions and the user's classes by their code."""
 
-    Many of these functions are those that make objects again, such as `re._compile`. What they name in their
-    modules, such as a cache, is no content.
-    """
-
-    def __init__(self, file: _Hash, seen: _Seen, *, fast: bool) -> None:
+    def __init__(self, file: _Hash, seen: _Seen, *, fast: bool, lenient: bool) -> None:
         super().__init__(file, protocol=5)
         self.fast = fast
         self._seen = seen
+        self._lenient = lenient
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, set | frozenset):
             return [type(value).__qualname__, sorted(_content(one, self._seen) for one in value)]
         if isinstance(value, _FUNCTIONS):
-            return ["function", [*_sources(value, self._seen, only_own=True)]]
+            return ["function", [*_sources(value, self._seen)]]
         if isinstance(value, type) and is_of_user(value.__module__):
             return [value.__qualname__, [*_sources_of_class(value, self._seen)]]
+        if self._lenient and (isinstance(value, _LOCKS) or type(value).__module__.startswith(_SESSIONS)):
+            return ["object", type(value).__qualname__]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return _tensor(value, torch)
@@ -264,6 +374,6 @@ class _Pickler(pickle.Pickler):
 
 
 def _tensor(value: Any, torch: Any) -> list[Any]:
-    """Type, shape and a hash of a tensor; its pickle has addresses."""
+    """Returns type, shape and a hash of a tensor; its pickle has addresses."""
     values = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return [type(value).__qualname__, str(value.dtype), [*value.shape], hashlib.sha256(values.numpy()).hexdigest()]

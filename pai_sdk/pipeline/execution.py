@@ -13,7 +13,7 @@ from typing import Any
 from pai_sdk.base.error_text import error_text
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.pipeline.cache import StepCache, has_files
+from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.fingerprints import (
     digest,
     function_of,
@@ -27,6 +27,7 @@ from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_js
 from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.schemas.record import JobRecord
+from pai_sdk.submit.job_names import new_folder
 
 __all__ = ["RUN_LABEL", "STEP_LABEL", "LiveStep", "StepExecution", "job_name", "reason_of"]
 
@@ -142,7 +143,7 @@ class StepExecution:
             if not isinstance(function, SearchCall):
                 record.parts |= parts_of_paths(arguments)
             if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
-                self._cache.put(record, [])
+                self._cache.put(record, None)
             self.end(live, "succeeded")
 
     # ---- jobs
@@ -161,7 +162,8 @@ class StepExecution:
             key=key,
             labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
         )
-        parts = parts_of_plan(plan, self._made(work.inputs), session, function_of(submitter))
+        folder = new_folder(plan.request.training_job_name, is_given=True, key=key)
+        parts = parts_of_plan(plan, self._made(work.inputs), session, function_of(submitter), job_folder=folder)
         if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
             found = next(
                 iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None
@@ -190,8 +192,7 @@ class StepExecution:
         record = live.record
         record.outputs = dict(job.outputs)
         if live.step.cache and isinstance(live.step.work, JobWork):
-            session = live.step.work.submitter._session()
-            self._cache.put(record, [name for name, uri in record.outputs.items() if has_files(uri, session)])
+            self._cache.put(record, live.step.work.submitter._session())
         self.end(live, "succeeded")  # last: a process that is killed in between notes the end of the job again
 
     def _key(self, name: str, attempt: int) -> str:
@@ -244,16 +245,21 @@ class StepExecution:
         return True
 
     def _made(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """For each value with outputs of other steps, the executions that have made them."""
-        made: dict[str, str] = {}
-        for name, value in given.items():
-            found = [*references_in(value)]
-            outputs = [one for one in found if isinstance(one, OutputReference)]
-            if outputs:
-                named = [[repr(one), self._executions.get(one.step.name, "")] for one in outputs]
-                others = [resolved(one, self._known) for one in found if not isinstance(one, OutputReference)]
-                made[name] = digest([named, others])
-        return made
+        """Returns for each value with outputs of other steps its content, with the executions that made them."""
+        return {
+            name: digest(self._with_executions(value))
+            for name, value in given.items()
+            if any(isinstance(one, OutputReference) for one in references_in(value))
+        }
+
+    def _with_executions(self, value: Any) -> Any:
+        if isinstance(value, OutputReference):
+            return [repr(value), self._executions.get(value.step.name, "")]
+        if isinstance(value, Mapping):
+            return {name: self._with_executions(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._with_executions(one) for one in value]
+        return resolved(value, self._known)
 
 
 def reason_of(error: BaseException) -> str:

@@ -8,9 +8,9 @@ from elsewhere is named by the ETags, or by sizes and times, of its files.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pai_sdk.backend.base import Plan
@@ -20,11 +20,13 @@ from pai_sdk.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
+from pai_sdk.submit.request_fields import folder_of
 from pai_sdk.submit.submitter import EstimatorBase
 
 __all__ = [
     "changes",
     "digest",
+    "files_identity",
     "function_of",
     "parts_of_call",
     "parts_of_paths",
@@ -32,20 +34,20 @@ __all__ = [
     "parts_of_search",
 ]
 
-_OF_ONE_JOB = ("TrainingJobName", "Labels", "OutputChannels", "CodeDir", "InputChannels", "TrainingJobDescription")
+_OF_ONE_JOB = (
+    "TrainingJobName",
+    "Labels",
+    "OutputChannels",
+    "CodeDir",
+    "InputChannels",
+    "TrainingJobDescription",
+    "Scheduler",  # a time limit ends a job or does not; it is in no output
+)
 
 
 def digest(value: Any) -> str:
-    """A hash of a value; of what JSON does not have, such as an array, the content counts."""
-    try:
-        text = json.dumps(value, sort_keys=True, default=_as_text)
-    except (TypeError, ValueError):  # a dict with other keys than texts
-        text = content_of(value)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _as_text(value: Any) -> str:
-    return str(value) if isinstance(value, PurePath) else content_of(value)
+    """Returns a hash of a value; of what JSON does not have, such as an array, the content counts."""
+    return hashlib.sha256(content_of(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def parts_of_call(
@@ -73,12 +75,50 @@ def _parts_of_function(function: Any) -> dict[str, str]:
 
 def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
     """The files of each argument that is a `Path`; read again after the call, which may have written them."""
-    paths = {name: str(value) for name, value in arguments.items() if isinstance(value, Path)}
-    return {f"argument {name}": digest([path, _identity(path, None)]) for name, path in paths.items()}
+    found = {name: [*_paths_in(value)] for name, value in arguments.items()}
+    return {
+        f"files of argument {name}": digest([_files_of(path) for path in paths])
+        for name, paths in found.items()
+        if paths
+    }
+
+
+def _paths_in(value: object) -> Iterator[Path]:
+    """Yields the paths in an argument, also within lists and dicts."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _paths_in(one)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from _paths_in(one)
+
+
+def _files_of(path: Path) -> list[list[Any]]:
+    """Returns name, size and time of each file of a path, through links; nothing for a path without files."""
+    folders, files, visited = [path.expanduser()], [], set()
+    while folders:
+        folder = folders.pop()
+        try:
+            state = folder.stat()
+            if not stat.S_ISDIR(state.st_mode):
+                files.append([str(folder), state.st_size, state.st_mtime_ns])
+            elif (key := (state.st_dev, state.st_ino)) not in visited:  # links may go round
+                visited.add(key)
+                folders += folder.iterdir()
+        except OSError:  # it does not exist, or may not be read
+            files += [] if folder == path else [[str(folder), None, None]]
+    return sorted(files, key=str)
 
 
 def parts_of_plan(
-    plan: Plan, made: Mapping[str, str], session: Any, function: Callable[..., Any] | None = None
+    plan: Plan,
+    made: Mapping[str, str],
+    session: Any,
+    function: Callable[..., Any] | None = None,
+    *,
+    job_folder: str = "",
 ) -> dict[str, str]:
     """What the outputs of a job depend on.
 
@@ -88,6 +128,7 @@ def parts_of_plan(
         session: whose keys read inputs in OSS.
         function: the one that the job calls, if it calls one. Its package is another one in each plan: it has the
             number of the call.
+        job_folder: the folder of the default outputs, which is another one in each run. Empty: no outputs count.
     """
     request = plan.request.to_wire()
     hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
@@ -97,7 +138,7 @@ def parts_of_plan(
 
     def content(uri: str) -> str | None:
         here = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
-        return next(here, None) or _identity(uri, session)
+        return next(here, None) or files_identity(uri, session)
 
     place = (code or {}).get("LocationValue") or {}
     in_oss = f"oss://{place['Bucket']}/{place['Key']}" if "Key" in place else ""
@@ -115,7 +156,33 @@ def parts_of_plan(
     for channel in request.get("InputChannels", []):
         name, uri = channel["Name"], channel.get("InputUri") or ""
         parts[f"input {name}"] = made.get(name) or content(uri) or digest(channel)
-    return parts
+    return {**parts, **_parts_of_outputs(request, job_folder), **_parts_of_resume(plan)}
+
+
+def _parts_of_outputs(request: Mapping[str, Any], job_folder: str) -> dict[str, str]:
+    """Returns where the outputs go, but for the folder of the job: an explicit place is to be filled."""
+    if not job_folder:
+        return {}
+    folders = (job_folder, folder_of(job_folder))  # the second one in an experiment
+
+    def part(value: Any) -> Any:
+        segments = value.split("/") if isinstance(value, str) else []
+        return ["*" if one in folders else one for one in segments] or value
+
+    return {
+        f"output {channel['Name']}": digest({name: part(value) for name, value in channel.items()})
+        for channel in request.get("OutputChannels", [])
+    }
+
+
+def _parts_of_resume(plan: Plan) -> dict[str, str]:
+    """Returns the checkpoint that the job resumes from, unless it is in the place of its own ones."""
+    point = plan.resume
+    if point is None or point.source == point.target:
+        return {}
+    return {
+        "the checkpoint to resume from": digest([point.source, [[one.uri, one.time] for one in point.checkpoints]])
+    }
 
 
 def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +193,12 @@ def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping
         inputs: of all trials, by channel.
         made: the executions that fill them, by channel.
     """
-    estimator, parts = search.tuner.estimator, {"the search": digest(search.tuner.description)}
+    tuner = search.tuner
+    estimator, parts = tuner.estimator, {"the search": digest(tuner.description)}
+    if tuner.has_given_study:
+        parts["the study"] = digest(tuner.study)
+    if earlier := tuner.earlier_trials():
+        parts["warm_start"] = digest([[one.params, [*one.values]] for one in earlier])
     plan = search.plan(inputs)
     if plan is None or not isinstance(estimator, EstimatorBase):
         return {**parts, **_parts_of_function(estimator)}
@@ -163,16 +235,16 @@ def _without_outputs(request: dict[str, Any]) -> dict[str, Any]:
     return {**request, "AlgorithmSpec": spec}
 
 
-def _identity(uri: str, session: Any) -> str | None:
-    """The content of a folder or a file, by what a list says of it; None where nothing is known."""
+def files_identity(uri: str, session: Any) -> str | None:
+    """Returns the content of a folder or a file, by the listing of its store; None where nothing is known."""
     if not uri:
         return None
     folder, _, name = uri.rpartition("/") if not uri.endswith("/") else (uri, "", "")
     try:
         store = open_store(folder, session)
-        files = [store.head(name)] if name else [*store.list()]
+        files = [store.head(name)] if name else sorted(store.list(), key=lambda one: one.path)
         if name and not files:
             return None
     except PaiError:
-        return _identity(f"{uri}/", session) if name else None
+        return files_identity(f"{uri}/", session) if name else None
     return digest([[one.path, one.size_bytes, one.etag or one.modified_ns] for one in files]) if files else None

@@ -365,6 +365,7 @@ class Pipeline:
         Raises:
             InvalidInputError: something is wrong with the pipeline; nothing was run.
             PipelineFailed: steps have failed.
+            PipelineStopped: the run was stopped on request; `resume` continues it.
             KeyboardInterrupt: Ctrl-C; `resume` goes on.
         """
         _check_interrupt(on_interrupt)
@@ -399,6 +400,7 @@ class Pipeline:
             RunNotFoundError: there is no such run.
             InUseError: another process works on it.
             PipelineFailed: steps have failed.
+            PipelineStopped: the run was stopped on request; `resume` continues it.
         """
         _check_interrupt(on_interrupt)
         found = self._records(run_id) if run_id is not None else self._unfinished()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pai_sdk.errors import PipelineFailed
+from pai_sdk.errors import PipelineFailed, PipelineStopped
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.engine import PipelineEngine, RunValues
@@ -46,6 +46,7 @@ def drive(
     Raises:
         InUseError: another process works on the run.
         PipelineFailed: steps have failed.
+        PipelineStopped: the run was stopped on request.
     """
     with claimed(records.store) as claim:
         records.forget_stop()
@@ -82,9 +83,11 @@ def drive(
         run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
         run.ended_at = time.time()
         records.write_run(run)
-    if failures and not is_stopped:
-        shown: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
-        raise PipelineFailed(shown or failures, run=records.uri)
+    leaves: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
+    if is_stopped:
+        raise PipelineStopped(records.uri, leaves or failures)
+    if failures:
+        raise PipelineFailed(leaves or failures, run=records.uri)
     return PipelineRun(records, run, known, shown_in_cell=display.shown_in_cell)
 
 

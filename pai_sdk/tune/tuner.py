@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pai_sdk.job.follow.polling import FollowPolicy
     from pai_sdk.session import Session
     from pai_sdk.submit.channels import InputSource
-    from pai_sdk.tune.study import Study
+    from pai_sdk.tune.study import EarlierTrial, Study
 
 __all__ = ["Tuner"]
 
@@ -209,6 +209,15 @@ class Tuner:
             "objectives": [one.to_json() for one in self._objectives],
             **chosen,
         }
+
+    def earlier_trials(self) -> Sequence[EarlierTrial]:
+        """The trials that a new study would begin with: those of `warm_start`.
+
+        Raises:
+            InvalidInputError: `warm_start` has no such trial.
+        """
+        earlier: Sequence[EarlierTrial] = self._rules.earlier()
+        return earlier
 
     def with_study(self, study: str | Path) -> Tuner:
         """The same search, in another study.

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.errors import InvalidInputError, PipelineFailed
+from pai_sdk.errors import InvalidInputError, PipelineFailed, PipelineStopped
 from pai_sdk.pipeline import Pipeline, PipelineRun
 from pai_sdk.pipeline.execution import RUN_LABEL
+from pai_sdk.pipeline.records import StepRecord
 from pai_sdk.session import Session
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import Estimator
@@ -199,7 +200,9 @@ def test_a_job_that_is_submitted_while_the_run_is_stopped_is_stopped(
         Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session), name="long"
     )
     monkeypatch.setattr(Processor, "submit", slowly)
-    run = pipeline.run(show=False)
+    with pytest.raises(PipelineStopped) as stopped:
+        pipeline.run(show=False)
+    run = PipelineRun.load(stopped.value.run)
     assert (run.status, run["long"].status) == ("stopped", "stopped")
     assert session.get_job(run["long"].job_id).record.status == "Terminated"
 
@@ -240,3 +243,32 @@ def test_code_that_was_changed_in_its_place_in_oss_is_run_again(
     assert run("echo 1")["one"].status == "succeeded"
     assert run("echo 1")["one"].status == "cached"
     assert run("echo 2")["one"].reason == "the code has changed"
+
+
+def test_a_job_is_run_again_for_another_place_or_a_lost_file_but_not_for_another_time_limit(
+    tmp_path: Path, session: Session
+) -> None:
+    bucket = f"oss://{session.settings.oss_bucket_name}"
+    command = 'echo a >"$PAI_OUTPUT_MODEL/a.txt"; echo b >"$PAI_OUTPUT_MODEL/b.txt"'
+
+    def run(place: str, **settings: Any) -> StepRecord:
+        pipeline = Pipeline("places", store=tmp_path / "store", session=session)
+        job = Estimator("python:3.11", command, instance_type="ecs.c6.large", session=session, **settings)
+        pipeline.step(job, name="one", outputs={"model": f"{bucket}/{place}/"})
+        return pipeline.run(show=False)["one"]
+
+    def files(place: str) -> list[str]:
+        return sorted(file.path for file in open_store(f"{bucket}/{place}/", session).list())
+
+    assert run("first").status == "succeeded"
+    assert run("first", max_run_time=3_000).status == "cached"
+    other = run("second")
+    assert (other.status, other.reason) == ("succeeded", "output model has changed")
+    assert files("second") == ["a.txt", "b.txt"]
+    open_store(f"{bucket}/first/", session).delete(["b.txt"])
+    lost = run("first")
+    assert (lost.status, lost.reason) == (
+        "succeeded",
+        "the output model of the earlier execution is not as it was left",
+    )
+    assert files("first") == ["a.txt", "b.txt"]

@@ -15,7 +15,7 @@ from pai_sdk.cli.pipelines.scheduling import job_that_runs
 from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.cli.where.place import placed
-from pai_sdk.errors import PipelineFailed
+from pai_sdk.errors import PipelineFailed, PipelineStopped
 from pai_sdk.pipeline import PipelineRun
 from pai_sdk.pipeline.pipeline_run import as_dict
 from pai_sdk.session import get_default_session
@@ -158,10 +158,10 @@ def _leave(work: Callable[[], PipelineRun]) -> None:
     """Run a pipeline, print its URI, and leave with its exit code."""
     try:
         done = work()
-    except PipelineFailed as error:
+    except (PipelineFailed, PipelineStopped) as error:
         print_error(f"error: {error}")
         typer.echo(error.run)
-        raise typer.Exit(exit_codes.FAILED) from None
+        raise typer.Exit(_CODES["stopped" if isinstance(error, PipelineStopped) else "failed"]) from None
     typer.echo(done.uri)
     raise typer.Exit(_CODES.get(done.status, exit_codes.ERROR))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, RunNotFoundError
+from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, PipelineStopped, RunNotFoundError
 from pai_sdk.pipeline import Pipeline, PipelineRun
 from pai_sdk.storage.claims import claimed, is_claimed
 from pai_sdk.storage.store import open_store
@@ -285,7 +285,7 @@ def test_a_changed_function_is_called_again(tmp_path: Path) -> None:
     assert run("def helper():\n return 1\ndef step():\n return helper()")["one"].result == 1
     assert run("def helper():\n return 1\ndef step():\n return helper()")["one"].status == "cached"
     changed = run("def helper():\n return 2\ndef step():\n return helper()")["one"]
-    assert (changed.result, changed.reason) == (2, "the code of the function has changed")
+    assert (changed.result, changed.reason) == (2, "the code of helper has changed")
 
 
 # ---- other processes
@@ -337,15 +337,21 @@ def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
         arguments={"status": pipeline.status},
         on_exit=True,
     )
-    ended: list[PipelineRun] = []
-    thread = threading.Thread(target=lambda: ended.append(pipeline.run(show=False)))
+    raised: list[PipelineStopped] = []
+
+    def run_it() -> None:
+        with pytest.raises(PipelineStopped) as stopped:
+            pipeline.run(show=False)
+        raised.append(stopped.value)
+
+    thread = threading.Thread(target=run_it)
     thread.start()
     begun.wait(10)
     (run,) = make(tmp_path).runs()
     run.stop()
     thread.join(30)
-    assert ended[0].status == "stopped"
-    assert ended[0]["second"].status == "stopped"
+    ended = PipelineRun.load(raised[0].run)
+    assert (ended.status, ended["second"].status, raised[0].failures) == ("stopped", "stopped", {})
     assert told == ["stopped"], "steps of on_exit run also when a run is stopped"
     resumed = pipeline.resume(show=False)
     assert resumed["second"].status == "succeeded"

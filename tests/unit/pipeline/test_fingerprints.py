@@ -332,7 +332,7 @@ def test_installed_packages_and_python_do_not_count() -> None:
         return json.dumps, np.zeros, Pipeline, pytest.raises
 
     assert sources_of(call).keys() == {CODE, "a default value of the function"}
-    assert len(sources_of(call)[CODE]) == 1
+    assert len(sources_of(call)[CODE]) == len(sources_of(lambda: None)[CODE])
 
 
 def test_each_item_of_a_tensor_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,8 +347,10 @@ def test_values_that_contain_themselves_or_cannot_be_pickled_have_a_text() -> No
     around.append(around)
     assert content_of(around) == content_of(around)
     assert content_of([threading.Lock]) != content_of([threading.RLock])
-    lock = threading.Lock()
-    assert content_of({"lock": lock}) == repr({"lock": lock})
+    assert content_of({"lock": threading.Lock()}) == content_of({"lock": threading.Lock()})
+    assert content_of({"lock": threading.Lock()}) != content_of({"lock": threading.RLock()})
+    generator = (n for n in range(3))
+    assert content_of({"of": generator}) == repr({"of": generator})
 
 
 def test_functions_that_name_each_other_through_values_have_a_text() -> None:
@@ -372,7 +374,7 @@ def test_the_files_of_a_path_count(tmp_path: Path) -> None:
     assert run(tmp_path, read, file=file).status == "cached"
     file.write_text("other")
     changed = run(tmp_path, read, file=file)
-    assert (changed.result, changed.reason) == ("other", "argument file has changed")
+    assert (changed.result, changed.reason) == ("other", "files of argument file has changed")
     file.unlink()
     assert run(tmp_path, read, file=file).result == "none"
 
