@@ -199,6 +199,8 @@ def _dumped(what: Any, name: str) -> tuple[bytes, set[str]]:
 
     class Pickler(pickler_class()):  # type: ignore[misc] # cloudpickle has no types
         def persistent_id(self, value: Any) -> None:
+            if calling.is_open_file(value):  # cloudpickle would send its content instead
+                raise TypeError(f"cannot pickle '{type(value).__name__}' object")
             if isinstance(value, ModuleType):
                 modules.add(value.__name__)
             else:

@@ -41,12 +41,16 @@ class Outcome:
         """The value that the function returned.
 
         Raises:
-            FunctionError: it ended by `sys.exit`, or cannot run in the image.
+            FunctionError: it ended by `sys.exit`, cannot run in the image, or its value cannot be unpickled here.
             Exception: what it raised, with its traceback as the cause.
         """
         kind, header = self._header["kind"], self._header
         if kind == "value":
-            return pickle.loads(self._payload)  # noqa: S301 # signed with the key of this job
+            try:
+                return pickle.loads(self._payload)  # noqa: S301 # signed with the key of this job
+            except Exception as error:  # a module may be missing here, or have another version
+                what = f"the value of job {job_id} cannot be unpickled here: {type(error).__name__}: {error}"
+                raise FunctionError(what) from error
         if kind == "error":
             raise error_of(dict(header), self._payload)
         code = header.get("exit_code")

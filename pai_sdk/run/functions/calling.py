@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import inspect
+import io
 import json
 import os
 import pickle
@@ -29,6 +30,8 @@ __all__ = [
     "error_message",
     "error_of",
     "exit_code_of",
+    "exit_text_of",
+    "is_open_file",
     "kind_of",
     "open_signed",
     "series_of",
@@ -144,6 +147,59 @@ def _exhausted(value: Any) -> Any:
             except StopIteration as end:
                 return end.value
             _reporting().report(yielded if isinstance(yielded, Mapping) else {_NUMBER: yielded})
+
+
+class _NoValueError(Exception):
+    """A function returned a value that cannot be sent back."""
+
+
+def _returned(value: Any, name: str) -> Any:
+    """Returns the value of a call, unless it still has to be run.
+
+    Raises:
+        _NoValueError: it is a generator, or what an async function gives: its values would be lost.
+    """
+    if not (inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.iscoroutine(value)):
+        return value
+    close = getattr(value, "close", None)
+    if close is not None:
+        close()
+    hint = "return list(…) of it" if inspect.isgenerator(value) else "call asyncio.run() in the function"
+    raise _NoValueError(f"{name} returned a {type(value).__name__}, whose values are not made yet; {hint}")
+
+
+def is_open_file(value: Any) -> bool:
+    """Returns whether a value is an open file, which cloudpickle would turn into its content.
+
+    Example:
+        >>> is_open_file(io.StringIO("text"))
+        False
+    """
+    if not isinstance(value, io.IOBase) or isinstance(value, (io.BytesIO, io.StringIO)):
+        return False
+    return not any(value is stream for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _pickled_value(value: Any, name: str, pickler: Any) -> bytes:
+    """Pickles the value of a call.
+
+    Raises:
+        _NoValueError: it cannot be sent, such as an open file or a lock.
+    """
+
+    class Pickler(pickler):  # type: ignore[misc] # cloudpickle has no types
+        def persistent_id(self, part: Any) -> None:
+            if is_open_file(part):
+                raise TypeError(f"cannot pickle '{type(part).__name__}' object")
+
+    content = io.BytesIO()
+    try:
+        Pickler(content).dump(value)
+    except Exception as error:  # pickling runs code of any class
+        hint = "return numbers, strings, lists, dicts, arrays, or objects of classes that can be pickled"
+        kind = type(value).__name__
+        raise _NoValueError(f"{name} returned a {kind} that cannot be sent back: {error}; {hint}") from error
+    return content.getvalue()
 
 
 def _metrics_of(value: Any) -> Mapping[str, Any] | None:
@@ -268,7 +324,11 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
     while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == here:  # noqa: PTH120
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
-    header = {"kind": "error", "type": type(error).__name__, "message": str(error), "traceback": text}
+    try:
+        message = str(error)
+    except Exception as raised:  # of its own `__str__`
+        message = f"its text raises {type(raised).__name__}"
+    header = {"kind": "error", "type": type(error).__name__, "message": message, "traceback": text}
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and all(cause is not each for each in chain):
@@ -309,6 +369,16 @@ def exit_code_of(error: SystemExit) -> int:
     return error.code if isinstance(error.code, int) else 1
 
 
+def exit_text_of(error: SystemExit) -> str:
+    """Returns what Python prints at this SystemExit: the reason in `sys.exit("reason")`; empty for a number.
+
+    Example:
+        >>> exit_text_of(SystemExit("no data")), exit_text_of(SystemExit(3))
+        ('no data', '')
+    """
+    return "" if error.code is None or isinstance(error.code, int) else str(error.code)
+
+
 # ---- the program of a job -----------------------------------------------------------------------------------
 
 
@@ -325,23 +395,27 @@ def _main(folder: Path) -> int:
         sys.stderr.write(f"{message}\n")
         return 1
     sys.path[0] = str(folder)
-    dumps = import_module("cloudpickle").dumps
+    cloudpickle = import_module("cloudpickle")
     sys.path[0] = str(Path.cwd())  # the code that came along
     try:
         function, args, kwargs = pickle.loads(payload)  # noqa: S301 # signed by the one who submitted the job
         if header["kind"] == "training":
             value = call_training(function, *args)
         else:
-            value = _exhausted(function(*args, **kwargs))
+            value = _returned(function(*args, **kwargs), header["name"])
         outcome: dict[str, Any] = {"kind": "value"}
-        payload, exit_code = dumps(value), 0
+        payload, exit_code = _pickled_value(value, header["name"], cloudpickle.Pickler), 0
     except SystemExit as error:
-        exit_code = exit_code_of(error)
-        if isinstance(error.code, str):
-            sys.stderr.write(f"{error.code}\n")
+        exit_code, text = exit_code_of(error), exit_text_of(error)
         outcome, payload = {"kind": "exit", "exit_code": exit_code}, b""
+        if text:
+            sys.stderr.write(f"{text}\n")
+            outcome["message"] = f"the function ended by sys.exit: {text}"
+    except _NoValueError as error:
+        sys.stderr.write(f"{error}\n")
+        outcome, payload, exit_code = {"kind": "refused", "message": str(error)}, b"", 1
     except BaseException as error:
-        outcome, payload = error_message(error, dumps)
+        outcome, payload = error_message(error, cloudpickle.dumps)
         sys.stderr.write(outcome["traceback"])
         exit_code = 1
     _leave(key, {**outcome, "nonce": header["nonce"]}, payload)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import FunctionError, FunctionFinished, InvalidInputError, Problem
-from pai_sdk.run.functions.calling import exit_code_of, kind_of
+from pai_sdk.run.functions.calling import exit_code_of, exit_text_of, kind_of
 from pai_sdk.run.functions.host import Ended, Host, Message, Task, ThreadHost
 from pai_sdk.run.functions.saved_state import SavedState, pack, read_saved, unpack, write_saved
 from pai_sdk.run.report.checkpoints import Checkpoint
@@ -187,6 +187,8 @@ class FunctionRun:
             return error
         code = exit_code_of(error) if isinstance(error, SystemExit) else None
         what = f"ended by {type(error).__name__}" + ("" if code is None else f" with exit code {code}")
+        if isinstance(error, SystemExit) and (text := exit_text_of(error)):
+            what += f": {text}"
         wrapped = FunctionError(f"{self.run_id} {what}", exit_code=code)
         wrapped.__cause__ = error
         return wrapped

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -123,9 +123,9 @@ def test_sys_exit(tmp_path: Path, code: Any, exit_code: int, text: str) -> None:
 
 def test_a_value_that_cannot_be_pickled_is_an_error(tmp_path: Path) -> None:
     package(tmp_path, threading.Lock)
-    done, header, payload = run(tmp_path)
+    done, header, _ = run(tmp_path)
     assert done.returncode == 1
-    assert "cannot pickle" in str(error_of(header, payload))
+    assert "cannot pickle" in header["message"]
 
 
 # ---- versions
@@ -177,6 +177,64 @@ def test_what_cannot_be_pickled_is_named_before_sending(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidInputError, match="train cannot be pickled"):
         package(tmp_path, train)
+
+
+def test_an_open_file_is_not_sent_as_its_content(tmp_path: Path) -> None:
+    with (
+        Path(__file__).open() as file,
+        pytest.raises(InvalidInputError, match="cannot pickle 'TextIOWrapper' object"),
+    ):
+        package(tmp_path, lambda of: of.read(), [file])
+
+
+async def _later() -> int:
+    return 1
+
+
+async def _each_later() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda: (n * n for n in range(4)), "generator"),
+        (lambda: _later(), "coroutine"),
+        (lambda: _each_later(), "async_generator"),
+        (lambda: Path(PROGRAM).open(), "TextIOWrapper"),  # noqa: SIM115
+        (lambda: {"of": Path(PROGRAM).open()}, "dict"),  # noqa: SIM115
+        (lambda: [threading.Lock()], "list"),
+        (lambda: {"of": (n for n in "ab")}, "dict"),
+    ],
+    ids=["generator", "coroutine", "async generator", "file", "file inside", "lock", "generator inside"],
+)
+def test_a_value_that_cannot_be_sent_back_is_an_error(tmp_path: Path, function: Any, kind: str) -> None:
+    package(tmp_path, function)
+    done, header, _ = run(tmp_path)
+    assert (done.returncode, header["kind"]) == (1, "refused")
+    assert f"returned a {kind}" in header["message"]
+    assert header["message"] in done.stderr
+
+
+def test_the_reason_of_sys_exit_comes_along(tmp_path: Path) -> None:
+    package(tmp_path, lambda: sys.exit("no data"))
+    done, header, _ = run(tmp_path)
+    assert (done.returncode, header["kind"], header["exit_code"]) == (1, "exit", 1)
+    assert header["message"] == "the function ended by sys.exit: no data"
+    assert done.stderr.splitlines()[-1] == "no data"
+
+
+def test_an_error_without_a_text_of_its_own_is_still_one(tmp_path: Path) -> None:
+    def fail() -> None:
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise KeyError("text")
+
+        raise Odd
+
+    package(tmp_path, fail)
+    done, header, _ = run(tmp_path)
+    assert (done.returncode, header["kind"], header["type"]) == (1, "error", "Odd")
 
 
 # ---- signatures

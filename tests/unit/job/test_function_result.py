@@ -83,6 +83,8 @@ def test_an_error_of_any_instance_comes_before_the_value() -> None:
     ("content", "message", "exit_code"),
     [
         (lambda: result("exit", exit_code=3), r"job train1: the function called sys.exit\(3\)", 3),
+        (lambda: result("exit", exit_code=1, message="the function ended by sys.exit: no data"), ".*no data", 1),
+        (lambda: result(payload=b"no pickle"), "job train1 cannot be unpickled here", None),
         (lambda: result("refused", message="another Python"), "job train1: another Python", None),
     ],
 )

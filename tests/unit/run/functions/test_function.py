@@ -254,6 +254,7 @@ def test_sys_exit_keeps_its_code(tmp_path: Path, mode: str, code: Any, exit_code
         with pytest.raises(FunctionError, match=f"exit code {exit_code}") as caught:
             run.step()
     assert (caught.value.exit_code, type(caught.value.__cause__)) == (exit_code, SystemExit)
+    assert isinstance(code, str) == ("text" in str(caught.value))
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
