@@ -55,7 +55,9 @@ class SearchCall:
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Run the trials that are missing; gives the best one."""
         trials = self.tuner.run(inputs or None, show=False)
-        best = trials.best or trials[0]  # there is a best one, or the search has failed
+        if (best := trials.best) is None:  # trials are complete, or the search would have failed
+            what = f"no trial of {self.tuner.study} satisfies all constraints"
+            raise InvalidInputError([Problem("the search", what)])
         return {
             "trial": best.number,
             "params": best.params,

@@ -15,6 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,10 @@ class StudyJournal(BaseJournalBackend, ABC):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Take records for the next commit."""
-        lines = [json.dumps(record, separators=(",", ":")) for record in logs]
+        lines = [json.dumps(_stored(record), separators=(",", ":")) for record in logs]
         with self._lock:
             self._pending += lines
-            self._records += logs
+            self._records += map(_for_optuna, logs)
 
     def commit(self) -> None:
         """Write what was taken since the last commit, as a whole.
@@ -135,7 +136,33 @@ def _record(line: bytes, number: int) -> dict[str, Any]:
         raise StorageError(f"record {number} of the study's journal is damaged: {error}") from error
     if not isinstance(found, dict):
         raise StorageError(f"record {number} of the study's journal is damaged: it is no JSON object")
-    return found
+    try:
+        return _for_optuna(found)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StorageError(f"record {number} of the study's journal has no valid time: {error}") from error
+
+
+# Optuna 4 writes local times without a zone, Optuna 5.0.0 UTC with one. Optuna 4 subtracts them as they are, which
+# is a TypeError for a trial that has one of each. Both read local times without a zone right.
+
+
+def _stored(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with times in UTC, as any machine and Optuna 5 reads them."""
+    return record | {name: _time(record[name]).isoformat(timespec="microseconds") for name in _times(record)}
+
+
+def _for_optuna(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with local times without a zone, as all releases of Optuna read them."""
+    local = {name: _time(record[name]).astimezone().replace(tzinfo=None) for name in _times(record)}
+    return record | {name: time.isoformat(timespec="microseconds") for name, time in local.items()}
+
+
+def _times(record: dict[str, Any]) -> list[str]:
+    return [name for name in ("datetime_start", "datetime_complete") if record.get(name) is not None]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(timezone.utc)
 
 
 def open_journal(store: Store, claim: FolderClaim | None = None) -> StudyJournal:

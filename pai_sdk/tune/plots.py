@@ -73,7 +73,8 @@ def _history(study: Study) -> Plot:
     _need(bool(done), "no trial is complete yet")
     numbers = [trial.number for trial in done]
     values = np.array([trial.value for trial in done], dtype=float)
-    best = (np.maximum if first.is_maximized else np.minimum).accumulate(values)
+    feasible = np.where([trial.is_feasible for trial in done], values, np.nan)
+    best = (np.fmax if first.is_maximized else np.fmin).accumulate(feasible)
     series = [_series(first.metric, numbers, values), _series(first.metric, numbers, best)]
     return compared(series, names=["each trial", "best so far"]).plot(f"{first.metric} by trial")
 

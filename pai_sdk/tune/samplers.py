@@ -1,4 +1,4 @@
-"""Samplers and pruners by their names, and samplers whose draws depend on the number of the trial only."""
+"""Samplers by their names, and samplers whose draws depend on the number of the trial only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -21,7 +20,7 @@ from pai_sdk.submit.problems import Problems
 from pai_sdk.tune.population import EndedMember, PopulationBased, Successor
 from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform
 
-__all__ = ["PopulationSampler", "checked_pruner", "checked_sampler", "distribution_of", "generation_before"]
+__all__ = ["PopulationSampler", "checked_sampler", "distribution_of", "generation_before"]
 
 _MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -32,11 +31,6 @@ _MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "qmc": lambda seed: optuna.samplers.QMCSampler(seed=seed, scramble=True),
 }
 _SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2", "qmc", "pbt")
-_PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
-    "asha": optuna.pruners.SuccessiveHalvingPruner,
-    "median": optuna.pruners.MedianPruner,
-    "hyperband": optuna.pruners.HyperbandPruner,
-}
 
 
 def distribution_of(one: Uniform | LogUniform | IntRange | Choice) -> BaseDistribution:
@@ -225,26 +219,3 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
     except Exception as error:  # whatever the user's function raises
         problems.add("sampler", f"cannot be made: {type(error).__name__}: {error}", "a function from a seed")
     return lambda seed, skipped: SeededSampler(make, seed)
-
-
-def checked_pruner(pruner: object, objectives: int, problems: Problems) -> BasePruner:
-    """The pruner that a user has given, as it is or by its name; None prunes nothing.
-
-    Args:
-        pruner: a name or a pruner of Optuna.
-        objectives: how many there are: only a search for one objective is pruned.
-        problems: notes what is wrong.
-    """
-    if pruner is None:
-        return optuna.pruners.NopPruner()
-    if objectives > 1:
-        problems.add("pruner", "is for one objective, and there are several", "leave it out")
-    if isinstance(pruner, BasePruner):
-        return pruner
-    if isinstance(pruner, str) and pruner in _PRUNERS:
-        return _PRUNERS[pruner]()
-    if isinstance(pruner, str):
-        problems.add("pruner", f"{pruner!r} is not known", name_hint(pruner, _PRUNERS))
-    else:
-        problems.add("pruner", is_of_type(pruner), "give 'asha', 'median' or a pruner of Optuna")
-    return optuna.pruners.NopPruner()

@@ -27,7 +27,8 @@ from pai_sdk.tune.objectives import Objective
 from pai_sdk.tune.plots import plot_study
 from pai_sdk.tune.population import PopulationBased
 from pai_sdk.tune.progress import TrialsDisplay, shows_functions
-from pai_sdk.tune.samplers import checked_pruner, checked_sampler
+from pai_sdk.tune.pruners import checked_pruner
+from pai_sdk.tune.samplers import checked_sampler
 from pai_sdk.tune.space import SearchSpace
 from pai_sdk.tune.study import Study, StudyRules
 from pai_sdk.tune.template import TrialTemplate
@@ -171,7 +172,7 @@ class Search:
             TuningFailed: none has succeeded.
         """
         found = study.trials()
-        if found.best is None:
+        if not any(one.state == "complete" for one in found):
             failed = {one.number: one.reason for one in found if one.state == "failed"}
             raise TuningFailed(failed, study=study.uri, trials=len(found))
         return found

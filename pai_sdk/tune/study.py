@@ -31,6 +31,7 @@ from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError, TuningF
 from pai_sdk.tune.journal import StudyJournal
 from pai_sdk.tune.objectives import Objective, StepValue
 from pai_sdk.tune.population import PopulationBased
+from pai_sdk.tune.pruners import is_learning, pruner_of_study, teach
 from pai_sdk.tune.samplers import PopulationSampler, SeededSampler, distribution_of, generation_before
 from pai_sdk.tune.space import SearchSpace
 from pai_sdk.tune.trials import Trial, TrialList
@@ -39,6 +40,7 @@ __all__ = ["EarlierTrial", "LiveTrial", "Study", "StudyRules"]
 
 _NAME = "study"  # of the one study in a journal
 _META = "pai_sdk"
+_LONGEST = "longest_step"  # in the metadata: what the pruner has learned from
 _JOB, _ATTEMPT, _REASON, _PRUNED_AT, _COUNTED, _RUN, _EARLIER, _PARENT = (
     "job",
     "attempt",
@@ -49,6 +51,7 @@ _JOB, _ATTEMPT, _REASON, _PRUNED_AT, _COUNTED, _RUN, _EARLIER, _PARENT = (
     "earlier",
     "parent",
 )
+_CONSTRAINTS = "constraints"  # Optuna's system attribute
 _STATES = {
     TrialState.RUNNING: "running",
     TrialState.WAITING: "running",
@@ -60,11 +63,12 @@ _STATES = {
 
 @dataclass(frozen=True)
 class EarlierTrial:
-    """A trial of another study, or an earlier run: its hyperparameters, and the values of the objectives."""
+    """A trial of another study, or an earlier run: its hyperparameters, values of objectives and constraints."""
 
     params: Mapping[str, Any]
     values: Sequence[float]
     origin: str = ""
+    constraints: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ class Study:
         self.population = PopulationBased(**meta["population"]) if "population" in meta else None
         self.optuna = found
         self.prunes = not isinstance(pruner, NopPruner)
+        self._pruner = pruner
+        self._has_learned = not is_learning(pruner)
         self._skipped: int = meta["skipped"]
         self._journal = journal
         self._distributions = {name: distribution_of(one) for name, one in self.space.ranges.items()}
@@ -159,6 +165,7 @@ class Study:
         """A new study, with the earlier trials."""
         earlier = rules.earlier()
         seed = secrets.randbelow(2**31) if rules.seed is None else rules.seed
+        pruner = pruner_of_study(rules.pruner)
         meta = {
             "id": uuid.uuid4().hex,
             "seed": seed,
@@ -174,7 +181,7 @@ class Study:
                 study_name=_NAME,
                 directions=[one.direction or "minimize" for one in rules.objectives],
                 sampler=rules.make_sampler(seed, len(earlier)),
-                pruner=rules.pruner,
+                pruner=pruner,
             )
         found.set_user_attr(_META, meta)
         distributions = {name: distribution_of(one) for name, one in rules.space.ranges.items()}
@@ -185,10 +192,11 @@ class Study:
                     distributions=distributions,
                     values=[float(value) for value in one.values],
                     user_attrs={_EARLIER: True, _REASON: one.origin},
+                    system_attrs={_CONSTRAINTS: [*one.constraints]} if one.constraints else {},
                 )
             )
         journal.commit()
-        return cls(journal, uri, found, rules.pruner, session)
+        return cls(journal, uri, found, pruner, session)
 
     @classmethod
     def load(cls, journal: StudyJournal, uri: str, rules: StudyRules | None = None, session: Any = None) -> Study:
@@ -206,13 +214,14 @@ class Study:
         """
         if not len(journal):
             raise RunNotFoundError(f"there is no study in {uri}", run_id=uri)
-        pruner = NopPruner() if rules is None else rules.pruner
+        pruner = NopPruner() if rules is None else pruner_of_study(rules.pruner)
         found = optuna.load_study(study_name=_NAME, storage=_storage(journal), pruner=pruner)
         study = cls(journal, uri, found, pruner, session)
         if rules is not None:
             study._check(rules)
             study.space = rules.space  # with named tuples, for example, which the journal has as tuples
             study._continue_population(rules.population)
+            study._learn()
             found.sampler = rules.make_sampler(study.seed, study._skipped)
             if not isinstance(found.sampler, SeededSampler):
                 found.sampler.reseed_rng()  # else it would draw the values of the first trials again
@@ -239,9 +248,11 @@ class Study:
         """Note another number of generations."""
         if given is not None and given != self.population:
             self.population = given
-            meta = self.optuna.user_attrs[_META]
-            self.optuna.set_user_attr(_META, {**meta, "population": given.to_json()})
+            self._set_meta("population", given.to_json())
             self.commit()
+
+    def _set_meta(self, name: str, value: Any) -> None:
+        self.optuna.set_user_attr(_META, {**self.optuna.user_attrs[_META], name: value})
 
     # ---- what there is
 
@@ -282,6 +293,7 @@ class Study:
             seconds=None if attrs.get(_EARLIER) else seconds,
             is_earlier=bool(attrs.get(_EARLIER)),
             parent=attrs.get(_PARENT),
+            constraints=_constraints(one),
             _session=self._session,
         )
 
@@ -387,6 +399,7 @@ class Study:
                 continue
             live._reported.add(point.step)
             live.trial.report(point.value, point.step)
+            self._learn()
             if live.trial.should_prune():
                 live.pruned_at = point.step
                 live.trial.set_user_attr(_PRUNED_AT, point.step)
@@ -394,6 +407,21 @@ class Study:
                 break
         self.commit()
         return live.pruned_at is not None
+
+    def _learn(self) -> None:
+        """Before a decision, and after a restart: have the pruner learn from the same trial."""
+        if self._has_learned:
+            return
+        longest = self.optuna.user_attrs[_META].get(_LONGEST)
+        if longest is None:
+            complete = self.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            longest = max((one.last_step for one in complete if one.last_step is not None), default=None)
+            if longest is None:
+                return
+            self._set_meta(_LONGEST, longest)  # committed with the decision
+        with _quiet():
+            teach(self._pruner, longest)
+        self._has_learned = True
 
     def end(self, live: LiveTrial) -> str:
         """End a trial whose values are all there; returns its state.
@@ -436,6 +464,13 @@ class Study:
     def commit(self) -> None:
         """Write what has changed."""
         self._journal.commit()
+
+
+def _constraints(one: FrozenTrial) -> tuple[float, ...]:
+    """Returns the constraints of a trial: a list before Optuna 5, values by their names since then."""
+    attrs = one.system_attrs
+    named = [value for name, value in attrs.items() if name.startswith(f"{_CONSTRAINTS}:")]
+    return tuple(float(value) for value in (*(attrs.get(_CONSTRAINTS) or ()), *named))
 
 
 def _missing(one: Objective, live: LiveTrial) -> str:

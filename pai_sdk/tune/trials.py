@@ -41,6 +41,7 @@ class Trial:
         seconds: how long it took; None before the end.
         is_earlier: it comes from another study, or from earlier runs.
         parent: the trial whose checkpoint it began with; None in the first generation, and without a population.
+        constraints: values of the constraints of a sampler of Optuna; above 0, the constraint is broken.
 
     Example:
         >>> Trial(3, "complete", {"lr": 0.1}, {"loss": 0.25}).value
@@ -58,12 +59,18 @@ class Trial:
     seconds: float | None = None
     is_earlier: bool = False
     parent: int | None = None
+    constraints: tuple[float, ...] = ()
     _session: Any = field(default=None, repr=False, compare=False)
 
     @property
     def value(self) -> float | None:
         """The value of the first objective; None if there is none."""
         return next(iter(self.values.values()), None)
+
+    @property
+    def is_feasible(self) -> bool:
+        """True if it breaks no constraint."""
+        return all(value <= 0.0 for value in self.constraints)
 
     @property
     def job(self) -> TrainingJob:
@@ -114,7 +121,7 @@ class TrialList(list[Trial]):
 
     @property
     def best(self) -> Trial | None:
-        """The best complete trial for the first objective; of equal ones the first."""
+        """The best complete and feasible trial for the first objective; of equal ones the first."""
         return best_of(self, self.objectives[:1])
 
     def to_pandas(self) -> pd.DataFrame:
@@ -130,6 +137,7 @@ class TrialList(list[Trial]):
             "state": [one.state for one in self],
             **({"parent": [one.parent for one in self]} if _has_parents(self) else {}),
             **{metric: [one.values.get(metric) for one in self] for metric in titles[0]},
+            **({"feasible": [one.is_feasible for one in self]} if _has_constraints(self) else {}),
             **{name: [one.params.get(name) for one in self] for name in titles[1]},
             "seconds": [one.seconds for one in self],
             "job": [one.job_id for one in self],
@@ -165,12 +173,15 @@ class TrialList(list[Trial]):
         metrics, names = _titles(self)
         has_jobs, has_reasons = any(one.job_id for one in self), any(one.reason for one in self)
         has_parents = _has_parents(self)
-        columns = ["trial", *(["parent"] if has_parents else []), "state", *metrics, *names, "time"]
+        has_constraints = _has_constraints(self)
+        columns = ["trial", *(["parent"] if has_parents else []), "state", *metrics]
+        columns += [*(["feasible"] if has_constraints else []), *names, "time"]
         columns += [*(["job"] if has_jobs else []), *(["reason"] if has_reasons else [])]
         rows: list[list[object]] = []
         for one in self:
             numbers = [_shown(one.values.get(metric)) for metric in metrics]
             row = [one.number, *([_shown(one.parent)] if has_parents else []), one.state, *numbers]
+            row += ["yes" if one.is_feasible else "no"] if has_constraints else []
             row += [_shown(one.params.get(name)) for name in names]
             row.append(duration_text(one.seconds) if one.seconds is not None and one.seconds >= 1 else "")
             row += [
@@ -182,14 +193,16 @@ class TrialList(list[Trial]):
 
 
 def best_of(trials: Iterable[Trial], objectives: Sequence[Objective]) -> Trial | None:
-    """The best complete trial for one objective; of equal ones the first; None without any."""
+    """The best complete and feasible trial for one objective; of equal ones the first; None without any."""
     if not objectives:
         return None
     one = objectives[0]
     found = [
         trial
         for trial in trials
-        if trial.state == "complete" and not math.isnan(trial.values.get(one.metric, math.nan))
+        if trial.state == "complete"
+        and trial.is_feasible
+        and not math.isnan(trial.values.get(one.metric, math.nan))
     ]
     sign = -1 if one.is_maximized else 1
     return min(found, key=lambda trial: (sign * trial.values[one.metric], trial.number), default=None)
@@ -199,6 +212,10 @@ def _titles(trials: Sequence[Trial]) -> tuple[list[str], list[str]]:
     """The metrics, and the hyperparameters, that any of the trials has."""
     metrics = dict.fromkeys(name for trial in trials for name in trial.values)
     return [*metrics], [*dict.fromkeys(name for trial in trials for name in trial.params)]
+
+
+def _has_constraints(trials: Sequence[Trial]) -> bool:
+    return any(one.constraints for one in trials)
 
 
 def _has_parents(trials: Sequence[Trial]) -> bool:

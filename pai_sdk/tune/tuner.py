@@ -332,10 +332,12 @@ class Tuner:
         if len(self._objectives) > 1:
             hint = "best_trials has the best compromises, trials.best the best one for the first objective"
             raise InvalidInputError([Problem("best", "is not defined for several objectives", hint)])
-        found = self.trials.best
-        if found is None:
-            raise InvalidInputError([Problem("best", f"no trial of {self.study} is complete yet")])
-        return found
+        trials = self.trials
+        if (best := trials.best) is not None:
+            return best
+        if any(one.state == "complete" for one in trials):
+            raise InvalidInputError([Problem("best", f"no trial of {self.study} satisfies all constraints")])
+        raise InvalidInputError([Problem("best", f"no trial of {self.study} is complete yet")])
 
     @property
     def best_trials(self) -> TrialList:

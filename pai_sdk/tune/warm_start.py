@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pai_sdk.base.hints import is_of_type
 from pai_sdk.errors import InvalidInputError, Problem
@@ -20,6 +20,9 @@ from pai_sdk.tune.study import EarlierTrial, Study
 from pai_sdk.tune.trials import Trial, TrialList
 
 __all__ = ["earlier_trials"]
+
+_Candidate: TypeAlias = tuple[Mapping[str, Any], Mapping[str, float], str, Sequence[float]]
+"""Hyperparameters, values of metrics, origin and constraints."""
 
 _HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, its trials, or jobs"
 
@@ -43,12 +46,12 @@ def earlier_trials(
     found: list[EarlierTrial] = []
     looked_at = 0
     for one in sources:
-        for params, values, origin in _candidates(one, objectives, session):
+        for params, values, origin, constraints in _candidates(one, objectives, session):
             looked_at += 1
             point = space.encoded(params)
             numbers = [values.get(objective.metric, math.nan) for objective in objectives]
             if point is not None and not any(math.isnan(number) for number in numbers):
-                found.append(EarlierTrial(point, numbers, origin))
+                found.append(EarlierTrial(point, numbers, origin, constraints))
     if not found:
         names = ", ".join(objective.metric for objective in objectives)
         what = f"has no trial in the search space with a value of {names}; {looked_at} were looked at"
@@ -56,9 +59,7 @@ def earlier_trials(
     return found
 
 
-def _candidates(
-    source: Any, objectives: Sequence[Objective], session: Any
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+def _candidates(source: Any, objectives: Sequence[Objective], session: Any) -> Iterator[_Candidate]:
     trials = getattr(source, "trials", source)
     if isinstance(source, TrainingJob):
         yield _of_job(source, objectives)
@@ -77,25 +78,21 @@ def _candidates(
         raise InvalidInputError([Problem("warm_start", is_of_type(source), _HINT)])
 
 
-def _of_trials(trials: Sequence[Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+def _of_trials(trials: Sequence[Any]) -> Iterator[_Candidate]:
     for trial in trials:
         if not isinstance(trial, Trial):
             raise InvalidInputError([Problem("warm_start", is_of_type(trial), _HINT)])
         if trial.state == "complete":
-            yield trial.params, trial.values, f"trial {trial.number} of an earlier study"
+            yield trial.params, trial.values, f"trial {trial.number} of an earlier study", trial.constraints
 
 
-def _of_job(
-    job: TrainingJob, objectives: Sequence[Objective]
-) -> tuple[Mapping[str, Any], Mapping[str, float], str]:
+def _of_job(job: TrainingJob, objectives: Sequence[Objective]) -> _Candidate:
     values = {one.metric: one.value_of(step_values(job.metrics(one.metric))) for one in objectives}
     known = {name: value for name, value in values.items() if value is not None}
-    return job.record.hyperparameter_values, known if job.status.is_success else {}, f"job {job.id}"
+    return job.record.hyperparameter_values, known if job.status.is_success else {}, f"job {job.id}", ()
 
 
-def _of_runs(
-    source: Any, objectives: Sequence[Objective], session: Any
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, float], str]]:
+def _of_runs(source: Any, objectives: Sequence[Objective], session: Any) -> Iterator[_Candidate]:
     with RunManager(source, refresh_s=0, session=session) as manager:
         manager.wait_until_loaded()
         for brief in manager.runs().runs:
@@ -107,4 +104,4 @@ def _of_runs(
                 extreme = tag.max if objective.is_maximized else tag.min
                 value = extreme if objective.at == "best" else tag.last.value
                 values[objective.metric] = math.nan if value is None else float(value)
-            yield brief.hparams, values, f"run {brief.id}"
+            yield brief.hparams, values, f"run {brief.id}", ()
