@@ -20,7 +20,7 @@ from pai_sdk.config.credentials import Credentials, CredentialsProvider, default
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.columns import numpy_type
 from pai_sdk.trace.frames import framed_pieces
-from pai_sdk.trace.types import parse_type, type_text
+from pai_sdk.trace.types import column_type, parse_type, type_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,9 +158,12 @@ class OdpsSink:
         ]
         if problems:
             raise InvalidInputError(problems)
-        if self._run_column is not None and self._run_column not in schema.names:
+        if self._run_column is not None and self._run_column.lower() not in map(str.lower, schema.names):
             schema = schema.append(pa.field(self._run_column, pa.string()))
-        self._schema = schema
+        with self._connecting:
+            if schema != self._schema:  # of an earlier writer
+                self._connected = None
+            self._schema = schema
         return schema
 
     def check(self) -> None:
@@ -211,7 +214,7 @@ class OdpsSink:
         """Make the table and the partition where they are missing; name to type of the table's columns."""
         from odps.models import TableSchema
 
-        types = [type_text(field.type) for field in columns]
+        types = [column_type(field) for field in columns]
         partitions = list(self.partition)
         schema = TableSchema.from_lists(
             columns.names, types, partitions or None, ["string"] * len(partitions) or None
@@ -331,6 +334,9 @@ class _Session:
         import pyarrow as pa
 
         arrays = []
+        if unknown := {*batch.schema.names} - {*self._connection.schema.names}:
+            text = f"{self._connection.sink} was given to another writer, with other columns; make a sink for each"
+            raise TraceError(f"{text} (columns: {', '.join(sorted(unknown))})")
         for field in self._connection.schema:
             position = batch.schema.get_field_index(field.name)
             column = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
@@ -431,7 +437,8 @@ def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> 
     """
     import pyarrow as pa
 
-    unknown = [name for name in traced.names if name.lower() not in columns]
+    in_table = {name.lower() for name in columns}  # MaxCompute has small letters, and does not distinguish them
+    unknown = [name for name in traced.names if name.lower() not in in_table]
     if unknown:
         known = ", ".join(columns)
         raise TraceError(f"{sink} has no column {', '.join(map(repr, unknown))}; it has: {known}")
@@ -442,12 +449,30 @@ def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> 
             type_ = parse_type(text)
         except ValueError as error:
             raise TraceError(f"{sink}: column {name!r}: {error}") from error
-        fields.append(pa.field(given.get(name, name), type_))
-        if name in given and not _stores(type_, found := traced.field(given[name]).type):
+        own = given.get(name.lower())
+        fields.append(pa.field(own or name, type_ if own is None else _with_names(type_, traced.field(own).type)))
+        if own is not None and not _stores(type_, found := traced.field(own).type):
             wrong.append(f"column {name!r} is {type_text(type_)}, and {type_text(found)} in the trace")
     if wrong:
         raise TraceError(f"{sink}: {'; '.join(wrong)}. Give the writer the types of the table")
     return pa.schema(fields)
+
+
+def _with_names(table: pa.DataType, traced: pa.DataType) -> pa.DataType:
+    """Returns the table's type with the names that the trace has for fields of structs; Arrow matches by name."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_list(table) and (kinds.is_list(traced) or kinds.is_large_list(traced)):
+        return pa.list_(pa.field("element", _with_names(table.value_type, traced.value_type)))
+    if kinds.is_map(table) and kinds.is_map(traced):
+        key, item = _with_names(table.key_type, traced.key_type), _with_names(table.item_type, traced.item_type)
+        return pa.map_(key, item)
+    if kinds.is_struct(table) and kinds.is_struct(traced) and len(table) == len(traced):
+        return pa.struct(
+            [(own.name, _with_names(field.type, own.type)) for field, own in zip(table, traced, strict=True)]
+        )
+    return table
 
 
 def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
@@ -455,7 +480,7 @@ def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
     import numpy as np
     import pyarrow.types as kinds
 
-    if type_text(table) == type_text(traced):
+    if type_text(table).lower() == type_text(traced).lower():
         return True
     given, stored = numpy_type(traced), numpy_type(table)
     if given is not None and stored is not None:

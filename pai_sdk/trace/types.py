@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.hints import name_hint
@@ -51,8 +51,10 @@ _ALIASES = {
     "bytes": "binary",
     "date32": "date",
     "list": "array",
-    "timestamp_ntz": "timestamp",
 }
+_NTZ = "timestamp_ntz"
+_NTZ_UNIT = "s"  # stands for it within this module: in Arrow's types it is what `timestamp` is
+_METADATA = b"maxcompute_type"
 _BARE_DECIMAL = re.compile(r"\bdecimal\b(?!\s*[(:])", re.IGNORECASE)  # not a struct's field
 _DEEPEST = 20  # Arrow and Parquet recurse: they fail, or crash, on types that are nested thousands deep
 _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
@@ -77,7 +79,9 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
         import pyarrow as pa
     except ImportError as error:
         raise missing_extra("traces need pyarrow", "odps") from error
+    metadata: dict[str, Any] = {}
     if isinstance(columns, pa.Schema):
+        metadata = {field.name: field.metadata for field in columns}
         columns = {field.name: field.type for field in columns}
     problems, fields = [], []
     for name, type_ in columns.items():
@@ -85,7 +89,7 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
             problems.append(Problem(f"column {name!r}", "is not a column's name", _NAME_HINT))
             continue
         try:
-            fields.append(pa.field(name, type_ if isinstance(type_, pa.DataType) else parse_type(type_)))
+            fields.append(_field(name, type_, metadata.get(name)))
         except ValueError as error:
             problems.append(Problem(f"column {name!r}", str(error)))
     lower = [name.lower() for name in columns if isinstance(name, str)]
@@ -100,8 +104,36 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
     return pa.schema(fields)
 
 
+def _field(name: str, type_: str | pa.DataType, metadata: Any) -> pa.Field:
+    import pyarrow as pa
+
+    if isinstance(type_, pa.DataType):
+        return pa.field(name, type_, metadata=metadata)
+    words = canonical_type(type_)
+    return pa.field(name, parse_type(type_), metadata={_METADATA: words.encode()} if _NTZ in words else None)
+
+
+def canonical_type(text: str) -> str:
+    """Returns the type in MaxCompute's words, without aliases and spaces.
+
+    Raises:
+        ValueError: there is no such type.
+
+    Example:
+        >>> canonical_type("list< timestamp_ntz >")
+        'array<timestamp_ntz>'
+    """
+    return _text(_parsed(text, _NTZ_UNIT), _NTZ_UNIT)
+
+
+def column_type(field: pa.Field) -> str:
+    """Returns the type of a column of `trace_schema` in MaxCompute's words; errors as for `type_text`."""
+    metadata = field.metadata or {}
+    return metadata[_METADATA].decode() if _METADATA in metadata else type_text(field.type)
+
+
 def parse_type(text: str) -> pa.DataType:
-    """The Arrow type for a type in MaxCompute's words.
+    """The Arrow type for a type in MaxCompute's words. `timestamp_ntz` is what `timestamp` is: nanoseconds.
 
     Raises:
         ValueError: there is no such type.
@@ -110,8 +142,12 @@ def parse_type(text: str) -> pa.DataType:
         >>> str(parse_type("array<double>"))
         'list<element: double>'
     """
+    return _parsed(text, "ns")
+
+
+def _parsed(text: str, ntz_unit: str) -> pa.DataType:
     tokens = _tokens(text)
-    type_ = _parse(tokens, text)
+    type_ = _parse(tokens, text, ntz_unit)
     if (rest := next(tokens, None)) is not None:
         raise ValueError(f"{text!r} is not a type: {rest!r} is unexpected")
     return type_
@@ -127,16 +163,22 @@ def type_text(type_: pa.DataType) -> str:
         >>> type_text(parse_type("map<string,array<bigint>>"))
         'map<string,array<bigint>>'
     """
+    return _text(type_)
+
+
+def _text(type_: pa.DataType, ntz_unit: str | None = None) -> str:
     import pyarrow.types as kinds
 
     if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_):
-        return f"array<{type_text(type_.value_type)}>"
+        return f"array<{_text(type_.value_type, ntz_unit)}>"
     if kinds.is_map(type_):
-        return f"map<{type_text(type_.key_type)},{type_text(type_.item_type)}>"
+        return f"map<{_text(type_.key_type, ntz_unit)},{_text(type_.item_type, ntz_unit)}>"
     if kinds.is_struct(type_):
-        return f"struct<{','.join(f'{field.name}:{type_text(field.type)}' for field in type_)}>"
+        return f"struct<{','.join(f'{field.name}:{_text(field.type, ntz_unit)}' for field in type_)}>"
     if kinds.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
+    if kinds.is_timestamp(type_) and type_.unit == ntz_unit:
+        return _NTZ
     if kinds.is_timestamp(type_):
         return "datetime" if type_.unit == "ms" else "timestamp"
     if kinds.is_large_string(type_):
@@ -161,14 +203,14 @@ def _tokens(text: object) -> Iterator[str]:
         position = found.end()
 
 
-def _parse(tokens: Iterator[str], text: str, depth: int = 0) -> pa.DataType:
+def _parse(tokens: Iterator[str], text: str, ntz_unit: str, depth: int = 0) -> pa.DataType:
     import pyarrow as pa
 
     if depth > _DEEPEST:
         raise ValueError(f"{text[:100]!r}… is nested more than {_DEEPEST} deep")
 
     def inner() -> pa.DataType:
-        return _parse(tokens, text, depth + 1)
+        return _parse(tokens, text, ntz_unit, depth + 1)
 
     def expect(*signs: str) -> str:
         if (token := next(tokens, "")) not in signs:
@@ -199,10 +241,10 @@ def _parse(tokens: Iterator[str], text: str, depth: int = 0) -> pa.DataType:
         return pa.struct(fields)
     if name in ("decimal", "varchar", "char"):
         return _sized(name, tokens, expect)
-    if name in ("timestamp", "datetime"):
-        return pa.timestamp("ns" if name == "timestamp" else "ms")
+    if name in ("timestamp", "datetime", _NTZ):
+        return pa.timestamp(ntz_unit if name == _NTZ else "ns" if name == "timestamp" else "ms")
     if name not in _ARROW_NAMES:
-        known = [*_ARROW_NAMES, "timestamp", "datetime", "decimal", "array", "map", "struct"]
+        known = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
         raise ValueError(f"{text!r} is not a type; {name_hint(name, known, shown=16)}")
     return _plain(_ARROW_NAMES[name])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service.tables.sql_tokens import Tokens, unclear
-from pai_sdk.trace.types import trace_schema, type_text
+from pai_sdk.trace.types import column_type, trace_schema
 
 __all__ = ["Statement", "read_partition", "read_statement"]
 
@@ -115,7 +115,7 @@ def _create(tokens: Tokens) -> Statement:
             raise unclear(f"The statement has {name} more than once.")
         found[name] = read(tokens)
     partitions = found.get("PARTITIONED BY", {})
-    names = [name.lower() for name in (*columns, *partitions)]
+    names = [*columns, *partitions]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise unclear(f"The column {doubled[0]!r} is defined more than once.")
     return Statement(
@@ -176,7 +176,7 @@ def _columns(tokens: Tokens, most: int) -> Mapping[str, str]:
     columns: dict[str, str] = {}
 
     def take_column() -> None:
-        name = tokens.take_name("a column")
+        name = tokens.take_name("a column").lower()  # as MaxCompute has them
         if name in columns:
             raise unclear(f"The column {name[:_LONGEST_NAME_BYTES]!r} is defined more than once.")
         if len(columns) == most:
@@ -189,7 +189,7 @@ def _columns(tokens: Tokens, most: int) -> Mapping[str, str]:
 
     tokens.take_list(take_column)
     try:
-        return {field.name: type_text(field.type) for field in trace_schema(columns)}
+        return {field.name: column_type(field).lower() for field in trace_schema(columns)}
     except (InvalidInputError, ValueError) as error:
         raise unclear(str(error)[:_LONGEST_MESSAGE]) from error
 
@@ -273,7 +273,8 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _checked_partition(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in pairs:
+    for given_name, value in pairs:
+        name = given_name.lower()
         if name in found:
             raise unclear(f"The partition column {name[:_LONGEST_NAME_BYTES]!r} has more than one value.")
         if not value or value in (".", "..") or not value.isprintable() or any(sign in value for sign in "/\\="):

@@ -6,9 +6,11 @@ budget of all requests, until the batch is stored.
 
 from __future__ import annotations
 
+import datetime
 import io
+import re
 import struct
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -239,11 +241,47 @@ def _is_compressed(metadata: memoryview) -> bool:
 # ---- records of the tunnel: pyodps reads and writes them
 
 
+_TIME_WORDS = re.compile(r"\b(?:datetime|timestamp)\b(?!:)")  # no field of a struct
+_WITHOUT_ZONE = {"datetime": "bigint", "timestamp": "timestamp_ntz"}
+_EPOCH, _MILLISECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(milliseconds=1)
+
+
 def _odps_schema(table: Table, columns: list[str] | None = None) -> Any:
+    """Returns the schema with which pyodps reads and writes records.
+
+    pyodps (0.13.2) converts instants to the zone of its machine, or to what `odps.options` say in the whole
+    process, which may be a client's too. Here they stay UTC: as milliseconds, or as a time without a zone, which
+    have the same bytes.
+    """
     from odps.models import TableSchema
 
     names = columns or list(table.columns)
-    return TableSchema.from_lists(names, [table.columns[name] for name in names])
+    types = [_TIME_WORDS.sub(lambda word: _WITHOUT_ZONE[word[0]], table.columns[name]) for name in names]
+    return TableSchema.from_lists(names, types)
+
+
+def _for_records(type_: pa.DataType) -> Callable[[Any], Any] | None:
+    """Returns what makes milliseconds of all DATETIME in the values of a column; None if it has none."""
+    import pyarrow.types as kinds
+
+    if kinds.is_timestamp(type_):
+        return (lambda value: (value - _EPOCH) // _MILLISECOND) if type_.unit == "ms" else None
+    if kinds.is_list(type_):
+        if item := _for_records(type_.value_type):
+            return lambda values: [_with(item, value) for value in values]
+    elif kinds.is_map(type_):
+        key, item = _for_records(type_.key_type), _for_records(type_.item_type)
+        if key or item:
+            return lambda values: {_with(key, name): _with(item, value) for name, value in values.items()}
+    elif kinds.is_struct(type_):
+        fields = {field.name: _for_records(field.type) for field in type_}
+        if any(fields.values()):
+            return lambda values: {name: _with(fields[name], value) for name, value in values.items()}
+    return None
+
+
+def _with(convert: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)
 
 
 class _RecordContent:
@@ -251,12 +289,14 @@ class _RecordContent:
 
     Attributes:
         tail: the last bytes that were read.
+        refused: why no more is read; the reader of pyodps takes it for a lost connection.
     """
 
     def __init__(self, content: _Content) -> None:
         self._content = content
         self.record_began = 0
         self.tail = b""
+        self.refused: TableError | None = None
 
     @property
     def read_bytes(self) -> int:
@@ -265,7 +305,8 @@ class _RecordContent:
     def read(self, size_bytes: int = -1) -> bytes:
         if self.read_bytes - self.record_began > _LONGEST_RECORD:
             text = f"A record has more than {_LONGEST_RECORD:,} bytes; send such rows as Arrow."
-            raise TableError(413, "RequestTooLarge", text)
+            self.refused = TableError(413, "RequestTooLarge", text)
+            raise self.refused
         found = self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
         self.tail = (self.tail + found[-_LONGEST_FOOTER:])[-_LONGEST_FOOTER:]
         return found
@@ -311,7 +352,7 @@ def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator
         except TableError:
             raise
         except Exception as error:  # whatever a reader of hostile bytes raises
-            raise _unreadable(error) from error
+            raise (source.refused or _unreadable(error)) from error
 
 
 def _varint(number: int) -> bytes:
@@ -332,6 +373,7 @@ def _batch_of_records(values: list[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | None) -> Iterator[bytes]:
+    from odps.errors import DatetimeOverflowError
     from odps.models import Record
     from odps.tunnel.io.writer import BaseRecordWriter
 
@@ -346,11 +388,21 @@ def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | Non
 
     writer = BaseRecordWriter(schema, out)
     for some in rows:
-        for values in zip(*(column.to_pylist(maps_as_pydicts="strict") for column in some.columns), strict=True):
-            writer.write(Record(schema=schema, values=list(values)))
+        try:
+            for values in zip(*map(_values, some.columns), strict=True):
+                writer.write(Record(schema=schema, values=list(values)))
+        except DatetimeOverflowError as error:
+            text = f"The rows have a time that records cannot have ({error}); read them as Arrow."
+            raise TableError(400, "InvalidArgument", text) from error
         yield taken()
     writer.close()
     yield taken()
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    convert = _for_records(column.type)
+    return values if convert is None else [_with(convert, value) for value in values]
 
 
 def _unreadable(error: Exception | str) -> TableError:

@@ -78,11 +78,13 @@ class Table:
 
     def partition_folder(self, partition: Mapping[str, str]) -> Path:
         """The folder of a partition; of the whole table without one."""
-        missing = [name for name in self.partition_columns if name not in partition]
+        partition = {name.lower(): value for name, value in partition.items()}
+        # Tables of earlier versions may have names with capital letters.
+        missing = [name for name in self.partition_columns if name.lower() not in partition]
         if missing or len(partition) != len(self.partition_columns):
             names = ", ".join(self.partition_columns) or "none"
             raise TableError(400, "ODPS-0110031", f"The table's partition columns are: {names}.")
-        return self.data.joinpath(*(f"{name}={partition[name]}" for name in self.partition_columns))
+        return self.data.joinpath(*(f"{name}={partition[name.lower()]}" for name in self.partition_columns))
 
 
 @dataclass(frozen=True)
@@ -233,9 +235,15 @@ class TableStore:
             return exists
 
     def partitions(self, table: Table) -> list[dict[str, str]]:
-        """All partitions of a table."""
-        found = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns) or ".")
-        parts = [path.relative_to(table.data).parts for path in found if table.partition_columns]
+        """All partitions of a table.
+
+        Raises:
+            TableError: it has no partition columns.
+        """
+        if not table.partition_columns:
+            raise TableError(400, "ODPS-0110031", f"{table.project}.{table.name} is not a partitioned table.")
+        found = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns))
+        parts = [path.relative_to(table.data).parts for path in found]
         return [dict(part.split("=", 1) for part in each) for each in sorted(parts)]
 
     # ---- uploads
