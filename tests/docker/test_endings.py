@@ -113,6 +113,45 @@ def test_a_stopped_job_gets_its_grace_period(submit):
     assert lines_of(job)[-1] == "saved"
 
 
+def test_the_engine_knows_the_grace_period(submit, engine):
+    job = submit("echo up; sleep 1000", tags={"pai-sdk.local.grace_s": "40"})
+    with engine.client() as client:
+        config = client.containers.get(f"{job.id}-master-0").attrs["Config"]
+    assert (config["StopSignal"], config["StopTimeout"]) == ("SIGTERM", 45)
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+
+
+@pytest.mark.slow
+def test_docker_stop_waits_for_the_whole_grace_period(submit, engine):
+    """By default an engine kills after 10 seconds, also when it ends itself."""
+    job = submit(
+        "trap 'sleep 13; echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        tags={"pai-sdk.local.grace_s": "40"},
+    )
+    next(iter(job.logs(follow=True)))
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-master-0").stop()
+    with pytest.raises(JobFailed) as failed:
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert failed.value.reason_code == "StoppedFromOutside"
+    assert lines_of(job)[-1] == "saved"
+
+
+def test_a_job_that_survived_a_lack_of_memory_and_was_killed_later_says_so(submit, engine):
+    job = submit(
+        "python3 -c 'bytearray(300 << 20)'; echo survived; sleep 1000",
+        compute={"InstanceSpec": {"Memory": "128MiB"}},
+    )
+    next(line for line in job.logs(follow=True) if line.text == "survived")
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-master-0").kill()
+    with pytest.raises(JobFailed) as failed:
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert (failed.value.reason_code, failed.value.exit_code) == ("KilledBySignal", 137)
+
+
 def test_what_ignores_the_request_is_killed_after_the_grace_period(submit):
     job = submit("trap '' TERM; echo up; sleep 1000", tags={"pai-sdk.local.grace_s": "1"})
     next(iter(job.logs(follow=True)))

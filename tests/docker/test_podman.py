@@ -94,6 +94,15 @@ def test_a_job_is_stopped(submit):
     assert lines_of(job)[-1] == "saved"
 
 
+def test_it_knows_the_grace_period(submit, docker_host):
+    job = submit("echo up; sleep 1000", tags={"pai-sdk.local.grace_s": "40"})
+    with docker_host.client() as client:
+        assert client.containers.get(f"{job.id}-master-0").attrs["Config"]["StopTimeout"] == 45
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+
+
 def test_two_instances_end_together(submit):
     """On the host's network: Debian's Podman has no name service of its own without a further package."""
     job = submit(

@@ -48,6 +48,8 @@ LABEL_REQUIREMENTS = "pai-sdk.requirements"
 SHARED_DIR = "/run/pai-sdk"
 """The folder that the instances of a job share, as they see it."""
 
+_STOP_SPARE_S = 5  # `instance.sh` kills what is left after the grace period, and writes the exit code
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _OWNED_BY_SHELLS = re.compile(
@@ -214,8 +216,9 @@ def create_arguments(
     limits: ContainerLimits,
     user: str | None,
     network: str | None,
+    grace_s: int,
 ) -> dict[str, Any]:
-    """The arguments of docker-py's `containers.create` for one instance.
+    """The arguments of `Engine.start_container` for one instance.
 
     The image's own entrypoint does not run: the contract says that the command does.
     """
@@ -234,6 +237,8 @@ def create_arguments(
         "working_dir": "/",
         "user": user,
         "stop_signal": "SIGTERM",
+        # `docker stop`, and an engine that ends, kill after this time, or 10 seconds where none is set.
+        "stop_timeout": grace_s + _STOP_SPARE_S,
         "healthcheck": {"test": ["NONE"]},
         "log_config": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
     }

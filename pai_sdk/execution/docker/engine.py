@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,23 @@ __all__ = ["Engine", "find_engine"]
 _RESPONDS_WITHIN_S = 5.0  # to a call that costs an engine nothing; one that is silent for longer hangs
 _FACTS_WITHIN_S = 20.0  # an engine on a busy machine may take seconds to look at all it has
 _CALL_TIMEOUT_S = 60.0
+# The arguments of `APIClient.create_container` that are not part of its `host_config`.
+_CONTAINER_ARGUMENTS = frozenset(
+    {
+        "command",
+        "entrypoint",
+        "environment",
+        "healthcheck",
+        "hostname",
+        "image",
+        "labels",
+        "name",
+        "stop_signal",
+        "stop_timeout",
+        "user",
+        "working_dir",
+    }
+)
 _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
 
 
@@ -57,6 +74,21 @@ class Engine:
         if self.remaps_users:
             arguments["userns_mode"] = "host"
         return arguments
+
+    def start_container(self, arguments: Mapping[str, Any]) -> None:
+        """Create a container and start it.
+
+        Args:
+            arguments: those of docker-py's `containers.create`, and `stop_timeout`, which that one refuses.
+        """
+        api = self.client.api
+        arguments = {**arguments, **self.file_access}
+        config = {name: value for name, value in arguments.items() if name in _CONTAINER_ARGUMENTS}
+        host = {name: value for name, value in arguments.items() if name not in _CONTAINER_ARGUMENTS}
+        if "network" in host:
+            host["network_mode"] = host.pop("network")
+        created = api.create_container(**config, host_config=api.create_host_config(**host))
+        api.start(created["Id"])
 
     def must_respond(self) -> None:
         """Look whether an engine listens there, before docker-py does.

@@ -115,9 +115,9 @@ class Launch:
                         limits=limits,
                         user=user,
                         network=network,
+                        grace_s=options.grace_s,
                     )
-                    arguments |= self.engine.file_access
-                    self.engine.client.containers.create(**arguments).start()
+                    self.engine.start_container(arguments)
         except PaiError:
             raise
         except APIError as error:

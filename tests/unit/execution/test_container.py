@@ -45,6 +45,7 @@ def arguments_of(
             limits=limits,
             user="7:7",
             network=None,
+            grace_s=(options or LocalOptions()).grace_s,
         )
         for instance in instances("local-1", wanted)
     ]
@@ -71,6 +72,13 @@ def test_limits_become_the_engines(tmp_path):
     assert arguments["mem_limit"] == arguments["memswap_limit"] == 2 << 30
     assert arguments["shm_size"] == 256 << 20
     assert arguments["user"] == "7:7"
+
+
+def test_an_engine_that_stops_a_container_waits_for_the_whole_grace_period(tmp_path):
+    [arguments] = arguments_of(tmp_path, request(), LocalOptions(grace_s=40))
+    assert (arguments["stop_signal"], arguments["stop_timeout"]) == ("SIGTERM", 45)
+    [arguments] = arguments_of(tmp_path, request())
+    assert arguments["stop_timeout"] == 15
 
 
 def test_shared_memory_is_half_of_the_memory_unless_said(tmp_path):
@@ -136,6 +144,7 @@ def test_host_names_of_long_instance_names_are_short_and_differ(tmp_path):
             limits=ContainerLimits(),
             user=None,
             network=None,
+            grace_s=10,
         )["hostname"]
         for rank, name in enumerate(names)
     }

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker import APIClient
 from docker.errors import APIError
 from requests import ConnectionError
 
@@ -28,11 +29,13 @@ class AskedFor:
     def __init__(self) -> None:
         self.created: list[dict[str, Any]] = []
         self.images = SimpleNamespace(get=lambda name: SimpleNamespace(id=f"id of {name}"))
-        self.containers = SimpleNamespace(create=self._create)
+        self.api = APIClient("unix:///none", version="1.41")
+        self.api.create_container_from_config = self._create
+        self.api.start = lambda container: None
 
-    def _create(self, **arguments: Any) -> Any:
-        self.created.append(arguments)
-        return SimpleNamespace(start=lambda: None)
+    def _create(self, config: dict[str, Any], name: str, *_: object) -> dict[str, str]:
+        self.created.append({**config, "Name": name})
+        return {"Id": name}
 
 
 def a_request(**fields: Any) -> TrainingJobRequest:
@@ -61,8 +64,22 @@ def test_who_a_container_runs_as(tmp_path: Path, rootless: bool, user: str | Non
     sandbox.create(request)
     engine = Engine("unix:///none", client, is_rootless=rootless)  # type: ignore[arg-type]
     Launch(engine, launch_spec(tmp_path, "local-1", request), LocalOptions(user=user)).run(progress=False)
-    assert [one["user"] for one in client.created] == [expected]
-    assert [one["image"] for one in client.created] == ["id of img"]
+    assert [one["User"] for one in client.created] == [expected]
+    assert [one["Image"] for one in client.created] == ["id of img"]
+
+
+def test_the_engine_is_told_the_grace_period_and_all_else_that_a_container_is_asked_for(tmp_path: Path) -> None:
+    request = a_request(ComputeResource={"EcsSpec": "local", "EcsCount": 1, "InstanceSpec": {"Memory": "1GiB"}})
+    client, sandbox = AskedFor(), Sandbox(tmp_path)
+    sandbox.create(request)
+    engine = Engine("unix:///none", client, has_selinux=True)  # type: ignore[arg-type]
+    options = LocalOptions(grace_s=40, network="mine")
+    Launch(engine, launch_spec(tmp_path, "local-1", request), options).run(progress=False)
+    [created] = client.created
+    assert (created["Name"], created["StopSignal"], created["StopTimeout"]) == ("local-1-master-0", "SIGTERM", 45)
+    host = created["HostConfig"]
+    assert (host["NetworkMode"], host["Memory"], host["SecurityOpt"]) == ("mine", 1 << 30, ["label=disable"])
+    assert "/ml" in [mount["Target"] for mount in host["Mounts"]]
 
 
 @pytest.mark.parametrize("listed", [["tinydb==4.8", "rich>=13"], None])
@@ -81,11 +98,11 @@ def test_requirements_come_from_the_parameter_and_from_the_code(
 
 
 def test_what_the_engine_refuses_is_told_in_its_words(tmp_path: Path) -> None:
-    def refuse(**_: object) -> None:
+    def refuse(*_: object) -> None:
         raise APIError("400", explanation="Minimum memory limit allowed is 6MB")
 
     client, sandbox = AskedFor(), Sandbox(tmp_path)
-    client.containers = SimpleNamespace(create=refuse)
+    client.api.create_container_from_config = refuse
     sandbox.create(a_request())
     with pytest.raises(LocalRunError, match="refused the job: Minimum memory limit allowed is 6MB"):
         Launch(Engine("unix:///none", client), launch_spec(tmp_path, "local-1", a_request())).run(progress=False)  # type: ignore[arg-type]
@@ -100,7 +117,7 @@ def test_an_engine_that_hangs_up_is_named(tmp_path: Path, moment: str) -> None:
     if "image" in moment:
         client.images = SimpleNamespace(get=hang_up)
     else:
-        client.containers = SimpleNamespace(create=hang_up)
+        client.api.create_container_from_config = hang_up
     sandbox.create(a_request())
     engine = Engine("unix:///none", client)  # type: ignore[arg-type]
     with pytest.raises(LocalRunError) as failed:
