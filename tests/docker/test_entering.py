@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,28 @@ def test_a_command_in_a_container_and_what_it_uses(backend: LocalBackend, submit
     job.stop()
     until(lambda: job.status.is_terminal)
     assert pai(backend, "exec", job.id, "true").returncode == 1
+
+
+def test_the_keys_that_leave_a_container_in_docker_are_keys_of_the_command_here(
+    backend: LocalBackend, submit: Submit
+) -> None:
+    """Ctrl-P and Ctrl-Q, one after the other: by default the engine closes the stream."""
+    job = submit("echo begun; exec sleep 600")
+    next(iter(job.logs(follow=True)))
+    read = 'stty raw -echo; echo ready; head -c 3 | od -An -tx1; stty sane; echo "still here"'
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "PAI_LOCAL_DIR": str(backend.data_dir)}
+    command = [PAI, "exec", job.id, "sh", "-c", read]
+    with subprocess.Popen(command, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        printed = b""
+        while b"ready" not in printed:
+            printed += os.read(ours, 1024)
+        os.write(ours, b"\x10\x11q")
+        while b"still here" not in printed:
+            printed += os.read(ours, 1024)
+        assert process.wait(PATIENCE_S) == 0
+    os.close(ours)
+    assert b"10 11 71" in printed
+    job.stop()
+    until(lambda: job.status.is_terminal)

@@ -27,6 +27,7 @@ __all__ = ["JobContainers", "end_of", "engine_may_be_away", "is_being_removed"]
 logger = logging.getLogger(__name__)
 
 _EVENTS_KEPT = 256  # by Docker
+_KILL_SIGNALS = ("9", "KILL", "SIGKILL")
 
 
 class JobContainers:
@@ -108,6 +109,17 @@ class JobContainers:
         if len(events) >= _EVENTS_KEPT and events[0]["timeNano"] / 1e9 > since:
             return None
         return True
+
+    def was_killed(self, container: Any) -> bool:
+        """Return whether the engine was asked to kill a container, such as by `docker kill`.
+
+        An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack of
+        memory, also where the container survived that. A kill by the kernel is no event of the engine.
+        """
+        asked = {"container": container.id, "event": "kill"}
+        client = self._engine().client
+        events = client.api.events(since="1", until=f"{time.time():.9f}", filters=asked, decode=True)
+        return any((one["Actor"].get("Attributes") or {}).get("signal") in _KILL_SIGNALS for one in events)
 
     def give_back(self, job_id: str, to: str) -> None:
         """Give the files that root's containers wrote to their owner, by one more container; they have ended.

@@ -33,6 +33,9 @@ fi
 unset PAI_SDK_SHARED PAI_SDK_LOG
 cd "$PAI_WORKING_DIR" && exec "$@"
 """
+# The engine closes a terminal's stream when these keys are typed, and Ctrl-P Ctrl-Q where none are given, which
+# shells and editors use. It cannot be switched off, so this is a sequence that nobody types.
+_DETACH_KEYS = ",".join(["ctrl-@", "ctrl-^", "ctrl-_", "ctrl-]"] * 4)
 _PIECE_BYTES = 1 << 16
 _MOST_ASKED_AT_ONCE = 16
 
@@ -64,7 +67,14 @@ class ContainerEntry:
         words = ["/bin/sh", "-c", _ENTER, self._container.name, *command]
         terminal = {"TERM": os.environ["TERM"]} if has_terminal and os.environ.get("TERM") else None
         api = self._engine.client.api
-        made = api.exec_create(self._container.id, words, stdin=True, tty=has_terminal, environment=terminal)
+        made = api.exec_create(
+            self._container.id,
+            words,
+            stdin=True,
+            tty=has_terminal,
+            environment=terminal,
+            detach_keys=_DETACH_KEYS if has_terminal else None,
+        )
         stream = api.exec_start(made["Id"], tty=has_terminal, socket=True)
         connection = getattr(stream, "_sock", stream)
         with _raw_terminal(api, made["Id"]) if has_terminal else nullcontext():

@@ -326,7 +326,11 @@ class DockerExecutor(Executor):
                         container.wait(timeout=30)  # it has written its exit code, and ends now
                         container.reload()
                     has_log = job.shared.has_opened_log(container.name)
-                    ends[container.name] = end_of(container, with_words=not has_log)
+                    end = end_of(container, with_words=not has_log)
+                    ends[container.name] = end
+                    is_unwritten = job.shared.exit_of(container.name) is None
+                    if end and end.out_of_memory and is_unwritten and self._containers.was_killed(container):
+                        ends[container.name] = replace(end, out_of_memory=False)
         return ends
 
     def _engine_has_restarted(self, job: _Job, if_away: bool | None) -> bool | None:

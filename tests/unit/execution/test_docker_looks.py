@@ -54,14 +54,14 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     assert shared.first_failure is None
 
 
-def job_of_three(root: Path) -> SharedFolder:
-    """A job of three instances that have begun."""
+def job_of(root: Path, *, count: int = 3) -> SharedFolder:
+    """A job whose instances have begun."""
     shared = SharedFolder(root / "shared")
     shared.prepare({}, [])
     shared.go()
     journal = Journal(root / "state")
     journal.path.mkdir()
-    instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 3)]
+    instances = [asdict(one) for one in name_instances("j", "PyTorchJob", count)]
     facts = {"job_id": "j", "max_running_s": None, "grace_s": 1, "memory_bytes": None}
     journal.write_job({**facts, "instances": instances})
     return shared
@@ -84,7 +84,7 @@ class Paused:
 
 def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     """It cannot hear that it is to end, so without us the job would never end."""
-    shared, engine_has = job_of_three(tmp_path), Paused()
+    shared, engine_has = job_of(tmp_path), Paused()
     (shared.path / "failed").write_text("j-worker-0 137 silent\n")
     (shared.path / "j-worker-0.beat").touch()
     for name in ("j-master-0", "j-worker-1"):
@@ -107,7 +107,7 @@ def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_gra
 
 
 def test_an_instance_that_still_gives_its_files_to_their_owner_is_not_killed(tmp_path: Path) -> None:
-    shared, engine_has = job_of_three(tmp_path), Paused()
+    shared, engine_has = job_of(tmp_path), Paused()
     shared.request_stop("StoppedByUser", "by Ann")
     (shared.path / "j-worker-0.exit.part").write_text("0\n")
     JobContainers(lambda: engine_of(containers=engine_has)).kill("j", shared)
@@ -150,10 +150,42 @@ def test_an_engine_that_does_not_know_the_start_of_a_container_has_restarted(
     assert containers.engine_has_restarted("j", since=100.0) is has_restarted
 
 
+def kill_event(signal: str) -> dict[str, Any]:
+    return {**event("kill"), "Actor": {"ID": "id-1", "Attributes": {"signal": signal}}}
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([kill_event("9")], "KilledBySignal"),
+        ([kill_event("15"), kill_event("9")], "KilledBySignal"),
+        ([], "OutOfMemory"),
+        ([kill_event("15")], "OutOfMemory"),
+    ],
+    ids=["docker kill", "docker stop", "by the kernel", "asked to end only"],
+)
+def test_a_container_that_survived_a_lack_of_memory_and_was_killed_later_says_by_whom(
+    tmp_path: Path, events: list[dict[str, Any]], code: str
+) -> None:
+    """The engine's `OOMKilled` stays true after the kernel has killed any process of the container."""
+    job_of(tmp_path, count=1)
+    state = {"Status": "exited", "ExitCode": 137, "OOMKilled": True}
+    container = SimpleNamespace(id="id-1", name="j-master-0", status="exited", attrs={"State": state})
+    container.logs = lambda **_: b""
+    engine_has = SimpleNamespace(list=lambda **_: [container])
+    executor = DockerExecutor()
+    executor._containers = JobContainers(
+        lambda: engine_of(containers=engine_has, events=[event("start"), *events])
+    )
+    executor._containers.remove = lambda job_id: None  # type: ignore[method-assign]
+    ended = executor.state(tmp_path)
+    assert (ended.phase, ended.reason_code) == ("ended", code)
+
+
 def test_an_end_that_cannot_be_written_down_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shared = job_of_three(tmp_path)
+    shared = job_of(tmp_path)
     for name in ("j-master-0", "j-worker-0", "j-worker-1"):
         (shared.path / f"{name}.exit").write_text("0\n")
 
@@ -172,7 +204,7 @@ def test_an_end_that_cannot_be_written_down_is_told_once(
 
 def test_one_look_waits_only_once_for_an_engine_that_hangs(tmp_path: Path) -> None:
     """All instances have told their end. What is left to be removed is removed by a later look."""
-    shared = job_of_three(tmp_path)
+    shared = job_of(tmp_path)
     for name in ("j-master-0", "j-worker-0", "j-worker-1"):
         (shared.path / f"{name}.exit").write_text("0\n")
     asked = []
