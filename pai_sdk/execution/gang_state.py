@@ -6,8 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pai_sdk.agent.protocol import Ending, ExecutionState, InstanceState
+from pai_sdk.agent.reasons import REASON_KILLED_BY_SIGNAL, REASON_NON_ZERO_EXIT
 
-__all__ = ["ended", "ending_of", "job_state", "lost"]
+__all__ = ["ended", "ending_of", "is_secondary", "job_state", "lost"]
+
+# Reasons of a process that lost its connection to another instance: an exception, or an abort by a signal.
+_EXITS = frozenset({REASON_NON_ZERO_EXIT, REASON_KILLED_BY_SIGNAL})
+
+
+def is_secondary(failure: Ending | None, lost_instance: str = "") -> bool:
+    """Return whether the loss of an instance may be the cause of a failure that was recorded before the loss.
+
+    Instances that talk to each other fail by themselves as soon as one of them is lost, and a cluster notices a
+    lost node only seconds or minutes later. So a job's first exit code is final when all other instances have
+    reported their end, or were lost: a loss wins over an exit code, and over nothing else, such as a stop request.
+
+    Args:
+        failure: the reason that is recorded.
+        lost_instance: the instance that was lost; its own exit code is no consequence of its loss.
+    """
+    return failure is not None and failure.code in _EXITS and failure.failed_instance != lost_instance
 
 
 def ending_of(state: ExecutionState) -> Ending | None:

@@ -16,6 +16,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.service import backup
 from pai_sdk.service.embedded import ensure_running, find_running
 from tests.cluster.ray_cluster import RayCluster
+from tests.cluster.talking import TALKS
 from tests.cluster.test_all_reduce import AllReduce, Place, await_step, expected_sum, lines_of
 from tests.e2e.conftest import end_service, wait_until_gone
 from tests.trials import cluster
@@ -59,6 +60,16 @@ def await_lines(job: TrainingJob, *texts: str) -> None:
     raise AssertionError(f"the job ended before {missing}")
 
 
+def await_ranks(job: TrainingJob, count: int) -> None:
+    """Return when so many instances have printed something."""
+    found = set()
+    for line in job.logs(follow=True):
+        found.add(line.instance)
+        if len(found) == count:
+            return
+    raise AssertionError(f"the job ended after lines of {found}")
+
+
 def numbers_of(job: TrainingJob, rank: int) -> list[int]:
     """The numbers in the lines of one rank of a job with the command `COUNTS`."""
     found = (re.fullmatch(rf"rank {rank} line (\d+)", line.text) for line in job.logs())
@@ -95,6 +106,19 @@ def test_a_raylet_is_killed_and_the_job_ends_as_lost_with_its_last_lines(
         assert len(numbers) >= 20
         assert numbers == list(range(1, len(numbers) + 1))
     ray_cluster.wait_until_free(within_s=10)
+
+
+def test_instances_that_miss_one_on_a_lost_node_are_not_the_cause(
+    session: Session, ray_cluster: RayCluster
+) -> None:
+    """They fail within seconds, before Ray notices the node."""
+    job = started(session, TALKS, 3)
+    await_ranks(job, 3)
+    ray_cluster.kill_raylet(1)
+    with pytest.raises(JobFailed, match="NodeLost") as failed:
+        job.wait(END_S, show_logs=False)
+    assert ray_cluster.nodes[1].address in str(failed.value)
+    assert 1 in [one.exit_code for one in job.record.instances]
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from pai_sdk.execution.slurm import executor as executor_module
 from pai_sdk.execution.slurm.executor import SlurmExecutor
 from pai_sdk.execution.slurm.options import SlurmOptions
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.cluster.talking import TALKS
 from tests.unit.execution.conformance import STOP, Harness
 from tests.waiting import until
 
@@ -162,6 +165,24 @@ def test_a_job_whose_node_loses_power_is_reported_with_its_last_lines(place: Pla
     state = place.wait(root)
     assert (state.succeeded, state.reason_code) == (False, "NodeLost"), state
     assert [place.log(root, rank=rank) for rank in range(3)] == ["up\n"] * 3
+
+
+@pytest.mark.parametrize("lost", [2, pytest.param(0, marks=pytest.mark.slow)])
+def test_instances_that_miss_one_on_a_lost_node_are_not_the_cause(place: Place, lost: int) -> None:
+    """They fail within seconds, long before Slurm notices the node. The first one has the batch script, too."""
+    root = place.start(TALKS, count=3)
+    for rank in range(3):
+        place.until_log(root, "up", rank=rank)
+    next(node for node in place.cluster.workers if str(lost) in _ports(root, node.name)).power_off()
+    state = place.wait(root)
+    assert (state.reason_code, state.failed_instance) == ("NodeLost", state.instances[lost].name), state
+    assert state.instances[(lost + 1) % 3].exit_code == 1
+
+
+def _ports(root: Path, host: str) -> dict[str, int]:
+    """The ports that a host has told the others: by rank."""
+    found: dict[str, int] = json.loads((Sandbox(root).shared_dir / f"ports-{host}").read_text())["ports"]
+    return found
 
 
 def test_a_job_that_an_administrator_cancels_says_so(place: Place) -> None:

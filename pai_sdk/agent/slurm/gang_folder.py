@@ -180,6 +180,14 @@ class GangFolder:
             return False
         return now - beat < _DEAD_AFTER_S
 
+    def has_outlived_ending(self, instance: str) -> bool:
+        """Return whether an instance gave a sign of life after another one had written why the job ends."""
+        try:
+            beat, ending = _modified_at(self.path / instance / _BEAT), _modified_at(self.path / _ENDING)
+        except FileNotFoundError:
+            return False
+        return beat - ending > BEAT_EVERY_S  # a file system of a network may round its times
+
     def write_told(self, instance: str) -> None:
         """Note that Slurm wants an instance to end."""
         publish_once(self.path / instance / _TOLD, "")

@@ -27,7 +27,7 @@ from pai_sdk.agent.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED, node_
 from pai_sdk.agent.remote.file_parts import pack
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import replace_file
-from pai_sdk.execution.gang_state import ended, ending_of, job_state, lost
+from pai_sdk.execution.gang_state import ended, ending_of, is_secondary, job_state, lost
 from pai_sdk.execution.output_uploader import LIVE_CHANNELS
 from pai_sdk.execution.ray.cluster import Cluster, InstanceLost, NodeAway, NodeError, Remote
 from pai_sdk.execution.ray.output_mirror import OutputMirror
@@ -251,7 +251,8 @@ class JobMirror:
             self._parts[rank] = lost(one.name, one.role)
             is_alive = self._cluster.has_node(node["id"])
             message = node_lost_message(one.name, node["address"], is_alive=is_alive)
-            self._ending = self._ending or Ending(REASON_NODE_LOST, message, one.name)
+            if self._ending is None or is_secondary(self._ending, one.name):
+                self._ending = Ending(REASON_NODE_LOST, message, one.name)
         self._note()
 
     def _mirror_live(

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import Ending, InstanceState
-from pai_sdk.agent.reasons import REASON_SANDBOX_FAILED
+from pai_sdk.agent.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.slurm.gang_folder import Claim, GangFolder
 from pai_sdk.base.files import locked, replace_file
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk.execution.contract import job_facts
-from pai_sdk.execution.gang_state import ended, job_state
+from pai_sdk.execution.gang_state import ended, is_secondary, job_state
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.execution.slurm.commands import SlurmAway, missing_commands
 from pai_sdk.execution.slurm.options import SlurmOptions
@@ -191,6 +191,8 @@ class SlurmExecutor(Executor):
         is_told = gang.is_told(names)
         parts = [gang.state(name) for name in names]
         ending, request = gang.ending, journal.stop_request
+        if is_told and is_secondary(ending):  # Slurm ends the job; an instance may have missed another one before
+            ending = None
         if ending is None and request is not None:
             ending = Ending(*request.reported)
         has_ended = all(part is not None and part.phase == "ended" for part in parts)
@@ -205,6 +207,8 @@ class SlurmExecutor(Executor):
                 ending = _ending_by_slurm(found, parts)
                 if ending is not None:
                     gang.write_ending(ending)
+            elif found is not None and has_ended:
+                ending = _loss_behind(gang, found, before, parts) or ending
         begun = [part.started_at for part in parts if part is not None and part.started_at]
         before = replace(before, started_at=min(begun, default=None))
         if not has_ended:
@@ -317,6 +321,20 @@ def _ending_by_slurm(found: Sequence[QueuedJob], parts: Sequence[ExecutionState 
         return lost(found)
     has_succeeded = all(part is not None and part.succeeded for part in parts)
     return verdict(found) or _said_by(parts) or (None if has_succeeded else lost(found))
+
+
+def _loss_behind(
+    gang: GangFolder, found: Sequence[QueuedJob], before: ExecutionState, parts: Sequence[ExecutionState | None]
+) -> Ending | None:
+    """The loss of a node that explains the failure of another instance; None where there is none."""
+    loss = verdict(found)
+    if loss is None or loss.code != REASON_NODE_LOST:
+        return None
+    for one, part in zip(before.instances, parts, strict=True):
+        is_lost = part is None or part.phase != "ended"
+        if is_lost and is_secondary(gang.ending, one.name) and not gang.has_outlived_ending(one.name):
+            return replace(loss, failed_instance=one.name)
+    return None
 
 
 def _said_by(parts: Sequence[ExecutionState | None]) -> Ending | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,9 +21,14 @@ __all__ = ["QueuedJob", "SlurmQueue", "cancel", "entries", "name_of"]
 logger = logging.getLogger(__name__)
 
 _PREFIX = "pai-"
+_NUMBER = re.compile("[0-9]+([_+].*)?")
+_STATE = re.compile("[A-Z][A-Z_]*")
 _FIELDS = ("JobID", "State", "PreemptTime", "Reason", "Name", "WorkDir")
-_PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
-_ALIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+_PENDING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+# A state that is in neither list is one of a job that has not ended: RUNNING, COMPLETING, SUSPENDED, STOPPED,
+# SIGNALING, STAGE_OUT, RESIZING, and what other releases of Slurm have.
 _OVER = frozenset(
     {
         "BOOT_FAIL",
@@ -102,13 +108,10 @@ def entries(*, root: Path | None = None) -> list[QueuedJob]:
         parts = line.split("|", len(_FIELDS) - 1)
         if f"|{_PREFIX}" not in line:  # a job of the same user that is not ours: an array, or with any name
             continue
-        is_understood = (
-            len(parts) == len(_FIELDS) and parts[0].isdecimal() and parts[1] in _PENDING | _ALIVE | _OVER
-        )
-        if not is_understood:
+        if len(parts) != len(_FIELDS) or not (_NUMBER.fullmatch(parts[0]) and _STATE.fullmatch(parts[1])):
             raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
         number, state, preempted, reason, name, folder = parts
-        if name.startswith(_PREFIX):
+        if name.startswith(_PREFIX) and number.isdecimal():  # the others are parts of an array of the user's own
             its_root = Path(folder.rstrip().removesuffix("|"))
             if root is not None and its_root != root:
                 continue
