@@ -26,8 +26,11 @@ __all__ = ["hidden_by_ml", "job_on_host", "kill_supervisors", "start_supervisor"
 # The variables of this process that a job gets; all others, such as keys, stay here.
 _INHERITED = re.compile(
     r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
+    r"|(HIP|ROCR)_VISIBLE_DEVICES|ONEAPI_DEVICE_SELECTOR|ZE_AFFINITY_MASK"
     r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
 )
+# What an instance that was given no GPUs of its host sees of them, by the libraries of NVIDIA and AMD: none.
+_NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # With -I and -S the supervisor starts fast, and no variable or file of the environment changes its Python.
 _SUPERVISE = (
@@ -41,7 +44,8 @@ def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) 
 
     Args:
         sandbox: the job's folder, filled.
-        facts: from `execution.contract.job_facts`, as plain JSON.
+        facts: from `execution.contract.job_facts`, as plain JSON. With `hides_gpus`, instances see no GPUs, even
+            where the variables of this process name some.
         cache_dir: where environments with requirements are kept.
     """
     requirements = find_requirements(
@@ -54,7 +58,10 @@ def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) 
     needed: list[str | Path] = [sandbox.root, cache_dir, sys.prefix, sys.base_prefix, *service_paths()]
     return {
         **{name: value for name, value in facts.items() if name != "python_requirements"},
-        "instances": [_with_variables(one, sandbox, programs) for one in facts["instances"]],
+        "instances": [
+            _with_variables(one, sandbox, programs, _NO_GPUS if facts.get("hides_gpus") else {})
+            for one in facts["instances"]
+        ],
         "requirements": asdict(requirements) if requirements else None,
         "hidden_by_ml": hidden_by_ml(needed),
     }
@@ -119,10 +126,13 @@ def kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
     return sorted(found)
 
 
-def _with_variables(one: Mapping[str, Any], sandbox: Sandbox, programs: list[Path]) -> dict[str, Any]:
+def _with_variables(
+    one: Mapping[str, Any], sandbox: Sandbox, programs: list[Path], of_host: Mapping[str, str]
+) -> dict[str, Any]:
     """An instance with its variables for both cases: with a `/ml` of its own, and without."""
     base = {
         **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
+        **of_host,
         "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "VIRTUAL_ENV": str(programs[0]),
         "PYTHONUNBUFFERED": "1",

@@ -80,12 +80,14 @@ class ClusterCapacity:
         gpus: likewise.
         memory_bytes: likewise.
         nodes: how many nodes there are.
+        cpus_per_instance: the CPUs that an instance takes whose job names none.
     """
 
     cpus: float
     gpus: int
     memory_bytes: float
     nodes: int
+    cpus_per_instance: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,23 @@ def test_a_job_larger_than_a_cluster_that_may_grow_is_not_refused_and_holds_up_n
     ]
 
 
+def test_an_instance_that_names_no_cpus_takes_those_that_the_cluster_gives_it() -> None:
+    """Counted as none, jobs would overtake the queue and wait in the cluster, in its own order."""
+    unnamed = resources.need_of(TrainingJobRequest.model_validate(job_body(ComputeResource={"EcsCount": 2})))
+    assert (unnamed.cpus, unnamed.on(None).cpus) == (0, 0)
+    cluster = ClusterCapacity(cpus=6, gpus=0, memory_bytes=0, nodes=1, cpus_per_instance=2)
+    capacity = resources.Capacity(slots=16, cluster=cluster)
+    assert list(capacity.lacks(unnamed, [resources.Need(1, cpus=2)])) == []
+    assert list(capacity.lacks(unnamed, [unnamed])) == ["4 CPUs (2 of the cluster's 6 are free)"]
+    assert list(resources.Capacity(slots=16, cpus=1).lacks(unnamed)) == []
+    named = resources.need_of(
+        TrainingJobRequest.model_validate(
+            job_body(ComputeResource={"EcsCount": 2, "InstanceSpec": {"CPU": "0.5"}})
+        )
+    )
+    assert named.on(cluster).cpus == 1
+
+
 def test_another_workspace_is_not_here(service: Client) -> None:
     answer = service.call("POST", "/trainingjobs", body=job_body(WorkspaceId="777"))
     assert (answer.status_code, answer.json()["Code"]) == (404, "WORKSPACE_NOT_FOUND")

@@ -121,7 +121,12 @@ class RayExecutor(Executor):
         journal = Journal(spec.sandbox.state_dir)
         if journal.read_state() is not None:
             return
-        facts = {**job_facts(spec, grace_s=self.grace_s), "bundles": [self._bundle(spec)] * len(spec.instances)}
+        facts = {
+            **job_facts(spec, grace_s=self.grace_s),
+            "bundles": [self._bundle(spec)] * len(spec.instances),
+            # Ray 2.60 leaves an actor without GPUs the CUDA_VISIBLE_DEVICES of its node.
+            "hides_gpus": not gpus(spec.request),
+        }
         self.connect()
         self._hub.add(spec.job_id, spec.sandbox.root)
         try:
@@ -189,7 +194,13 @@ class RayExecutor(Executor):
         found = self._hub.capacity()
         if found is None:
             return None
-        return ClusterCapacity(found["cpus"], int(found["gpus"]), found["memory_bytes"], int(found["nodes"]))
+        return ClusterCapacity(
+            found["cpus"],
+            int(found["gpus"]),
+            found["memory_bytes"],
+            int(found["nodes"]),
+            self.options.cpus_per_instance,
+        )
 
     def _bundle(self, spec: LaunchSpec) -> dict[str, float]:
         """What one instance needs of a node, in Ray's words."""

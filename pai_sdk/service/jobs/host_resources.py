@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
@@ -23,12 +23,33 @@ _MOST_GPUS = 1024
 
 @dataclass(frozen=True)
 class Need:
-    """The resources of one job, all instances together; those that `InstanceSpec` does not name count as 0."""
+    """The resources of one job, all instances together; those that `InstanceSpec` does not name count as 0.
+
+    Attributes:
+        instances: how many there are.
+        cpus: CPUs that are named.
+        memory_gib: memory that is named.
+        gpus: GPUs that are named.
+        unsized_instances: how many of the instances name no CPUs.
+    """
 
     instances: int
     cpus: float = 0.0
     memory_gib: float = 0.0
     gpus: int = 0
+    unsized_instances: int = 0
+
+    def on(self, cluster: ClusterCapacity | None) -> Need:
+        """Returns the resources that the job takes of a cluster, which gives CPUs to instances that name none.
+
+        Example:
+            >>> Need(2, unsized_instances=2).on(ClusterCapacity(8, 0, 0, 1, cpus_per_instance=1.5)).cpus
+            3.0
+        """
+        if cluster is None or not self.unsized_instances:
+            return self
+        cpus = self.cpus + self.unsized_instances * cluster.cpus_per_instance
+        return replace(self, cpus=cpus, unsized_instances=0)
 
 
 @dataclass(frozen=True)
@@ -74,7 +95,8 @@ class Capacity:
             if limit is not None and asked > max(0, limit - used):
                 yield f"{asked:g} {what} ({max(0, limit - used):g} of {limit:g} are free)"
         if self.cluster is not None:
-            yield from _lacks_in_cluster(self.cluster, need, taken)
+            held = [other.on(self.cluster) for other in taken]
+            yield from _lacks_in_cluster(self.cluster, need.on(self.cluster), held)
 
 
 def capacity_now(settings: ServiceSettings, executor: Executor) -> Capacity:
@@ -109,7 +131,9 @@ def need_of(request: TrainingJobRequest) -> Need:
     """
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
-    return Need(count, count * _cpus(request), count * memory_bytes / _GIB, count * _gpus(request))
+    cpus = _cpus(request)
+    unsized = count if cpus is None else 0
+    return Need(count, count * (cpus or 0.0), count * memory_bytes / _GIB, count * _gpus(request), unsized)
 
 
 def need_or_instances(request: TrainingJobRequest) -> Need:
@@ -117,7 +141,7 @@ def need_or_instances(request: TrainingJobRequest) -> Need:
     try:
         return need_of(request)
     except InvalidInputError:
-        return Need(request.instance_count)
+        return Need(request.instance_count, unsized_instances=request.instance_count)
 
 
 def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> None:
@@ -134,11 +158,11 @@ def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> N
         raise invalid_parameter(f"ComputeResource: this service never has {', '.join(lacking)}; ask for less")
 
 
-def _cpus(request: TrainingJobRequest) -> float:
+def _cpus(request: TrainingJobRequest) -> float | None:
     spec = request.compute_resource.instance_spec
     text = spec.cpu if spec is not None else None
     if not text:
-        return 0.0
+        return None
     try:
         cpus = float(text)
     except ValueError:

@@ -67,8 +67,9 @@ class JobFigures(Collector):
         return counts, oldest
 
     def _of_resources(self) -> Iterable[Metric]:
-        needs, capacity = [one.need for one in self._held()], self._capacity()
+        capacity = self._capacity()
         cluster = capacity.cluster
+        needs = [one.need.on(cluster) for one in self._held()]
         limits = {
             "instances": capacity.slots,
             "cpus": capacity.cpus if cluster is None else cluster.cpus,

@@ -102,6 +102,12 @@ def test_a_cluster_is_the_total_where_the_service_has_no_limit() -> None:
     assert share_of(Use(), [begun("alice", Need(1, cpus=2))], capacity, NOW) == pytest.approx(0.25)
 
 
+def test_cpus_that_a_cluster_gives_to_jobs_without_a_spec_are_part_of_the_share() -> None:
+    cluster = ClusterCapacity(cpus=8, gpus=0, memory_bytes=0, nodes=1, cpus_per_instance=1)
+    held = [begun("alice", Need(2, unsized_instances=2))]
+    assert share_of(Use(), held, Capacity(slots=1000, cluster=cluster), NOW) == pytest.approx(0.25)
+
+
 def test_the_average_is_the_same_if_a_job_was_split_in_two() -> None:
     whole = Use().with_use(Need(2, cpus=4, gpus=1), begun=0, ended=7200)
     parts = Use().with_use(Need(2, cpus=4, gpus=1), begun=0, ended=3600)

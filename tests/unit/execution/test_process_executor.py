@@ -463,6 +463,23 @@ def test_a_python_that_lies_in_ml_itself_is_not_hidden() -> None:
     assert hidden_by_ml(["/usr", "/mlx"]) == ""
 
 
+@pytest.mark.parametrize("hides", [True, False])
+@pytest.mark.parametrize("explicit", [True, False])
+def test_an_instance_without_gpus_sees_none_unless_the_user_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: bool, explicit: bool
+) -> None:
+    """A cluster may leave it the variables of its node, which name all of them."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
+    request = make_request("true", Environments={"CUDA_VISIBLE_DEVICES": "1"} if explicit else {})
+    spec = launch_spec(tmp_path / "train1", "train1", request)
+    facts = {**job_facts(spec, grace_s=10), "hides_gpus": hides}
+    [instance] = job_on_host(spec.sandbox, facts, cache_dir=tmp_path / "cache")["instances"]
+    found = instance["environments"]["plain"]
+    assert found["CUDA_VISIBLE_DEVICES"] == ("1" if explicit else "" if hides else "0,1")
+    assert found["HIP_VISIBLE_DEVICES"] == ("" if hides else "0,1")
+
+
 def test_a_state_that_was_cut_off_is_a_lost_job(jobs: Jobs) -> None:
     jobs.run("true")
     file = Sandbox(jobs.root("train1")).state_dir / "state.json"

@@ -92,10 +92,11 @@ def share_of(use: Use, held: Iterable[HeldResources], capacity: Capacity, now: f
     instances, cpus, gpus = 0.0, 0.0, 0.0
     total = use.decayed(now)
     for one in held:
-        total = total.with_use(one.need, begun=one.since, ended=now)
-        instances += one.need.instances
-        cpus += one.need.cpus
-        gpus += one.need.gpus
+        need = one.need.on(capacity.cluster)
+        total = total.with_use(need, begun=one.since, ended=now)
+        instances += need.instances
+        cpus += need.cpus
+        gpus += need.gpus
     cluster = capacity.cluster
     parts = (
         (total.instances + instances, (capacity.slots,)),
