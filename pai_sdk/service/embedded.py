@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 _EXECUTOR_FILE = "executor.json"
 _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
+# A service on a machine with a load of 30 took seconds to respond. One that has ended refuses at once.
+_PATIENT_PROBE_TIMEOUT_S = 30.0
 _LOOK_S = 0.02
 _SHOWN_LOG_LINES = 15
 _NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex", "prometheus_client", "cronsim")
@@ -144,12 +146,13 @@ def _remember(root: Path, executor: ChosenExecutor) -> None:
 
 
 def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
-    """The service that runs on a data folder and responds, or None; none is started.
+    """The service that runs on a data folder and responds within half a minute, or None; none is started.
 
     Args:
         data_dir: its folder; `~/.pai/service` when not given.
     """
-    return _running((data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute())
+    root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
+    return _running(root, timeout_s=_PATIENT_PROBE_TIMEOUT_S)
 
 
 def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> ServiceInfo | None:
@@ -184,11 +187,13 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
     return info
 
 
-def _running(root: Path) -> ServiceInfo | None:
+def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo | None:
     if not is_locked(root):
         return None
     info = read_info(root)
-    if info is None or not info.pid or not _answers(info):  # no process: no service was ready on this folder yet
+    if (
+        info is None or not info.pid or not _answers(info, timeout_s)
+    ):  # no process: no service was ready on this folder yet
         return None
     return read_info(root)  # the one that responded may have come up while we were waiting for it
 
@@ -289,7 +294,7 @@ def _start_lock(root: Path, deadline: float) -> Iterator[None]:
         time.sleep(_LOOK_S)
 
 
-def _answers(info: ServiceInfo) -> bool:
+def _answers(info: ServiceInfo, timeout_s: float) -> bool:
     """True if the service that wrote this down can be reached, and knows its key."""
     address = urlsplit(info.endpoint)
     path = "/api/v1/defaultWorkspaces"
@@ -315,7 +320,7 @@ def _answers(info: ServiceInfo) -> bool:
         f"{ACS3} Credential={info.access_key_id},SignedHeaders={names},Signature={signature}"
     )
     try:
-        connection = _connection_to(info)
+        connection = _connection_to(info, timeout_s)
     except OSError:  # its certificate cannot be read
         return False
     try:
@@ -327,7 +332,7 @@ def _answers(info: ServiceInfo) -> bool:
         connection.close()
 
 
-def _connection_to(info: ServiceInfo) -> http.client.HTTPConnection:
+def _connection_to(info: ServiceInfo, timeout_s: float) -> http.client.HTTPConnection:
     """A connection to a service on this machine; with TLS, only its own certificate is trusted.
 
     Raises:
@@ -335,13 +340,11 @@ def _connection_to(info: ServiceInfo) -> http.client.HTTPConnection:
     """
     address = urlsplit(info.endpoint)
     if address.scheme != "https":
-        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S)
+        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cafile=info.certificate)
-    return http.client.HTTPSConnection(
-        address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S, context=context
-    )
+    return http.client.HTTPSConnection(address.hostname or "", address.port, timeout=timeout_s, context=context)
 
 
 def _log_file(root: Path) -> Path:

@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, inspect, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pai_sdk.base.extras import install_command
 from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.migrations import JOBS
 from pai_sdk.service.state.schema import Schema
-from pai_sdk.service.state.sql_engine import postgres_url, shown_url
+from pai_sdk.service.state.sql_engine import is_database_away, postgres_url, shown_url
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
@@ -259,3 +262,53 @@ def test_writers_at_once_lose_nothing(start: Callable[..., Any]) -> None:
 
 def test_the_version_of_the_tables_grows_with_the_migrations() -> None:
     assert JOBS.version == 1 + len(JOBS.migrations)
+
+
+# ---- a server that is away --------------------------------------------------------------------------------
+
+
+def psycopg_error(name: str, sqlstate: str | None) -> Exception:
+    psycopg = pytest.importorskip("psycopg")
+    error: Exception = getattr(psycopg, name)("connection failed: the server said so")
+    error.sqlstate = sqlstate  # type: ignore[attr-defined]
+    return OperationalError("SELECT 1", {}, error)
+
+
+@pytest.mark.parametrize(
+    ("name", "sqlstate", "is_away"),
+    [
+        ("OperationalError", None, True),
+        ("OperationalError", "57P03", True),
+        ("OperationalError", "08006", True),
+        ("OperationalError", "57014", False),
+        ("InternalError", None, False),
+    ],
+    ids=["refused", "starting", "broken connection", "a statement that takes too long", "another error"],
+)
+def test_requests_while_the_database_is_away_are_to_be_repeated(
+    start: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    sqlstate: str | None,
+    is_away: bool,
+) -> None:
+    with start(ScriptedExecutor()) as client:
+        error = psycopg_error(name, sqlstate)
+
+        def fail(jobs: Jobs, *_: object, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Jobs, "require_visible", fail)
+            answer = client.call("GET", "/trainingjobs/train1")
+    assert answer.status_code == (503 if is_away else 500)
+    assert answer.json()["Code"] == ("ServiceUnavailable" if is_away else "InternalError")
+    assert answer.headers.get("Retry-After") == ("5" if is_away else None)
+    assert any(record.exc_info for record in caplog.records) is not is_away
+
+
+def test_a_file_is_never_away() -> None:
+    locked = OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))
+    assert not is_database_away(locked)
+    assert is_database_away(PoolTimeoutError("QueuePool limit of size 10 reached"))

@@ -26,7 +26,7 @@ import pytest
 import pai_sdk
 from pai_sdk.base.endpoint import with_scheme
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk.service.embedded import ensure_running, find_running
 from pai_sdk.service.http import listening
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
@@ -130,6 +130,18 @@ def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
         match=r"exit code 1.*\n.*\n.* the database .* cannot be used: file is not a database$",
     ):
         running(broken)
+
+
+def test_a_service_that_takes_seconds_to_respond_is_found_and_one_that_was_killed_is_not(data_dir: Path) -> None:
+    """As on a machine with a load of 30, where commands said that no service runs there."""
+    info = running(data_dir)
+    os.kill(info.pid, signal.SIGSTOP)
+    awake = threading.Timer(4, os.kill, (info.pid, signal.SIGCONT))
+    awake.start()
+    assert find_running(data_dir) == info
+    awake.join()
+    end(info, signal.SIGKILL)
+    assert find_running(data_dir) is None
 
 
 def test_a_silent_holder_of_the_folder_is_given_up_in_time(data_dir: Path) -> None:

@@ -173,6 +173,9 @@ def test_the_database_is_restarted(pair: Pair, tmp_path: Path) -> None:
         time.sleep(5)
         assert (active.health(), standby.health()) == ("ok", "standby")
         postgres.stop(url)
+        answer = client.call("GET", f"/trainingjobs/{job_id}")
+        assert (answer.status_code, answer.json()["Code"]) == (503, "ServiceUnavailable")
+        assert int(answer.headers["Retry-After"]) > 0
         assert active.program.wait(PATIENCE_S) == 1
         assert "its database could not be reached for 6 seconds" in active.said
         postgres.restart(url)

@@ -6,6 +6,7 @@ import logging
 from typing import Literal, TypeAlias
 
 from fastapi import FastAPI, Request
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -41,6 +42,7 @@ from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
+from pai_sdk.service.state.sql_engine import is_database_away
 from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError
 
@@ -54,6 +56,8 @@ Part: TypeAlias = Literal["api", "page", "objects", "tables", "description", "he
 """A part of the service, which handles requests of its own."""
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
+_AWAY = "The service's database does not respond. Try again later; a change may have been made all the same."
+_AWAY_RETRY_AFTER_S = 5
 _READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
 
 
@@ -84,6 +88,18 @@ def create_api(context: ServiceContext) -> FastAPI:
     for router in (users.audit_router, *ROUTERS):
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])
     add_refusals(app)
+
+    @app.exception_handler(SQLAlchemyError)
+    async def away(request: Request, error: SQLAlchemyError) -> JSONResponse:
+        if not is_database_away(error):
+            raise error
+        logger.warning(
+            "%s %s was refused: the database does not respond: %s",
+            request.method,
+            request.url.path,
+            str(error.__cause__ or error).splitlines()[0],
+        )
+        return refusal(request, WireError(503, "ServiceUnavailable", _AWAY, retry_after_s=_AWAY_RETRY_AFTER_S))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:

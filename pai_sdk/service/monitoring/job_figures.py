@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
-from sqlalchemy import func, select
+from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.jobs.queueing.fair_share import HeldResources
 from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job
+from pai_sdk.service.state.models import Job, Transition
 
 __all__ = ["JobFigures"]
 
@@ -63,7 +63,7 @@ class JobFigures(Collector):
         with self._database.read() as session:
             rows = session.execute(select(Job.status, func.count()).group_by(Job.status))
             counts = {str(status): int(count) for status, count in rows}
-            oldest = session.scalar(select(func.min(Job.created_at)).where(Job.status == JobStatus.SUBMITTED))
+            oldest = session.scalar(_oldest_in_queue(time.time()))
         return counts, oldest
 
     def _of_resources(self) -> Iterable[Metric]:
@@ -94,6 +94,25 @@ class JobFigures(Collector):
         return of_capacity, of_use
 
 
+def _oldest_in_queue(now: float) -> Select[tuple[float | None]]:
+    """Selects since when the oldest job waits for resources.
+
+    A job that is to be tried again entered the queue when its last attempt ended, and waits from the time on at
+    which the next one may begin.
+    """
+    entered = case((Job.not_before > Transition.started_at, Job.not_before), else_=Transition.started_at)
+    return (
+        select(func.min(entered))
+        .join(Transition, Transition.job_id == Job.id)
+        .where(
+            Job.status == JobStatus.SUBMITTED,
+            or_(Job.not_before.is_(None), Job.not_before <= now),
+            Transition.status == JobStatus.SUBMITTED,
+            Transition.ended_at.is_(None),
+        )
+    )
+
+
 def _of_jobs(counts: dict[str, int], oldest: float | None) -> Iterable[Metric]:
     jobs = GaugeMetricFamily("pai_jobs", "Jobs by status", labels=["status"])
     for status in sorted(KNOWN_STATUSES):
@@ -102,7 +121,7 @@ def _of_jobs(counts: dict[str, int], oldest: float | None) -> Iterable[Metric]:
     queue = GaugeMetricFamily("pai_queue_jobs", "Jobs in the queue")
     queue.add_metric([], counts.get(JobStatus.SUBMITTED, 0))
     yield queue
-    age = GaugeMetricFamily("pai_queue_oldest_seconds", "Age of the oldest job in the queue; 0 if it is empty")
+    age = GaugeMetricFamily("pai_queue_oldest_seconds", "For how long the oldest job waits; 0 if none does")
     age.add_metric([], 0.0 if oldest is None else max(0.0, time.time() - oldest))
     yield age
 

@@ -9,11 +9,19 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pai_sdk.base.extras import install_command
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["lease_engine", "postgres_engine", "postgres_url", "shown_url", "told_in_one_sentence"]
+__all__ = [
+    "is_database_away",
+    "lease_engine",
+    "postgres_engine",
+    "postgres_url",
+    "shown_url",
+    "told_in_one_sentence",
+]
 
 _EXAMPLE = "postgresql+psycopg://user@host/name"
 _DRIVER = "postgresql+psycopg"
@@ -29,6 +37,30 @@ _STATEMENT_TIMEOUT_S = 60
 _LEASE_TIMEOUTS = {"connect_timeout": "2", "tcp_user_timeout": "2000"}
 _LEASE_STATEMENT_TIMEOUT_S = 2
 _CONNECTIONS_KEPT, _CONNECTIONS_MORE = 10, 20  # far below the 100 that a server allows by default
+
+
+# SQLSTATE: connection exceptions, and a server that ends, has crashed, is starting, or has no connection left.
+_AWAY_CLASS = "08"
+_AWAY_STATES = frozenset({"53300", "57P01", "57P02", "57P03"})
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Returns True if an error says that PostgreSQL does not respond: the same may succeed in a moment.
+
+    SQLite is a file of this machine, and never away.
+
+    Example:
+        >>> is_database_away(ValueError("syntax error"))
+        False
+    """
+    if isinstance(error, PoolTimeoutError):
+        return True
+    if not isinstance(error, DBAPIError) or not type(error.orig).__module__.startswith("psycopg"):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:  # the server has said nothing: it was not reached, or the connection broke
+        return error.connection_invalidated or type(error.orig).__name__ == "OperationalError"
+    return state in _AWAY_STATES or state.startswith(_AWAY_CLASS)
 
 
 def postgres_url(text: str) -> URL:

@@ -12,6 +12,7 @@ import oss2
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
@@ -19,8 +20,11 @@ from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.cli.root import app
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.service import server
+from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.monitoring.job_figures import JobFigures
 from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import Job, Transition
 from tests.service.certificates import Authority
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -200,6 +204,31 @@ def test_followers_of_logs_are_counted_and_their_waits_are_no_latency(client: Cl
 
 
 # ---- jobs
+
+
+def test_a_job_that_is_tried_again_waits_anew(tmp_path: Path) -> None:
+    """Counted from its creation, an alert about jobs that wait for long would go off at its first failure."""
+    database = Database.in_file(tmp_path / "service.db")
+    hour, now = 3600.0, time.time()
+
+    def oldest_s(*, not_before: float | None) -> float:
+        with database.write() as session:
+            session.execute(update(Job).values(not_before=not_before))
+        figures = JobFigures(database, lambda: [], lambda: Capacity(1))
+        [found] = [one for one in figures.collect() if one.name == "pai_queue_oldest_seconds"]
+        return float(found.samples[0].value)
+
+    with database.write() as session:
+        fields = {"name": "a", "workspace_id": "1", "request": {}, "instance_count": 1, "instances": []}
+        job = Job(id="train1", status="Submitted", created_at=now - 9 * hour, modified_at=now, **fields)
+        first = Transition(status="Submitted", started_at=now - 9 * hour, ended_at=now - 8 * hour)
+        ran = Transition(status="Running", started_at=now - 8 * hour, ended_at=now - hour)
+        job.transitions = [first, ran, Transition(status="Submitted", started_at=now - hour)]
+        session.add(job)
+    assert oldest_s(not_before=None) == pytest.approx(hour, abs=60)
+    assert oldest_s(not_before=now - hour / 2) == pytest.approx(hour / 2, abs=60)
+    assert oldest_s(not_before=now + hour) == 0
+    database.close()
 
 
 def test_jobs_the_queue_and_the_resources(start: Callable[..., Any]) -> None:
