@@ -208,8 +208,8 @@ def cancel(entry: QueuedJob, *, kills: bool = False) -> None:
     """
     one = [f"--name={name_of(entry.job_id, entry.attempt)}", entry.number]
     with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed; or it has just ended
-        if kills:
-            run(["scancel", "--signal=KILL", "--full", *one])
+        if kills:  # the steps: with --full, Slurm 22.05 cancels the job instead, and kills after its KillWait
+            run(["scancel", "--signal=KILL", *one])
     with suppress(SlurmRefused):
         run(["scancel", *one])
 
