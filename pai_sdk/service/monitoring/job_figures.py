@@ -94,7 +94,7 @@ class JobFigures(Collector):
         return of_capacity, of_use
 
 
-def _oldest_in_queue(now: float) -> Select[tuple[float | None]]:
+def _oldest_in_queue(now: float) -> Select[float]:
     """Selects since when the oldest job waits for resources.
 
     A job that is to be tried again entered the queue when its last attempt ended, and waits from the time on at
