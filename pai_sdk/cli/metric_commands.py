@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.events.sources import point_order
 from pai_sdk.schemas.record import MetricPoint
 
 _LOOK_S = 1.0
@@ -92,14 +93,15 @@ def tensorboard(
 
 def _following(job: TrainingJob, name: str | None) -> Iterator[MetricPoint]:
     """Each value once, as it comes; ends when the job has ended."""
-    shown: Counter[tuple[str | None, str | None]] = (
-        Counter()
-    )  # of one metric of one instance, values keep their order
+    # Values of one key keep their order. A restart removes values with steps: by step and time they differ.
+    shown: Counter[tuple[object, ...]] = Counter()
     while True:
         has_ended = job.status.is_terminal  # asked first: what was reported before the end is read then
-        seen: Counter[tuple[str | None, str | None]] = Counter()
+        seen: Counter[tuple[object, ...]] = Counter()
         for point in job.metrics(name):
-            key = point.name, point.instance
+            key: tuple[object, ...] = point.name, point.instance
+            if point.step is not None:
+                key = *key, point.rank, point.step, point.timestamp
             seen[key] += 1
             if seen[key] > shown[key]:
                 shown[key] = seen[key]
@@ -182,15 +184,18 @@ _COLUMNS = (
 
 def _print_summary(job_id: str, found: Iterable[MetricPoint]) -> None:
     """Print a row for each metric; of several instances with one metric, a row for each of them."""
-    by_name: dict[str, dict[str, _Values]] = {}
+    by_name: dict[str, dict[tuple[Any, ...], tuple[str, _Values]]] = {}
     for point in found:
-        instance = short_instance(job_id, point.instance or "")
-        # What a metric definition finds in a log has no step. The report is the first one, if there is one.
-        source = instance if point.step is not None else f"{instance}.log"
-        by_name.setdefault(visible_text(point.name or ""), {}).setdefault(source, _Values()).add(point)
+        sources = by_name.setdefault(visible_text(point.name or ""), {})
+        order = point_order(point)
+        if order not in sources:
+            # What a metric definition finds in a log has no step.
+            ending = f" rank-{point.rank}" if point.rank else "" if point.step is not None else ".log"
+            sources[order] = f"{short_instance(job_id, point.instance or '')}{ending}", _Values()
+        sources[order][1].add(point)
     rows = []
     for name, sources in by_name.items():
-        ordered = sorted(sources, key=lambda source: source.endswith(".log"))
-        for number, source in enumerate(ordered):
-            rows.append((f"{name} ({source})" if number else name, *sources[source].cells()))
+        for number, order in enumerate(sorted(sources)):
+            source, values = sources[order]
+            rows.append((f"{name} ({source})" if number else name, *values.cells()))
     print_table(_COLUMNS, rows)

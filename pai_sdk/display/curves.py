@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pai_sdk.errors import PaiError
+from pai_sdk.run.events.sources import point_order
 from pai_sdk.run.plots.pictures import small_curve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.wire import seconds_of, wire_time
 
-_PointKey: TypeAlias = tuple[str | None, str | None, int | None, str | None, float | None]
+_PointKey: TypeAlias = tuple[str | None, str | None, int | None, int | None, str | None, float | None]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _READ_AGAIN_S = 1.0
@@ -92,16 +93,23 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
 
 
 class MetricCurves(dict[str, MetricCurve]):
-    """The curve of each metric. Of a metric that several instances report, the first instance is drawn."""
+    """The curve of each metric: that of the instance which is meant by its plain name (`run.events.sources`)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn: dict[str, str | None] = {}
+        self._drawn: dict[str, tuple[Any, ...]] = {}
 
     def add(self, points: Iterable[MetricPoint]) -> None:
         """Add points, oldest first."""
         for point in points:
-            if point.name and self._drawn.setdefault(point.name, point.instance) == point.instance:
+            if not point.name:
+                continue
+            order = point_order(point)
+            drawn = self._drawn.setdefault(point.name, order)
+            if order < drawn:  # the first instance comes later than another one
+                self._drawn[point.name] = order
+                self.pop(point.name, None)
+            if order <= drawn:
                 self.setdefault(point.name, MetricCurve()).add(point)
 
 
@@ -173,7 +181,7 @@ class PointReader:
         since_s = max(0.0, max(known) - _LATE_S) if known and len(known) == len(found) else None
         counts, recent, new = Counter[_PointKey](), Counter[_PointKey](), []
         for point, at in zip(found, times, strict=True):
-            key = point.name, point.instance, point.step, point.timestamp, point.value
+            key = point.name, point.instance, point.rank, point.step, point.timestamp, point.value
             counts[key] += 1
             if counts[key] > self._seen[key]:
                 new.append(point)

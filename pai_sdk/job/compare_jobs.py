@@ -20,6 +20,7 @@ from pai_sdk.display.text_table import text_table
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.gather import check_jobs
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.events.sources import preferred_points
 from pai_sdk.schemas.hyperparameters import ComparedHyperparameters, compare_hyperparameters
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 
@@ -191,7 +192,8 @@ class JobComparison:
 def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -> JobComparison:
     """Compare jobs: the hyperparameters in which they differ; the last, least and largest value of each metric.
 
-    Of a metric that several instances report, the values of the first instance are taken. All values are read: for
+    Of a metric that several instances report, the values of the first one are taken: process 0, else the one that
+    comes first by role and number; what was reported comes before what was found in logs. All values are read: for
     long trainings and many jobs, name the metrics.
 
     Args:
@@ -241,9 +243,8 @@ def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
 def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
     """The range of each metric, in the order in which they first appear; oldest values first."""
     found: dict[str, MetricRange] = {}
-    first: dict[str, str | None] = {}
-    for point in points:
-        if not point.name or first.setdefault(point.name, point.instance) != point.instance:
+    for point in preferred_points(points):
+        if not point.name:
             continue
         value = math.nan if point.value is None else point.value
         before = found.get(point.name) or MetricRange(math.nan, math.nan, math.nan, 0)

@@ -12,6 +12,7 @@ from pai_sdk.display.choice import notebook_cell
 from pai_sdk.display.curves import MetricCurves
 from pai_sdk.display.job_listing import job_table_html, job_table_text
 from pai_sdk.display.text_table import text_table
+from pai_sdk.run.events.sources import source_label
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class MetricList(list[MetricPoint]):
             "step": [point.step for point in self],
             "value": [point.value for point in self],
             "time": [(point.timestamp or "").replace("T", " ").rstrip("Z") for point in self],
-            "instance": [point.instance or "" for point in self],
+            "instance": [source_label(point) for point in self],
         }
         if len({*columns["instance"]}) == 1:
             del columns["instance"]
@@ -111,15 +112,15 @@ class MetricList(list[MetricPoint]):
     def _repr_html_(self) -> str:
         if not self:
             return "<i>no values</i>"
-        by_instance: dict[str | None, MetricCurves] = {}
+        by_instance: dict[str, MetricCurves] = {}
         for point in self:
-            by_instance.setdefault(point.instance, MetricCurves()).add([point])
+            by_instance.setdefault(source_label(point), MetricCurves()).add([point])
         has_several = len(by_instance) > 1
         columns = ["metric", *(["instance"] if has_several else []), "last", "min", "max", "values", ""]
         rows = [
             [
                 escape(name),
-                *([escape(instance or "")] if has_several else []),
+                *([escape(instance)] if has_several else []),
                 *(value_text(value) for value in (curve.values[-1], min(curve.values), max(curve.values))),
                 f"{len(curve.values):,}",
                 curve.svg(),

@@ -44,13 +44,17 @@ class InstanceRecord(Received):
 
 
 class MetricPoint(Received):
-    """One value of one metric; `timestamp` is UTC, ISO 8601. Values that are reported have a step."""
+    """One value of one metric; `timestamp` is UTC, ISO 8601. Values that are reported have a step.
+
+    `rank` is that of the process that has reported it, for all processes but the first one.
+    """
 
     name: str | None = None
     timestamp: str | None = None
     value: float | None = None
     step: int | None = None
     instance: str | None = None
+    rank: int | None = None
 
 
 def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[MetricPoint]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pai_sdk.base.hints import is_of_type, name_hint
+from pai_sdk.run.events.sources import preferred_points
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.submit.problems import Problems
 
@@ -37,9 +38,8 @@ class StepValue(NamedTuple):
 
 
 def step_values(found: Iterable[MetricPoint]) -> list[StepValue]:
-    """The values of one metric, of the instance that has reported it first; without steps, they are counted."""
-    values = [point for point in found if point.value is not None]
-    mine = [point for point in values if point.instance == values[0].instance]
+    """The values of one metric, of the instance that its plain name means; without steps, they are counted."""
+    mine = preferred_points(point for point in found if point.value is not None)
     return [
         StepValue(number if point.step is None else point.step, float(point.value or 0.0))
         for number, point in enumerate(mine, 1)

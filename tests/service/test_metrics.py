@@ -15,11 +15,15 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert, text
 
+from pai_sdk.display.curves import curves_of
+from pai_sdk.run.events.sources import preferred_points
 from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.jobs import metrics
 from pai_sdk.service.state.models import Metric
 from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
+from pai_sdk.tune.objectives import step_values
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service
@@ -290,3 +294,56 @@ def test_damaged_and_hostile_event_files_hold_nobody_up(client: Client, executor
     executor.succeed(root)
     client.until(job_id)
     assert values(client, job_id) == [("ok", 1.0)]
+
+
+@pytest.mark.parametrize("first", ["master-0", "worker-0"])
+def test_one_name_of_several_instances_means_the_same_everywhere(
+    client: Client, executor: ScriptedExecutor, first: str
+) -> None:
+    """All report loss and print it, in either order; acc is in logs only."""
+    body = job_body(
+        AlgorithmSpec={"MetricDefinitions": DEFINITIONS, "JobType": "PyTorchJob"},
+        ComputeResource={"EcsSpec": "local", "EcsCount": 2},
+    )
+    job_id = client.create(body)
+    client.until(job_id, "Running")
+    root = client.info.data_dir / "jobs" / job_id
+    ranks = {"master-0": 0, "worker-0": 1}
+    for instance in sorted(ranks, key=lambda name: name != first):
+        rank = ranks[instance]
+        folder = root / "ml" / "output" / "tensorboard"
+        with EventWriter(folder / f"rank-{rank}" if rank else folder, source=f"{job_id}-{instance}") as writer:
+            for step in (1, 2):
+                writer.scalars({"loss": 10.0 * rank + step}, step)
+        executor.print(root, f"{job_id}-{instance}", f"loss={100 + rank} acc: {rank}%\n")
+        until(lambda: len(values(client, job_id)) >= 4)
+    executor.succeed(root)
+    client.until(job_id)
+
+    record = client.get(f"/trainingjobs/{job_id}")
+    assert {one["Name"]: one["Value"] for one in record["LatestMetrics"]} == {"loss": 2.0, "acc": 0.0}
+    points = [MetricPoint.model_validate(one) for one in client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]]
+    assert len(points) == 8
+    assert {point.rank for point in points if (point.value or 0.0) in (11.0, 12.0)} == {1}
+    loss = [point for point in points if point.name == "loss"]
+    assert [one.value for one in step_values(loss)] == [1.0, 2.0]
+    assert [point.value for point in preferred_points(points)] in ([1.0, 2.0, 0.0], [0.0, 1.0, 2.0])
+    assert {name: curve.values for name, curve in curves_of(points).items()} == {"loss": [1.0, 2.0], "acc": [0.0]}
+    for name, expected in (("loss", [1.0, 2.0]), ("acc", [0.0])):
+        assert client.get(f"/runs/{job_id}/scalars", tag=name)["values"] == expected
+
+
+def test_what_a_restart_has_replaced_is_no_value_of_the_job(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, [])
+    folder = root / "ml" / "output" / "tensorboard"
+    for attempt, steps in enumerate((range(1, 7), range(5, 11))):
+        with EventWriter(folder, source=f"{job_id}-master-0") as writer:
+            for step in steps:
+                writer.scalars({"loss": attempt}, step)
+        until(lambda: client.get(f"/trainingjobs/{job_id}/metrics", PageSize=1)["TotalCount"] == steps[-1])  # noqa: B023
+    executor.succeed(root)
+    client.until(job_id)
+    found = client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]
+    assert [(one["Step"], one["Value"]) for one in found] == [(step, float(step > 4)) for step in range(1, 11)]
+    series = client.get(f"/runs/{job_id}/scalars", tag="loss")
+    assert (series["steps"], series["values"]) == ([*range(1, 11)], [0.0] * 4 + [1.0] * 6)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import JobFiles
@@ -123,7 +124,9 @@ class LatestMetrics:
             reader = self._reader(job_id, files)
             if reader.is_due("read", self._clock(), is_final=is_final):
                 for part in reader.read_on(is_final=is_final):
-                    reader.latest.update((part.name, point) for point in part.last())
+                    for point in part.last():
+                        if reader.sources.setdefault(part.name, part.order) >= part.order:
+                            reader.sources[part.name], reader.latest[part.name] = part.order, point
             return list(reader.latest.values())
 
     def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
@@ -146,6 +149,7 @@ class _MetricReader:
 
     def __init__(self, files: MetricFiles) -> None:
         self.latest: dict[str, MetricPoint] = {}
+        self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: the order of whose value is the latest
         self._due: dict[str, tuple[float, bool]] = {}  # by what is due: when, and whether the last time was final
         names = [instance.name for instance in instances(files.job_id, files.request)]
         spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")

@@ -12,12 +12,15 @@ Standard library only: `JobPoints` uses it in a plain install. `bisect` takes li
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Attempt", "Cut", "arranged", "cuts"]
+__all__ = ["Attempt", "Cut", "arranged", "began_of", "cuts", "head_end"]
 
+_BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
+_NUMBERS = re.compile(r"[0-9]+")
 _HEAD_STEPS = 2  # by which it is seen whether a newer file repeats an older one
 _MAX_DENSITY = 2  # a newer file repeats an older one that has at most so many points for each of its own
 _CLOCK_OF_STORE_S = 60.0
@@ -83,6 +86,13 @@ def arranged(attempts: Sequence[Attempt]) -> list[int]:
             anchor = max(after, default=place)
         places[number] = (anchor, place if anchor != place else -1)
     return sorted(by_name, key=places.__getitem__)
+
+
+def began_of(path: str) -> tuple[int, list[int], str]:
+    """Returns when a file was begun, by the time in its name, then by the other numbers there."""
+    name = path.rpartition("/")[2]
+    began = _BEGAN.search(name)
+    return int(began[1]) if began else 0, [int(number) for number in _NUMBERS.findall(name)], path
 
 
 def cuts(steps: Sequence[Sequence[int]]) -> list[Cut]:

@@ -3,8 +3,8 @@
     process ── report() ─────────────────────> events.out…, rank-<n>/events.out…  ┐
     process ── prints ──> log ── definitions ──> log-metrics/events.out…          ┴─> JobPoints ──> job.metrics()
 
-`RunReader` joins the same files into the curves of a run. Here all points count, also those that a restart has
-replaced, and each keeps its instance.
+`RunReader` joins the same files into the curves of a run. The same rule (`attempts`) says here which points a
+restart has replaced. Each point keeps its instance.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
+from pai_sdk.run.events.attempts import Attempt, arranged, began_of, cuts
 from pai_sdk.run.events.records import read_scalars
+from pai_sdk.run.events.sources import source_order
 from pai_sdk.run.events.writer import EVENTS_PART, LOG_METRICS, event_file_source
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.wire import wire_time
@@ -64,6 +66,22 @@ class Part(NamedTuple):
         """Time, step and value of each point, as Python numbers."""
         columns = (column[begin:] for column in (self.wall, self.step, self.value))
         return zip(*(column if isinstance(column, list) else column.tolist() for column in columns), strict=True)
+
+    @property
+    def rank(self) -> int:
+        """The rank of the process that has reported it, by the folder of its file."""
+        found = EVENTS_PART.fullmatch(self.path.rpartition("/")[0])
+        return int(found["rank"] or 0) if found else 0
+
+    @property
+    def source(self) -> tuple[str, str, bool, int]:
+        """Metric, instance, whether it is from the log, and rank: files of one source are one curve."""
+        return self.name, self.instance, self.is_from_log, self.rank
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """By which the sources of one metric are sorted."""
+        return source_order(self.instance, self.rank, is_from_log=self.is_from_log)
 
     def last(self) -> Iterator[MetricPoint]:
         """The last point as the wire has it, if there is one."""
@@ -222,12 +240,45 @@ def metric_points(parts: Iterable[Part], name: str | None = None) -> Iterator[Me
         if name in (None, part.name)
         for wall, step, value in part.rows()
     ]
+    rows = _without_replaced(rows)
     rows.sort()
     before, timestamp = None, None
     for wall, _, step, _, value, part in rows:
         if wall != before:  # those of one record have one time
             before, timestamp = wall, wire_time(wall)
         yield _metric_point(part, timestamp if wall or not part.is_from_log else None, step, value)
+
+
+_Row: TypeAlias = "tuple[float | None, str, int, int, float, Part]"  # time, file, step, number, value
+
+
+def _without_replaced(rows: list[_Row]) -> list[_Row]:
+    """The rows that later files of their sources have not replaced."""
+    sources: dict[tuple[str, str, bool, int], dict[str, list[int]]] = {}
+    last: tuple[Part | None, list[int]] = None, []
+    for row in rows:
+        if last[0] is not row[5]:  # a part has many rows
+            part = row[5]
+            last = part, sources.setdefault(part.source, {}).setdefault(part.path, [])
+        last[1].append(row[2])
+    limits: dict[tuple[tuple[str, str, bool, int], str], tuple[float, frozenset[int]]] = {}
+    for source, files in sources.items():
+        if len(files) < 2:
+            continue
+        attempts = [Attempt(began_of(path), None, sorted(steps)) for path, steps in files.items()]
+        order = arranged(attempts)
+        paths = [*files]
+        for number, cut in zip(order, cuts([attempts[number].steps for number in order]), strict=True):
+            replaced = frozenset(step for newer in cut.replaced_by for step in attempts[order[newer]].steps)
+            limits[source, paths[number]] = math.inf if cut.limit is None else cut.limit, replaced
+    if not limits:
+        return rows
+    counting = []
+    for row in rows:
+        limit, replaced = limits.get((row[5].source, row[1]), (math.inf, frozenset()))
+        if row[2] < limit and row[2] not in replaced:
+            counting.append(row)
+    return counting
 
 
 def _metric_point(part: Part, timestamp: str | None, step: int, value: float) -> MetricPoint:
@@ -238,6 +289,7 @@ def _metric_point(part: Part, timestamp: str | None, step: int, value: float) ->
         timestamp=timestamp,
         step=None if part.is_from_log else step,
         instance=part.instance,
+        rank=part.rank or None,
     )
 
 

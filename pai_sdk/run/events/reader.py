@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
-from pai_sdk.run.events.attempts import Attempt, arranged, cuts, head_end
+from pai_sdk.run.events.attempts import Attempt, arranged, began_of, cuts, head_end
 from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary, SeriesFacts, facts_of
 from pai_sdk.run.events.files import DamagedRange, EventChunk, EventFileReader, OtherEvent
 from pai_sdk.run.events.lanes import HostFiles, lanes
@@ -30,8 +30,6 @@ from pai_sdk.storage.stored_file import StoredFile
 __all__ = ["Entry", "ImageEntry", "RunEnd", "RunReader"]
 
 _LOGS_RANK = 1 << 30  # behind those of all processes: of two with one name, the reported metric keeps it
-_BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
-_NUMBERS = re.compile(r"[0-9]+")
 _EMPTY_RANGE = (math.inf, -math.inf)
 _INSTANCE = re.compile(r".+-((?:master|chief|worker|ps|evaluator)-[0-9]+(?:\.log)?)")  # behind the id of its job
 _NOT_KEPT = ("image", "audio", "graph")  # their content is only counted: one may be megabytes
@@ -96,7 +94,7 @@ class _File:
     def __init__(self, store: Store, path: str) -> None:
         self.reader = EventFileReader(store, path)
         self.seen = (0, "")
-        self.host, self.order = _host_of(path), _order_of(path)
+        self.host, self.order = _host_of(path), began_of(path)
         self.source = (_rank_of(path), self.host if is_instance(self.host) else "")
         self.changed_s: float | None = None
         self.points: dict[_Key, GrowingSeries] = {}
@@ -232,7 +230,7 @@ class RunReader:
         Raises:
             StorageError: a file cannot be read; the others are read. The next call tries again.
         """
-        listed = sorted(files, key=lambda file: _order_of(file.path))
+        listed = sorted(files, key=lambda file: began_of(file.path))
         version = self.version
         if self._files.keys() - {file.path for file in listed}:
             self._begin_epoch()
@@ -625,10 +623,3 @@ def _host_of(path: str) -> str:
     """The instance or the machine that has written a file, by its name; empty where that says none."""
     found = event_file_source(path.rpartition("/")[2])
     return found[0] if found else ""
-
-
-def _order_of(path: str) -> tuple[int, list[int], str]:
-    """By when the file was begun: the time in its name, then the other numbers there."""
-    name = path.rpartition("/")[2]
-    began = _BEGAN.search(name)
-    return int(began[1]) if began else 0, [int(number) for number in _NUMBERS.findall(name)], path

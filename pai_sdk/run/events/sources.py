@@ -13,12 +13,29 @@ The first one has the plain name. Standard library only.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["is_instance", "source_order"]
+__all__ = ["is_instance", "point_order", "preferred_points", "source_label", "source_order"]
 
 _ROLES = ("chief", "master", "worker", "ps", "evaluator")
 _INSTANCE = re.compile(rf"(?:.+-)?({'|'.join(_ROLES)})-([0-9]{{1,9}})(?:\.log)?", re.DOTALL)
+
+
+class _Point(Protocol):
+    """A value as `job.metrics()` gives it; those from logs have no step."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def instance(self) -> str | None: ...
+    @property
+    def rank(self) -> int | None: ...
+    @property
+    def step(self) -> int | None: ...
+
+
+_P = TypeVar("_P", bound=_Point)
 
 
 def is_instance(name: str) -> bool:
@@ -41,3 +58,28 @@ def source_order(instance: str | None, rank: int | None = 0, *, is_from_log: boo
     found = _INSTANCE.fullmatch(instance or "")
     role = (_ROLES.index(found[1]), int(found[2])) if found else (len(_ROLES), 0)
     return is_from_log, max(rank or 0, 0), *role, instance or ""
+
+
+def point_order(point: _Point) -> tuple[Any, ...]:
+    """The order of the source of a point; see `source_order`."""
+    return source_order(point.instance, point.rank, is_from_log=point.step is None)
+
+
+def source_label(point: _Point) -> str:
+    """The instance of a point, with its rank if that is not 0: an instance may have several processes."""
+    return f"{point.instance or ''}{f' rank-{point.rank}' if point.rank else ''}"
+
+
+def preferred_points(points: Iterable[_P]) -> list[_P]:
+    """Returns, of each metric, the points of the one source that is meant by its plain name; in their order."""
+    orders: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # by source: there are many points of each
+    first: dict[str | None, tuple[Any, ...]] = {}
+    ordered = []
+    for point in points:
+        source = point.instance, point.rank, point.step is None
+        order = orders.get(source)
+        if order is None:
+            order = orders[source] = point_order(point)
+        first[point.name] = min(first.get(point.name, order), order)
+        ordered.append((order, point))
+    return [point for order, point in ordered if order == first[point.name]]

@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
+from pai_sdk.run.events.attempts import Attempt, arranged, began_of, cuts
 from pai_sdk.run.events.points import END_OF_TIME_S, EventFolder, JobPoints, Part
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.schemas.request import TrainingJobRequest
@@ -117,10 +118,11 @@ class _Table:
     def __init__(self, name: str, parts: Iterable[Part], reader: JobPoints | None) -> None:
         self._name, self._reader = name, reader
         self._epoch = reader.epoch if reader else 0
-        self._sources: dict[tuple[str, str, bool], int] = {}  # metric, instance, whether from the log
+        self._sources: dict[tuple[str, str, bool, int], int] = {}  # metric, instance, whether from the log, rank
         self._files: dict[str, int] = {}
         # Of each point time, file, step, source and value; sorted by the first three.
         self._columns: tuple[npt.NDArray[Any], ...] = ()
+        self._counting: tuple[npt.NDArray[Any], ...] = ()  # those that a restart has not replaced
         self._add(parts, lambda _: None)
 
     def __len__(self) -> int:
@@ -145,11 +147,43 @@ class _Table:
             columns = [np.concatenate(column) for column in zip(*added, strict=True)]
             order = np.lexsort(columns[2::-1])
             self._columns = tuple(column[order] for column in columns)
+            is_counting = self._are_counting() if len(self._files) > 1 else None
+            self._counting = (
+                self._columns
+                if is_counting is None or is_counting.all()
+                else tuple(column[is_counting] for column in self._columns)
+            )
+
+    def _are_counting(self) -> npt.NDArray[Any]:
+        """Which points later files of their sources have not replaced."""
+        import numpy as np
+
+        _, file, step, source, _ = self._columns
+        is_counting = np.ones(len(step), bool)
+        began = [began_of(path) for path in self._files]
+        order = np.lexsort((step, file, source))
+        ends = np.flatnonzero((np.diff(source[order]) != 0) | (np.diff(file[order]) != 0)) + 1
+        by_source: dict[int, list[npt.NDArray[Any]]] = {}
+        for rows in np.split(order, ends):
+            by_source.setdefault(int(source[rows[0]]), []).append(rows)
+        for groups in by_source.values():
+            if len(groups) < 2:
+                continue
+            attempts = [Attempt(began[int(file[rows[0]])], None, step[rows]) for rows in groups]
+            arrangement = arranged(attempts)
+            steps = [attempts[number].steps for number in arrangement]
+            for number, cut in zip(arrangement, cuts(steps), strict=True):
+                rows = groups[number]
+                if cut.limit is not None:
+                    is_counting[rows[step[rows] >= cut.limit]] = False
+                for newer in cut.replaced_by:
+                    is_counting[rows[np.isin(step[rows], steps[newer])]] = False
+        return is_counting
 
     def _columns_of(self, part: Part) -> tuple[npt.NDArray[Any], ...]:
         import numpy as np
 
-        source = self._sources.setdefault(part[:3], len(self._sources))
+        source = self._sources.setdefault(part.source, len(self._sources))
         file = self._files.setdefault(part.path, len(self._files))
         wall, count = np.asarray(part.wall, np.float64), len(part.wall)
         return (
@@ -164,9 +198,9 @@ class _Table:
         """Returns the number of points that are wanted, and those of the page."""
         import numpy as np
 
-        if not self._columns:
+        if not self._counting:
             return 0, []
-        wall = self._columns[0]
+        wall = self._counting[0]
         begin = 0 if wanted.start is None else int(np.searchsorted(wall, wanted.start, "left"))
         end = len(wall) if wanted.end is None else int(np.searchsorted(wall, wanted.end, "right"))
         total = max(0, end - begin)
@@ -177,9 +211,10 @@ class _Table:
 
     def _rows(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
         sources = list(self._sources)
-        columns = (column[begin:end].tolist() for column in self._columns)
+        columns = (column[begin:end].tolist() for column in self._counting)
         for wall, _, step, source, value in zip(*columns, strict=True):
-            name, instance, is_from_log = sources[source]
-            where = {} if is_from_log else {"Step": step}
+            name, instance, is_from_log, rank = sources[source]
+            where: dict[str, Any] = {} if is_from_log else {"Step": step}
+            where |= {"Rank": rank} if rank else {}
             where |= {"Instance": instance} if instance else {}
             yield {"Name": name, "Timestamp": wire_time(wall), "Value": value, **where}

@@ -80,6 +80,7 @@ class _WatchedJob:
     logs: LogMetrics
     points: JobPoints
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # that are not stored yet
+    sources: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # by metric: the order of whose value it is
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -174,6 +175,10 @@ class MetricsCollector:
             yield from self._read_logs(watched, is_final=is_final)
             for part in watched.points.read_on():
                 for wall, step, value in part.rows(-1):
+                    order = part.order
+                    if watched.sources.setdefault(part.name, order) < order:
+                        continue  # of another instance than the one that is meant by the name
+                    watched.sources[part.name] = order
                     watched.latest[part.name] = {
                         "timestamp": known_time(wall, is_from_log=False),
                         "value": value,
