@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import importlib.util
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
 from pai_sdk.errors import NameTakenError, StorageError
 from pai_sdk.storage.leftovers import open_part
@@ -88,23 +87,24 @@ class ContentCheck:
     def __init__(self, info: ObjectInfo) -> None:
         self._info = info
         self._size_bytes = 0
+        self._crc64 = 0
         self._count: Callable[[bytes], None] = lambda chunk: None
         self._is_right: Callable[[], bool] = lambda: True
         if info.sha256:
             self._compare("sha256", info.sha256)
         elif info.content_md5:
             self._compare("md5", info.content_md5)
-        elif info.content_crc64 is not None and _counts_crc64_fast():
-            from pai_sdk.storage.oss2_import import oss2
-
-            crc64 = oss2.utils.Crc64()
-            self._count = crc64.update
-            self._is_right = lambda: bool(crc64.crc == info.content_crc64)
+        elif info.content_crc64 is not None:
+            self._count = self._update_crc64
+            self._is_right = lambda: self._crc64 == info.content_crc64
 
     def _compare(self, algorithm: str, expected: str) -> None:
         content = hashlib.new(algorithm, usedforsecurity=False)
         self._count = content.update
         self._is_right = lambda: content.hexdigest() == expected.lower()
+
+    def _update_crc64(self, chunk: bytes) -> None:
+        self._crc64 = crc64_of(chunk, self._crc64)
 
     def update(self, chunk: bytes) -> ContentCheck:
         """Take the next bytes."""
@@ -119,12 +119,6 @@ class ContentCheck:
         if not self._is_right():
             return "the bytes that arrived do not have the object's checksum"
         return None
-
-
-@cache
-def _counts_crc64_fast() -> bool:
-    """True if crcmod has its C extension; without it, Python would count at a few MB/s."""
-    return importlib.util.find_spec("crcmod._crcfunext") is not None
 
 
 def object_meta(sha256: str, *, executable: bool) -> dict[str, str]:

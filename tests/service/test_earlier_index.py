@@ -132,6 +132,7 @@ def test_an_index_of_the_first_version_is_brought_up_to_date(root: Path, earlier
     with earlier.begin() as connection:
         connection.execute(text("ALTER TABLE oss_objects DROP COLUMN part_sizes"))
         connection.execute(text("ALTER TABLE oss_parts DROP COLUMN start"))
+        connection.execute(text("ALTER TABLE oss_parts DROP COLUMN crc64"))
         connection.execute(text("DROP TABLE oss_contents"))
         connection.execute(text("DELETE FROM schema_versions"))
     with ObjectStore(root, earlier=earlier) as store:

@@ -9,8 +9,9 @@ import time
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
+from pai_sdk.base.crc64 import combine_crc64
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
+from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
 from pai_sdk.service.objects.index import ObjectIndex, replaced_meanwhile
 from pai_sdk.service.objects.object_rows import StoredObject
@@ -69,9 +70,16 @@ class Appender:
             size_bytes=info.size_bytes + piece.size_bytes,
             etag=hashlib.md5(f"{info.etag}{piece.md5}".encode(), usedforsecurity=False).hexdigest().upper(),
             modified_at=time.time(),
+            crc64=_longer_crc64(info, piece),
         )
         self._index.extend(info, longer)
         return longer
+
+
+def _longer_crc64(info: StoredObject, piece: Blob) -> int | None:
+    if info.crc64 is None or piece.crc64 is None:
+        return None
+    return combine_crc64(info.crc64, piece.crc64, piece.size_bytes)
 
 
 class BoundedReader(io.RawIOBase):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.base.files import sync_folder
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
@@ -29,12 +30,13 @@ _LARGEST_START = 1 << 40  # file systems have a largest size of a file, ext4 16 
 
 @dataclass(frozen=True)
 class Blob:
-    """What was written: its file, size and MD5 (upper-case hexadecimal, as OSS writes it), and its place there."""
+    """What was written: file, position, size, MD5 (upper-case hexadecimal, as OSS writes it) and CRC-64."""
 
     name: str
     size_bytes: int
     md5: str
     start: int = 0
+    crc64: int | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,7 @@ class BlobWriter:
     def __init__(self, name: str, draft: Path, final: Path) -> None:
         self._name, self._draft, self._final = name, draft, final
         self._md5 = hashlib.md5(usedforsecurity=False)
+        self.crc64 = 0
         self.size_bytes = 0
         self._in_memory = bytearray()
         self._stream: BinaryIO | None = None  # not opened as long as all fits into a row
@@ -233,6 +236,7 @@ class BlobWriter:
         """The other half of `write`."""
         for chunk in chunks:
             self._md5.update(chunk)
+            self.crc64 = crc64_of(chunk, self.crc64)
 
     def copy_from(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
         """Append what a file still holds, or so many bytes of it.
@@ -251,7 +255,7 @@ class BlobWriter:
             raise EOFError(f"{left} bytes are missing")
 
     def copy_unhashed(self, what: BlobRange, path: Path) -> None:
-        """Append some bytes of a file, without changing size and MD5: the caller knows them."""
+        """Append some bytes of a file, without changing size and checksums: the caller knows them."""
         _copy_range(what, path, self._file())
 
     @property
@@ -286,7 +290,7 @@ class BlobWriter:
                 self._final.unlink(missing_ok=True)
                 raise
         stream.close()
-        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper())
+        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), crc64=self.crc64)
 
     def discard(self) -> None:
         """Remove what was written, unless it is finished."""
@@ -413,7 +417,7 @@ class _PlacedWriter(BlobWriter):
         os.fsync(stream.fileno())
         sync_folder(self._final.parent)
         self._is_finished = True
-        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), self._start)
+        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), self._start, self.crc64)
 
     def discard(self) -> None:
         """Leave the place; it is free for another writer, unless this one has finished."""

@@ -19,6 +19,7 @@ from pai_sdk.service.objects.object_rows import (
     Recorded,
     StoredObject,
     copy_row,
+    crc64_text,
     encode_key,
     forget,
     object_of,
@@ -123,7 +124,7 @@ class ObjectIndex:
             StorageError: `NoSuchKey` or `NoSuchBucket`.
         """
         row = self._row(FIND_WITH_CONTENT, bucket, key)
-        return object_of(row), row[10]
+        return object_of(row), row[11]
 
     def _row(self, statement: str, bucket: str, key: str) -> Any:
         rows = self._database.query(statement, (bucket, encode_key(key)))
@@ -206,8 +207,8 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
-        grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ? WHERE {_AS_IT_WAS}"  # noqa: S608
-        values = (longer.size_bytes, longer.etag, longer.modified_at, *_identity(info))
+        grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ?, crc64 = ? WHERE {_AS_IT_WAS}"  # noqa: S608
+        values = (longer.size_bytes, longer.etag, longer.modified_at, crc64_text(longer.crc64), *_identity(info))
         if self._database.write(lambda db: db.execute(grow, values).rowcount) != 1:
             raise replaced_meanwhile(info)
 

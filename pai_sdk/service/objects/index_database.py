@@ -103,6 +103,7 @@ parts = Table(
     Column("modified_at", Double, nullable=False),
     Column("blob", String(32), nullable=False),
     Column("start", BigInteger, nullable=False, server_default="0"),
+    Column("crc64", String(20)),
     Index("oss_parts_blob", "blob"),
     sqlite_with_rowid=False,
 )
@@ -125,7 +126,12 @@ def _with_places(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN start BIGINT NOT NULL DEFAULT 0"))
 
 
-_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_places])
+def _with_crc64_of_parts(connection: Connection) -> None:
+    """To version 5: parts have their CRC-64. Older builds would append to objects without changing theirs."""
+    connection.execute(text("ALTER TABLE oss_parts ADD COLUMN crc64 VARCHAR(20)"))
+
+
+_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_places, _with_crc64_of_parts])
 
 
 class IndexDatabase:

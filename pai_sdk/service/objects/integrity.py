@@ -1,9 +1,10 @@
-"""Compares content that is read with what was stored: its size, and its MD5 where that is known."""
+"""Compares content that is read with what was stored: its size, and its CRC-64 or, without one, its MD5."""
 
 from __future__ import annotations
 
 import hashlib
 
+from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import StoredObject
@@ -17,8 +18,9 @@ DAMAGED = "ObjectDamaged"
 class IntegrityCheck:
     """Takes an object's content piece by piece, and checks at the end whether it is the object's.
 
-    The ETag of an object of one upload is its MD5. That of an object of parts is made of the MD5 of each part; the
-    index has the sizes of the parts. Of an object that was appended to, only the size is known.
+    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload it is
+    the MD5, for an object of parts it is made of the MD5 of each part, whose sizes the index has. For one that was
+    appended to, only the size is checked.
 
     Args:
         info: the object.
@@ -35,6 +37,7 @@ class IntegrityCheck:
         self._info = info
         self._size_bytes = 0
         self._part_sizes = [size for size, count in info.part_sizes for _ in range(count)]
+        self._crc64 = 0
         self._hashes_all = info.kind == "Normal"
         self._digests: list[bytes] = []
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -43,7 +46,9 @@ class IntegrityCheck:
     def update(self, piece: bytes) -> None:
         """Take the next piece."""
         self._size_bytes += len(piece)
-        if self._hashes_all:
+        if self._info.crc64 is not None:
+            self._crc64 = crc64_of(piece, self._crc64)
+        elif self._hashes_all:
             self._md5.update(piece)
         elif self._part_sizes:
             self._update_parts(memoryview(piece))
@@ -53,7 +58,8 @@ class IntegrityCheck:
         info = self._info
         if self._size_bytes != info.size_bytes:
             return _said(info, f"has {self._size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
-        if self._etag() not in (None, info.etag):
+        is_same = self._crc64 == info.crc64 if info.crc64 is not None else self._etag() in (None, info.etag)
+        if not is_same:
             return _said(info, "is not what was stored: its content has changed on the service's disk")
         return ""
 

@@ -15,15 +15,23 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+from pai_sdk.base.crc64 import combine_crc64
 from pai_sdk.service.objects.blobs import BlobFolder, BlobRange, BlobWriter, SharedBlob
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index_database import IndexDatabase
-from pai_sdk.service.objects.object_rows import StoredObject, encode_key, record, require_bucket, successor
+from pai_sdk.service.objects.object_rows import (
+    StoredObject,
+    crc64_text,
+    encode_key,
+    record,
+    require_bucket,
+    successor,
+)
 
 __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "UploadInfo", "UploadedPart"]
 
@@ -33,9 +41,9 @@ _ID = re.compile("[0-9A-F]{32}")
 _END = b"\xff"  # behind all keys: UTF-8 has no such byte
 
 _UPLOAD = "id, bucket, key, content_type, headers, started_at"
-_PART = "number, size_bytes, etag, modified_at, blob, start"
+_PART = "number, size_bytes, etag, modified_at, blob, start, crc64"
 _ADD_UPLOAD = f"INSERT INTO oss_uploads ({_UPLOAD}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
-_PUT_PART = f"INSERT OR REPLACE INTO oss_parts (upload, {_PART}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_PUT_PART = f"INSERT OR REPLACE INTO oss_parts (upload, {_PART}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _FIND = f"SELECT {_UPLOAD} FROM oss_uploads WHERE id = ? AND bucket = ? AND key = ?"  # noqa: S608 - constants
 _NAMES_BLOB = "SELECT 1 FROM oss_parts WHERE blob = ? LIMIT 1"
 _IDLE = f"""
@@ -54,6 +62,7 @@ class UploadedPart:
     modified_at: float
     blob: str
     start: int
+    crc64: int | None
 
     @property
     def range(self) -> BlobRange:
@@ -134,7 +143,7 @@ class MultipartUploads:
     def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
         """Take what was written as a part; one of the same number is replaced."""
         blob = writer.finish()
-        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name, blob.start)
+        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name, blob.start, blob.crc64)
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:
@@ -146,7 +155,7 @@ class MultipartUploads:
 
     def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> list[str]:
         """Put the row of a part; returns the blob that no part names any more."""
-        values = (upload_id, part.number, part.size_bytes, part.etag, part.modified_at, part.blob, part.start)
+        values = (upload_id, *astuple(part)[:-1], crc64_text(part.crc64))
         find = "SELECT blob FROM oss_parts WHERE upload = ? AND number = ?"
 
         def add(connection: sqlite3.Connection) -> list[str]:
@@ -165,7 +174,7 @@ class MultipartUploads:
         """The parts that have arrived, by number."""
         self.find(bucket, key, upload_id)
         query = f"SELECT {_PART} FROM oss_parts WHERE upload = ? AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
-        return [UploadedPart(*row) for row in self._database.query(query, (upload_id, after, limit))]
+        return [_part(row) for row in self._database.query(query, (upload_id, after, limit))]
 
     def complete(
         self,
@@ -286,7 +295,7 @@ class MultipartUploads:
         """The parts whose blobs are in a shard."""
         query = f"SELECT upload, {_PART} FROM oss_parts WHERE blob >= ? AND blob < ?"  # noqa: S608 - constants
         rows = self._database.query(query, (shard, f"{shard}g"))
-        return [PartOfUpload(upload, UploadedPart(*part)) for upload, *part in rows]
+        return [PartOfUpload(upload, _part(part)) for upload, *part in rows]
 
     def forget_lost(self, lost: PartOfUpload) -> bool:
         """Forget a part whose content is lost, unless it has come again; whether it was forgotten."""
@@ -374,6 +383,7 @@ def _object_of(upload: UploadInfo, taken: Sequence[UploadedPart], blob: str) -> 
         kind="Multipart",
         headers=upload.headers,
         blob=blob,
+        crc64=_combined_crc64(taken),
         part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
     )
 
@@ -402,6 +412,19 @@ def _choose(arrived: Sequence[UploadedPart], listed: Sequence[tuple[int, str]] |
 def _combined_etag(taken: Sequence[UploadedPart]) -> str:
     digests = b"".join(bytes.fromhex(part.etag) for part in taken)
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest().upper()}-{len(taken)}"
+
+
+def _combined_crc64(taken: Sequence[UploadedPart]) -> int | None:
+    crc64 = 0
+    for part in taken:
+        if part.crc64 is None:  # of a release that did not record it
+            return None
+        crc64 = combine_crc64(crc64, part.crc64, part.size_bytes)
+    return crc64
+
+
+def _part(row: Sequence[Any]) -> UploadedPart:
+    return UploadedPart(*row[:-1], int(row[-1]) if row[-1] else None)
 
 
 def _upload(row: Any) -> UploadInfo:

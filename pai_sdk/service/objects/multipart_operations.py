@@ -19,7 +19,7 @@ from pai_sdk.service.objects.object_operations import (
 )
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse, xml_response
+from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse, written_headers, xml_response
 
 __all__ = ["MultipartOperations"]
 
@@ -59,14 +59,14 @@ class MultipartOperations:
         if request.header("x-oss-copy-source"):
             part = await self._threads.run(self._copy_part, request, number)
             facts = [("ETag", f'"{part.etag}"'), ("LastModified", iso_time(part.modified_at))]
-            return xml_response("CopyPartResult", facts, {"ETag": f'"{part.etag}"'})
+            return xml_response("CopyPartResult", facts, written_headers(part))
         part = await write_body(
             request,
             self._threads,
             lambda: self._uploads.part_writer(*address, number, request.content_length),
             lambda writer: self._uploads.add_part(writer, *address, number),
         )
-        return Response(headers={"ETag": f'"{part.etag}"'})
+        return Response(headers=written_headers(part))
 
     def _copy_part(self, request: OssRequest, number: int) -> UploadedPart:
         info, stream = self._store.open_with_info(*copy_source(request))
@@ -102,7 +102,7 @@ class MultipartOperations:
                 ("Key", written(info.key)),
                 ("ETag", f'"{info.etag}"'),
             ],
-            {"ETag": f'"{info.etag}"'},
+            written_headers(info),
         )
 
     async def abort(self, request: OssRequest) -> Response:
@@ -184,6 +184,7 @@ def _described(part: UploadedPart) -> Children:
         ("LastModified", iso_time(part.modified_at)),
         ("ETag", f'"{part.etag}"'),
         ("Size", part.size_bytes),
+        *([] if part.crc64 is None else [("HashCrc64ecma", str(part.crc64))]),
     ]
 
 

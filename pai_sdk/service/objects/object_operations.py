@@ -12,12 +12,20 @@ from urllib.parse import unquote
 
 from starlette.responses import Response
 
+from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.service.objects.body import Threads, read_content, write_body
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES, CopyOfRow, StoredObject, check_bucket, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore, guess_type
-from pai_sdk.service.objects.xml import content_response, iso_time, object_headers, xml_response
+from pai_sdk.service.objects.xml import (
+    HEADER_CRC64,
+    content_response,
+    iso_time,
+    object_headers,
+    written_headers,
+    xml_response,
+)
 
 __all__ = [
     "ObjectOperations",
@@ -84,7 +92,7 @@ class ObjectOperations:
                     forbid_overwrite=_forbids_overwrite(request),
                 ),
             )
-        return Response(headers={"ETag": f'"{info.etag}"'})
+        return Response(headers=written_headers(info))
 
     async def _put_row(self, request: OssRequest, length: int) -> StoredObject:
         content, md5 = await read_content(request, length)
@@ -95,6 +103,7 @@ class ObjectOperations:
             etag=md5.hex().upper(),
             content_type=content_type_of(request),
             headers=kept_headers(request),
+            crc64=crc64_of(content),
         )
         recorded = await self._index.put_soon(info, content, forbid_overwrite=_forbids_overwrite(request))
         await self._remove_files(recorded.freed)
@@ -148,7 +157,7 @@ class ObjectOperations:
         """GetObjectMeta: the few facts that cost nothing."""
         info = self._index.find(request.bucket, request.key)
         known = object_headers(info)
-        headers = {name: known[name] for name in ("etag", "last-modified")}
+        headers = {name: known[name] for name in ("etag", "last-modified", HEADER_CRC64) if name in known}
         return Response(headers={**headers, "content-length": str(info.size_bytes)})
 
     async def acl(self, request: OssRequest) -> Response:
@@ -180,7 +189,7 @@ class ObjectOperations:
                 headers=kept_headers(request),
             ),
         )
-        return Response(headers={"ETag": f'"{info.etag}"', "x-oss-next-append-position": str(info.size_bytes)})
+        return Response(headers={**written_headers(info), "x-oss-next-append-position": str(info.size_bytes)})
 
     async def _copy(self, request: OssRequest) -> Response:
         refuse_unknown_wishes(request)
@@ -192,7 +201,7 @@ class ObjectOperations:
         if info is None:
             info = await self._threads.run(self._copied, request, changed)
         facts = [("ETag", f'"{info.etag}"'), ("LastModified", iso_time(info.modified_at))]
-        return xml_response("CopyObjectResult", facts, {"ETag": f'"{info.etag}"'})
+        return xml_response("CopyObjectResult", facts, written_headers(info))
 
     async def _copy_row(
         self, request: OssRequest, changed: tuple[Mapping[str, str], str] | None

@@ -28,6 +28,7 @@ __all__ = [
     "StoredObject",
     "check_bucket",
     "copy_row",
+    "crc64_text",
     "encode_key",
     "forget",
     "is_row",
@@ -48,7 +49,7 @@ RESERVED_BUCKETS = frozenset({"api"})
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _MAX_KEY_BYTES = 1023
 
-COLUMNS = "bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes"
+COLUMNS = "bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes, crc64"
 
 _ROW = "row-"  # sorts behind all names of files, so that the sweep of the files does not meet them
 _FIND = f"SELECT {COLUMNS} FROM oss_objects WHERE bucket = ? AND key = ?"  # noqa: S608 - constants
@@ -56,7 +57,7 @@ _FIND_BUCKET = "SELECT 1 FROM oss_buckets WHERE name = ?"
 _FIND_BLOB = "SELECT blob FROM oss_objects WHERE bucket = ? AND key = ?"
 _FIND_BUCKET_AND_BLOB = f"SELECT ({_FIND_BLOB}) FROM oss_buckets WHERE name = ?"  # noqa: S608 - constants
 _ADD_CONTENT = "INSERT INTO oss_contents (content) VALUES (?)"
-_PUT = f"INSERT OR REPLACE INTO oss_objects ({COLUMNS}) VALUES ({', '.join('?' * 10)})"  # noqa: S608 - constants
+_PUT = f"INSERT OR REPLACE INTO oss_objects ({COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608 - constants
 _FORGET = "DELETE FROM oss_objects WHERE bucket = ? AND key = ?"
 _FORGET_CONTENT = "DELETE FROM oss_contents WHERE id = ? AND NOT EXISTS (SELECT 1 FROM oss_objects WHERE blob = ?)"
 # One statement, so that the object and the content are of the same moment.
@@ -82,6 +83,7 @@ class StoredObject:
         headers: what goes out with it, by name: `x-oss-meta-*`, `Cache-Control` and the like.
         blob: the file that holds its content, or the row of `oss_contents`.
         part_sizes: of the parts it was made of, in their order: a size, and how many have it; empty: not known.
+        crc64: the CRC-64/XZ of its content; None for objects that releases without this column have written.
     """
 
     bucket: str
@@ -94,6 +96,7 @@ class StoredObject:
     headers: Mapping[str, str] = field(default_factory=dict)
     blob: str = ""
     part_sizes: Sequence[Sequence[int]] = ()
+    crc64: int | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def is_row(blob: str) -> bool:
 
 def object_of(row: Any) -> StoredObject:
     """The object that a row of `COLUMNS` describes."""
-    bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes = row[:10]
+    bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes, crc64 = row[:11]
     return StoredObject(
         bucket=bucket,
         key=key.decode(),
@@ -185,7 +188,13 @@ def object_of(row: Any) -> StoredObject:
         headers={} if headers == "{}" else json.loads(headers),
         blob=blob,
         part_sizes=(json.loads(part_sizes) or ()) if part_sizes else (),
+        crc64=int(crc64) if crc64 else None,
     )
+
+
+def crc64_text(crc64: int | None) -> str | None:
+    """Returns a checksum as the index and OSS's headers have it: SQLite's integers are too short for it."""
+    return None if crc64 is None else str(crc64)
 
 
 def require_bucket(connection: sqlite3.Connection, name: str) -> None:
@@ -221,6 +230,7 @@ def record(
         json.dumps(dict(info.headers)) if info.headers else "{}",
         info.blob,
         json.dumps([list(run) for run in info.part_sizes]) if info.part_sizes else None,
+        crc64_text(info.crc64),
     )
     connection.execute(_PUT, values)
     return Recorded(info, _release(connection, replaced) if replaced is not None else ())
@@ -250,6 +260,7 @@ def copy_row(connection: sqlite3.Connection, wanted: CopyOfRow) -> Recorded | No
         content_type=content_type,
         headers=headers,
         blob=info.blob,
+        crc64=info.crc64,
     )
     return record(connection, made, forbid_overwrite=wanted.forbid_overwrite)
 

@@ -241,7 +241,7 @@ class ObjectStore:
         facts = _Facts(bucket, key, content_type, headers or {})
         if (content := writer.small_content) is None:
             return self._record(facts, self._blobs.publish(writer), forbid_overwrite=forbid_overwrite)
-        info = facts.object_of(Blob("", len(content), writer.md5.hex().upper()))
+        info = facts.object_of(Blob("", len(content), writer.md5.hex().upper(), crc64=writer.crc64))
         recorded = self.index.put(info, content, forbid_overwrite=forbid_overwrite)
         self.remove_files(recorded.freed)
         return recorded.info
@@ -342,7 +342,7 @@ class ObjectStore:
         if info.kind != "Normal" or is_row(info.blob):
             return None
         try:
-            return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag)
+            return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag, crc64=info.crc64)
         except FileNotFoundError:
             return None  # deleted meanwhile; the open stream still has it
 
@@ -378,6 +378,7 @@ class _Facts:
             kind=kind,
             headers=self.headers,
             blob=blob.name,
+            crc64=blob.crc64,
         )
 
 

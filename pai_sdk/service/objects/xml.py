@@ -21,9 +21,11 @@ from starlette.responses import Response, StreamingResponse
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.body import Threads
 from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
+from pai_sdk.service.objects.multipart import UploadedPart
 from pai_sdk.service.objects.object_rows import StoredObject
 
 __all__ = [
+    "HEADER_CRC64",
     "Children",
     "as_storage_error",
     "content_response",
@@ -34,8 +36,12 @@ __all__ = [
     "object_headers",
     "parse",
     "printable",
+    "written_headers",
     "xml_response",
 ]
+
+HEADER_CRC64 = "x-oss-hash-crc64ecma"
+"""The header with the CRC-64/XZ of a whole object, also of a range of it, by which clients check what arrived."""
 
 _log = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
@@ -169,7 +175,17 @@ def object_headers(info: StoredObject) -> dict[str, str]:
         "accept-ranges": "bytes",
         "x-oss-object-type": info.kind,
         "x-oss-storage-class": "Standard",
+        **_crc64_header(info.crc64),
     }
+
+
+def written_headers(made: StoredObject | UploadedPart) -> dict[str, str]:
+    """The headers of the response to a write, by which clients check what arrived."""
+    return {"ETag": f'"{made.etag}"', **_crc64_header(made.crc64)}
+
+
+def _crc64_header(crc64: int | None) -> dict[str, str]:
+    return {} if crc64 is None else {HEADER_CRC64: str(crc64)}
 
 
 def content_response(

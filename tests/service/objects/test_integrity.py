@@ -254,6 +254,7 @@ def test_an_index_of_an_earlier_build_is_carried_over(store: ObjectStore, root: 
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE oss_objects DROP COLUMN part_sizes"))
         connection.execute(text("ALTER TABLE oss_parts DROP COLUMN start"))
+        connection.execute(text("ALTER TABLE oss_parts DROP COLUMN crc64"))
         connection.execute(text("UPDATE schema_versions SET version = 1 WHERE name = 'objects'"))
     with ObjectStore(root) as again:
         assert "part_sizes" in {column["name"] for column in inspect(engine).get_columns("oss_objects")}
@@ -277,6 +278,7 @@ def as_of_version_2(store: ObjectStore, root: Path) -> None:
             )
         connection.execute(text("DROP TABLE oss_contents"))
         connection.execute(text("ALTER TABLE oss_parts DROP COLUMN start"))
+        connection.execute(text("ALTER TABLE oss_parts DROP COLUMN crc64"))
         connection.execute(text("UPDATE schema_versions SET version = 2 WHERE name = 'objects'"))
     engine.dispose()
 
@@ -302,7 +304,7 @@ def test_small_objects_of_a_build_that_had_only_files_stay_readable(store: Objec
             "k2": b"a row now",
         }
         versions = once_more._database.query("SELECT version FROM schema_versions WHERE name = 'objects'", ())
-        assert versions == [(4,)]  # an older build refuses it
+        assert versions == [(5,)]  # an older build refuses it
 
 
 def test_a_row_whose_content_is_gone_is_not_read(store: ObjectStore) -> None:

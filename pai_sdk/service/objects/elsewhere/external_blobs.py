@@ -71,7 +71,7 @@ class ExternalBlobs(BlobFolder):
     def publish(self, writer: BlobWriter) -> Blob:
         """Upload what was written."""
         name = self._upload([writer.spooled()])
-        return Blob(name, writer.size_bytes, writer.md5.hex().upper())
+        return Blob(name, writer.size_bytes, writer.md5.hex().upper(), crc64=writer.crc64)
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
         """Upload the parts in the folder as one content; returns its name."""
