@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from pai_sdk.errors import FileChangedError, InvalidInputError, Problem, StorageError
+from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, Problem, StorageError
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import FileShare
 from pai_sdk.storage.stored_file import StoredFile, Unlisted
@@ -125,6 +125,19 @@ class Store(ABC):
             executable: whether it is a program.
         """
 
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a small file, unless there is one; returns whether this call made it.
+
+        OSS, S3 and the other object stores decide that themselves, so that of several processes one wins.
+        Elsewhere a process that writes at the same moment is not noticed.
+        """
+        try:
+            self.head(path)
+        except ObjectNotFoundError:
+            self.write(path, content)
+            return True
+        return False
+
     @abstractmethod
     def copy(self, source: str, target: str) -> StoredFile:
         """Copy a file within the store, without moving its bytes over the network where the store can do that.
@@ -166,6 +179,10 @@ class Store(ABC):
             StorageError: the store keeps no links.
         """
         raise StorageError(f"{path} is a link, which {self.uri} cannot hold; choose links='follow'")
+
+    def folders_in(self, path: str) -> frozenset[str] | None:
+        """The names of the folders in a folder, empty without it; None in a store that has no folders."""
+        return None
 
     def prepare(self) -> None:  # noqa: B027 - most stores need nothing
         """Make the root, and check that it can be written to: one error, not one for each file."""

@@ -238,15 +238,23 @@ class OssClient:
                 raise _if_changed(error) from error
             return self._call(uri, partial(_head, uri=uri)), b""
 
-    def put_bytes(self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None) -> str:
+    def put_bytes(
+        self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None, overwrite: bool = True
+    ) -> str:
         """Write a small object, whole or not at all; returns its ETag.
 
         Args:
             uri: the object.
             content: its bytes.
             meta: kept with it as `x-oss-meta-*`.
+            overwrite: replace the object, if there is one.
+
+        Raises:
+            StorageError: `code` is `FileAlreadyExists`: there is one, and `overwrite` is False.
         """
         headers = {"content-md5": content_md5(content), **meta_headers(meta)}
+        if not overwrite:
+            headers["x-oss-forbid-overwrite"] = "true"
         if kind := oss2.utils.content_type_by_name(uri.key):
             headers["content-type"] = kind
         body = Body(content, self._check_cancelled)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +22,7 @@ from pai_sdk.errors import (
     FileChangedError,
     InvalidInputError,
     MissingExtraError,
+    NameTakenError,
     ObjectNotFoundError,
     PaiError,
     Problem,
@@ -99,6 +102,19 @@ class FsspecStore(Store):
             return bool(self._info("", self._root)["type"] == "directory")
         except ObjectNotFoundError:
             return False
+
+    def folders_in(self, path: str) -> frozenset[str] | None:
+        """The names of the folders in a folder; None for object stores, which have none."""
+        if self._is_object_store:
+            return None
+        folder = f"{self._root}/{path}".rstrip("/")
+        self._fs.invalidate_cache(folder)
+        try:
+            entries = self._ask(path, partial(self._fs.ls, folder, detail=True))
+        except (FileNotFoundError, NotADirectoryError):
+            return frozenset()
+        below = (self._relative(entry["name"]) for entry in entries if entry.get("type") == "directory")
+        return frozenset(name.rpartition("/")[2] for name in below)
 
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
@@ -211,8 +227,45 @@ class FsspecStore(Store):
             head, is_all = _head_of(content)  # read once, and sent as often as needed
             content, again = (head, True) if is_all else (chain((head,), content), False)
         put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
-        self._change(path, lambda: put(name, _marked(pieces_of(content))), again=again)
-        return self.head(path)
+        try:
+            self._change(path, lambda: put(name, _marked(pieces_of(content))), again=again)
+            return self.head(path)
+        except StorageError as error:
+            if self._is_object_store or not self._is_taken(name):
+                raise
+            uri = f"{self.uri}{path}"
+            what = f"{uri}: a file is where a folder is needed, or a folder where the file would be; remove it"
+            raise NameTakenError(what, uri=uri) from error
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a small file, unless there is one; returns whether this call made it.
+
+        S3 and what speaks like it get `If-None-Match`. For one that refuses the header, `head` decides.
+        """
+        if not self._is_object_store:
+            return super().create(path, content)
+        put = partial(self._fs.pipe_file, self._name(path), content, mode="create")
+        try:
+            self._change(path, put)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileExistsError):
+                return False
+            if not (isinstance(error.__cause__, NotImplementedError) or "NotImplemented" in str(error)):
+                raise
+            return super().create(path, content)
+        return True
+
+    def _is_taken(self, name: str) -> bool:
+        """Returns True if a file cannot have a name, because of a folder of that name, or a file above it."""
+        with suppress(Exception):  # only looks for the reason of an error
+            if self._fs.isdir(name):
+                return True
+            above = name.rpartition("/")[0]
+            while len(above) > len(self._root):
+                if self._fs.isfile(above):
+                    return True
+                above = above.rpartition("/")[0]
+        return False
 
     def _put(self, name: str, pieces: Iterator[bytes], part_bytes: int | None) -> None:
         """Write an object, which appears when it is complete.
@@ -240,6 +293,8 @@ class FsspecStore(Store):
         """Write a file beside its name, then rename it."""
         folder = name.rpartition("/")[0]
         self._fs.makedirs(folder, exist_ok=True)
+        if self._fs.isdir(name):  # `mv` would move the draft into it
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         draft = f"{folder}/.pai-sdk-{secrets.token_hex(8)}.part"
         try:
             with self._fs.open(draft, "wb") as out:
@@ -393,6 +448,8 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
             from pai_sdk.storage.stores.hdfs import hdfs_files
 
             return hdfs_files(uri, options)
+        if scheme in ("s3", "s3a"):
+            options = _for_any_s3(options)
         files, root = fsspec.url_to_fs(uri, **options)
     except ImportError as error:
         raise MissingExtraError(
@@ -404,6 +461,23 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
         hint = "give a path, file://, oss://, or a scheme of fsspec"
         raise InvalidInputError([Problem("uri", f"{uri!r} cannot be opened: {error}", hint)]) from error
     return files, root
+
+
+def _for_any_s3(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of s3fs with which stores other than that of AWS take what is sent over https.
+
+    By default botocore (since 1.36) sends bodies over https without their length, with a checksum behind them,
+    which many stores that speak like S3 refuse. A value of the caller, or in the environment, is not changed.
+    """
+    client = options.get("client_kwargs") or {}
+    named = options.get("endpoint_url") or client.get("endpoint_url")
+    if not (named or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")):
+        return options
+    config = dict(options.get("config_kwargs") or {})
+    for name in ("request_checksum_calculation", "response_checksum_validation"):
+        if f"AWS_{name.upper()}" not in os.environ:
+            config.setdefault(name, "when_required")
+    return {**options, "config_kwargs": config}
 
 
 def _stored_file(path: str, facts: Mapping[str, Any]) -> StoredFile:

@@ -92,6 +92,14 @@ class LocalStore(Store):
         """True if the folder exists, also without files."""
         return self.root.is_dir()
 
+    def folders_in(self, path: str) -> frozenset[str] | None:
+        """The names of the folders in a folder, also of links to folders."""
+        try:
+            with os.scandir(self.root / path) as entries:
+                return frozenset(entry.name for entry in entries if entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return frozenset()
+
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import ObjectNotFoundError
+from pai_sdk.errors import ObjectNotFoundError, StorageError
 from pai_sdk.storage.base import FileMove, Store, checked_path
 from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.objects import META_EXECUTABLE, META_LINK, ObjectInfo, object_meta
@@ -131,6 +131,16 @@ class OssStore(Store):
         meta = object_meta(hashlib.sha256(head).hexdigest(), executable=executable)
         etag = self.client.put_bytes(uri, bytes(head), meta=meta)
         return StoredFile(path, len(head), None, etag, executable)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a small object, unless there is one; returns whether this call made it."""
+        try:
+            self.client.put_bytes(self._uri(path), content, overwrite=False)
+        except StorageError as error:
+            if error.code != "FileAlreadyExists":
+                raise
+            return False
+        return True
 
     def cancelled_by(self, pool: TransferPool) -> OssStore:
         """The same store for one transfer."""

@@ -36,6 +36,7 @@ from pai_sdk.storage.sync.memory import Moved, SyncMemory, memory_path
 __all__ = ["DirSync", "SyncReport", "move_file"]
 
 _MOST_READS = 4  # of a file that changes while it is read
+_MAX_CACHED_FOLDERS = 1000
 _DELETED_AT_ONCE = 1000
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 
@@ -318,12 +319,12 @@ class DirSync:
             report.moved_bytes += source.size_bytes
             return
         self._target.prepare()
-        if self._delete and self._target.root is not None:
+        if self._delete and rest.has_folders(self._target):
             in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in rest.gone]
             if in_the_way and not report.unlisted:
                 self._delete_now(in_the_way, rest, report)
             # What is in a folder is deleted first; a folder that becomes empty by it is removed with it.
-            if source.is_folder or (self._target.root / path).is_dir():
+            if source.is_folder or (target is None and rest.has_folder(self._target, path)):
                 rest.after_deletions.append(source)
                 return
         if committed_by(path) is None:
@@ -369,6 +370,24 @@ class _Rest:
     gone: dict[str, None] = field(default_factory=dict)
     after_deletions: list[StoredFile] = field(default_factory=list)
     commits: list[StoredFile] = field(default_factory=list)
+    _folders: dict[str, frozenset[str] | None] = field(default_factory=dict)
+
+    def has_folders(self, target: Store) -> bool:
+        """Returns True if the target has folders, which may be where a file is to be written."""
+        return self._folders_in(target, "") is not None
+
+    def has_folder(self, target: Store, path: str) -> bool:
+        """Returns True if the target had a folder of that path before the sync."""
+        parent, _, name = path.rpartition("/")
+        return name in (self._folders_in(target, parent) or ())
+
+    def _folders_in(self, target: Store, path: str) -> frozenset[str] | None:
+        # One listing for each folder: a request for each file would take longer than small files themselves.
+        if path not in self._folders:
+            if len(self._folders) >= _MAX_CACHED_FOLDERS:  # paths are sorted, so earlier ones rarely come again
+                self._folders.clear()
+            self._folders[path] = target.folders_in(path)
+        return self._folders[path]
 
 
 class _Files:

@@ -6,15 +6,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import boto3
 import requests
 
 from pai_sdk.cli.service.objects_elsewhere import objects_store
 from pai_sdk.storage.base import Store
+from tests.service.certificates import Files
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
 from tests.waiting import until
 
@@ -77,6 +80,33 @@ def s3_server() -> Iterator[S3]:
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def strict_s3(certificate: Files) -> Iterator[str]:
+    """A moto behind https that refuses bodies without a length, as many stores do; yields its address."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    application = DomainDispatcherApplication(create_backend_app)
+
+    def strict(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        encoding = environ.get("HTTP_CONTENT_ENCODING", "")
+        if environ["REQUEST_METHOD"] == "PUT" and ("CONTENT_LENGTH" not in environ or "aws-chunked" in encoding):
+            start_response("411 Length Required", [("Content-Length", "0")])
+            return [b""]
+        return application(environ, start_response)
+
+    context = (str(certificate.certificate), str(certificate.key))
+    server = make_server("127.0.0.1", 0, strict, threaded=True, ssl_context=context)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 class Oss:

@@ -1,4 +1,4 @@
-"""The CRC-64 of objects: sent with each response by which the official clients check what they have, and compared here."""
+"""The CRC-64 of objects: sent with each response by which clients check what they have, and compared here."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_appending(wire: Wire) -> None:
 
 
 def test_a_download_of_an_object_that_is_replaced_meanwhile_is_no_mixture(wire: Wire, tmp_path: Path) -> None:
-    """alibabacloud-oss-v2 1.4 sends no If-Match with its ranges: only this checksum shows it that they do not fit."""
+    """alibabacloud-oss-v2 1.4 sends no If-Match with its ranges: only this checksum shows that they do not fit."""
     config = oss_v2.config.load_default()
     config.region, config.endpoint, config.use_path_style = REGION, wire.endpoint, True
     config.connect_timeout = config.readwrite_timeout = PATIENCE_S
@@ -161,7 +161,9 @@ def test_objects_and_parts_of_earlier_releases_have_none(tmp_path: Path) -> None
             store.append(writer, BUCKET, "log", len(SMALL))
         store.uploads.complete(BUCKET, "parts", upload)
         store.copy(BUCKET, "put", BUCKET, "copy")
-        assert {info.key: info.crc64 for info in store.list(BUCKET)} == dict.fromkeys(["copy", "log", "parts", "put"])
+        assert {info.key: info.crc64 for info in store.list(BUCKET)} == dict.fromkeys(
+            ["copy", "log", "parts", "put"]
+        )
         assert [problem_of(store, key) for key in ("copy", "log", "parts", "put")] == [""] * 4
         with store.path_of_blob(store.head(BUCKET, "copy").blob).open("r+b") as file:
             file.write(bytes([LARGE[0] ^ 1]))

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import boto3
 import oss2
 import pytest
 
@@ -17,19 +18,20 @@ from pai_sdk.errors import InvalidInputError, ServiceStartError, StorageError
 from pai_sdk.service.backup import back_up, restore
 from pai_sdk.service.objects import ObjectStore
 from pai_sdk.service.objects.bucket_store import BucketStore
-from pai_sdk.service.objects.elsewhere import external_blobs
+from pai_sdk.service.objects.elsewhere import claim, external_blobs
 from pai_sdk.service.objects.elsewhere.external_blobs import ExternalBlobs, is_external
 from pai_sdk.service.objects.sweep import Sweeper
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.store import open_store
 from pai_sdk.storage.uri import OssUri
+from tests.service.certificates import Authority
 from tests.service.objects import serving
 from tests.service.objects.conftest import Wire
-from tests.service.objects.elsewhere import KEY, S3, oss_server, s3_server
+from tests.service.objects.elsewhere import KEY, S3, objects_store, oss_server, s3_server, strict_s3
 from tests.service.objects.serving import BUCKET, served
 from tests.service.postgres import url_for
 from tests.service.services import job_body, running_service
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 LARGE = os.urandom(300_000)
 
@@ -158,6 +160,62 @@ def test_a_prefix_that_another_service_uses_is_refused(s3: S3, prefix: str, tmp_
         pytest.raises(ServiceStartError, match="of another service"),
     ):
         ObjectStore(tmp_path / "other", contents=s3.store(prefix))
+
+
+def test_of_two_services_that_start_at_once_one_gets_the_prefix(
+    s3: S3, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked, and seen no marker, before either of them writes it."""
+    with oss_server(tmp_path / "oss") as oss:
+        for server in (s3, oss):
+            both_have_looked = threading.Barrier(2)
+
+            def look(
+                store: Store,
+                owner_of: Callable[[Store], str] = claim._owner_of,
+                looked: threading.Barrier = both_have_looked,
+            ) -> str:
+                owner = owner_of(store)
+                if not owner:
+                    looked.wait(PATIENCE_S)
+                return owner
+
+            monkeypatch.setattr(claim, "_owner_of", look)
+            outcomes: list[str] = []
+
+            def start(name: str, server: object = server, outcomes: list[str] = outcomes) -> None:
+                try:
+                    opened(tmp_path / name, server.store(prefix)).close()
+                    outcomes.append("started")
+                except ServiceStartError:
+                    outcomes.append("refused")
+
+            names = [f"{type(server).__name__}{number}" for number in range(2)]
+            threads = [threading.Thread(target=start, args=(name,)) for name in names]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE_S)
+            assert sorted(outcomes) == ["refused", "started"]
+            monkeypatch.undo()
+
+
+def test_a_store_behind_https_gets_bodies_with_their_length(
+    tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many stores that speak like S3 demand; by default, botocore leaves the length out over https."""
+    authority = Authority(tmp_path)
+    files = authority.issue("127.0.0.1")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.file))
+    with strict_s3(files) as endpoint:
+        client = boto3.client(
+            "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+        )
+        client.create_bucket(Bucket="objects")
+        store = objects_store("s3://objects/" + prefix, endpoint=endpoint, region="us-east-1", key=KEY)
+        with opened(tmp_path / "service", store) as service:
+            service.put_bytes(BUCKET, "large", LARGE)
+            assert read(service, "large") == LARGE
 
 
 def test_a_store_that_was_emptied_is_refused(s3: S3, prefix: str, tmp_path: Path) -> None:

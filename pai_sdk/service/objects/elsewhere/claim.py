@@ -50,7 +50,8 @@ def claim(root: Path, store: Store, *, is_named: bool) -> None:
                 "is it another bucket of that name?"
             )
         if not owner:
-            store.write(_MARKER, json.dumps({"service": noted["service"]}).encode())
+            # Two services may start at once: the marker of the first one stays.
+            store.create(_MARKER, json.dumps({"service": noted["service"]}).encode())
             owner = _owner_of(store)
     except ServiceStartError:
         raise

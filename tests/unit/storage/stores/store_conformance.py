@@ -115,6 +115,11 @@ class StoreConformance:
         store.copy("a", "deep/b")
         assert b"".join(store.read("deep/b")) == b"other"
 
+    def test_a_file_is_created_once(self, store: Store) -> None:
+        assert store.create("run/owner.json", b"first")
+        assert not store.create("run/owner.json", b"second")
+        assert b"".join(store.read("run/owner.json")) == b"first"
+
     def test_deletions(self, store: Store) -> None:
         for name in ("a", "dir/b", "dir/c", *HOSTILE):
             store.write(name, b"")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import time
 from collections.abc import Iterable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import ObjectNotFoundError, StorageError, SyncError
+from pai_sdk.errors import NameTakenError, ObjectNotFoundError, StorageError, SyncError
 from pai_sdk.storage.stores.fsspec import FsspecStore
 from pai_sdk.storage.stores.local import LocalStore
 from pai_sdk.storage.sync.dir_sync import DirSync
@@ -199,6 +201,37 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
     with pytest.raises(SyncError, match="sub/deep"):
         DirSync(store, there, delete=True, remember=False).run()
     assert content_of(there, "sub/deep/b") == b"0"  # type: ignore[arg-type]
+
+
+SHAPES = [
+    {"x": b"file", "y/a": b"1", "y/b/c": b"2", "z/q": b"3"},
+    {"x/n": b"in a folder", "x/m/k": b"deep", "y": b"file", "z": b"file"},
+    {"x/n/d": b"deeper", "y/a": b"file", "y/b": b"file", "z/q/r": b"3"},
+]
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(range(3), 2)))
+def test_files_and_folders_change_places(tmp_path: Path, first: int, second: int) -> None:
+    """As on HDFS: a name is that of a file or of a folder, also deep in the tree."""
+    source, target = tmp_path / "source", FsspecStore(f"file://{tmp_path}/target")
+    for shape in (SHAPES[first], SHAPES[second]):
+        shutil.rmtree(source, ignore_errors=True)
+        for path, content in shape.items():
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes(content)
+        DirSync(LocalStore(source), target, delete=True, remember=False).run()
+        assert {file.path: content_of(target, file.path) for file in target.list()} == shape
+    left = [path.name for path in (tmp_path / "target").rglob("*") if path.name.startswith(".")]
+    assert left == []
+
+
+@pytest.mark.parametrize(("path", "taken"), [("a", "a/b"), ("a/b", "a")])
+def test_a_name_that_is_taken_is_said_and_nothing_is_left(tmp_path: Path, path: str, taken: str) -> None:
+    store = FsspecStore(f"file://{tmp_path}")
+    store.write(taken, b"there")
+    with pytest.raises(NameTakenError):
+        store.write(path, b"new")
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [taken.rpartition("/")[2]]
 
 
 def test_names_with_a_slash_before_the_bucket() -> None:
