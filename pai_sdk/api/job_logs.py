@@ -32,6 +32,7 @@ _LEAST_OVERLAP = 20  # fewer may be the same by chance
 _LOOK_BACK_S = tuple(60 * 2**power for power in range(21))  # two years
 _LOOKED_AT = (600, 3000)  # lines of a later part that are searched for the common ones
 _MOST_PLACES = 1000
+_NO_END = 1 << 62
 
 _Read = TypeVar("_Read")
 _Begin = Literal["early", "late", "end"]  # of a part: before a line, behind it, and that there are no later lines
@@ -66,6 +67,7 @@ class JobLogs:
         self._has_times = False
         self._parts: dict[tuple[str, str], list[_Part]] = {}  # by log: its parts, when it is read by time
         self._refused: set[tuple[str, str]] = set()  # logs that were refused in pages of every size
+        self._refused_end = _NO_END  # where the shortest refused page ended; pages that end before it are given
         self._places: dict[tuple[str, str, int], _Place] = {}  # by log and line
         self._now = time.time()  # by the service's clock
 
@@ -157,13 +159,36 @@ class JobLogs:
 
     def _read_part(self, log: tuple[str, str], part: _Part, start: int, limit: int) -> LogPage:
         offset = start - part.first
-        size = self._size_for(offset, limit)
-        page = self._page(*log, offset, size, since=part.since)
+        page, size = self._page_before_limit(log, part, offset, self._size_for(offset, limit))
         if offset < size == self._size == len(page.lines):  # a shorter page may be cut, or the total ahead of it
             self._is_known = True
         self._seen = max(self._seen, len(page.lines))
         found = page.part(offset, limit)
         return replace(found, total=None if found.total is None else found.total + part.first)
+
+    def _page_before_limit(self, log: tuple[str, str], part: _Part, offset: int, size: int) -> tuple[_Page, int]:
+        """The page with a line, and its size: a smaller one, if the service refuses pages that end far behind."""
+        end = (offset // size + 1) * size
+        sizes = [size]
+        if end >= self._refused_end:
+            sizes = _sizes_before(self._refused_end, offset, size) or [size]
+        # Pages of the first lines, and those of an unknown size, are refused for another reason.
+        is_deep = self._is_known and offset >= _LEAST_CAP - _OVERLAP
+        if is_deep and sizes == [size]:
+            sizes += _sizes_before(min(end, self._refused_end), offset, size)
+        for tried in sizes:
+            end = (offset // tried + 1) * tried
+            try:
+                page = self._page(*log, offset, tried, since=part.since)
+            except InvalidRequestError as error:
+                refusal = error
+                if is_deep:
+                    self._refused_end = min(self._refused_end, end)
+                continue
+            if end >= self._refused_end:  # that page was refused for another reason
+                self._refused_end = _NO_END
+            return page, tried
+        raise refusal
 
     def _may_be_cut(self, part: _Part, start: int, total: int | None) -> bool:
         """Returns True if the service may hold back lines: it counts more, or its count is cut off."""
@@ -459,3 +484,13 @@ def _date_of(headers: Mapping[str, str]) -> float | None:
         return parsedate_to_datetime(headers["Date"]).timestamp()
     except (KeyError, ValueError):
         return None
+
+
+def _sizes_before(end: int, offset: int, largest: int) -> list[int]:
+    """Sizes of pages with a line that end before another one: with most lines from it on, with half as many, ..."""
+    ends = {(offset // size + 1) * size: size for size in range(_SMALLEST, largest + 1)}
+    sizes = []
+    while fitting := [each for each in ends if each < end]:
+        sizes.append(ends[max(fitting)])
+        end = offset + (max(fitting) - offset) // 2 + 1
+    return sizes

@@ -68,6 +68,7 @@ class SimulatedService:
     count_is_cut: bool = False  # TotalCount is never more than `most_lines`
     most_lines: int = 10**9  # of a log that pages give; beyond, they are empty, or refused
     refuses_deep_pages: bool = False
+    refuses_across: bool = False  # also pages of which only the end is beyond
     has_etags: bool = False
     tells_transitions: bool = False
     out_of_reach: list[tuple[float, float, Callable[[], PaiError]]] = field(default_factory=list)
@@ -151,7 +152,8 @@ class SimulatedService:
     def _log_by_page(self, instance: Instance, query: Mapping[str, Any]) -> Answer:
         size = min(query["PageSize"], self.largest_page)
         start = (query["PageNumber"] - 1) * size
-        if start >= self.most_lines and self.refuses_deep_pages:
+        deepest = start + size - 1 if self.refuses_across else start
+        if deepest >= self.most_lines and self.refuses_deep_pages:
             raise api_error("too deep", code="InvalidParameter", status_code=400, request_id="r")
         window = _time(query.get("StartTime"), float("-inf")), _time(query.get("EndTime"), float("inf"))
         lines = instance.seen_at(self._moment(), *window)[: self.most_lines]

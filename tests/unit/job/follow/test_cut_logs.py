@@ -190,3 +190,13 @@ def test_the_search_is_made_in_many_speeds_of_writing() -> None:
         assert all(line.missing or line.text == wanted[line.number] for line in lines)
         assert [0, *(line.next_number for line in lines)] == [*(line.number for line in lines), len(wanted)]
         assert sum(line.missing for line in lines) == 0
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("limit", [1_000, 1_500, 1_510, 2_345, 9_999, 10_010])
+@pytest.mark.parametrize("count", [3_000, 30_000])
+def test_a_page_across_the_limit_is_refused(follow: bool, limit: int, count: int) -> None:
+    """The lines before the limit are read in smaller pages, and those behind it by time."""
+    service, instances = ended(count, most_lines=limit, refuses_across=True)
+    assert texts(read(service, follow=follow)) == written(instances)
+    assert len(service.asked) < 100 * (1 + count // limit)
