@@ -487,7 +487,7 @@ def _date_of(headers: Mapping[str, str]) -> float | None:
 
 
 def _sizes_before(end: int, offset: int, largest: int) -> list[int]:
-    """Sizes of pages with a line that end before another one: with most lines from it on, with half as many, ..."""
+    """Sizes of pages with a line that end before another one: with most lines from it on, half as many, ..."""
     ends = {(offset // size + 1) * size: size for size in range(_SMALLEST, largest + 1)}
     sizes = []
     while fitting := [each for each in ends if each < end]:
