@@ -424,7 +424,8 @@ def _combined_crc64(taken: Sequence[UploadedPart]) -> int | None:
 
 
 def _part(row: Sequence[Any]) -> UploadedPart:
-    return UploadedPart(*row[:-1], int(row[-1]) if row[-1] else None)
+    number, size_bytes, etag, modified_at, blob, start, crc64 = row
+    return UploadedPart(number, size_bytes, etag, modified_at, blob, start, int(crc64) if crc64 else None)
 
 
 def _upload(row: Any) -> UploadInfo:
