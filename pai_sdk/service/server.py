@@ -367,12 +367,21 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
         else shlex.join(["pai-sdk", "ui", "--data", str(info.data_dir)]),
         endpoint=info.endpoint,
         port=port,
+        session=_session_of(settings, info, is_default),
         can=_ABILITIES,
         names=[*names_of_address(settings.host), *names_of_address(address.hostname or ""), *settings.names],
         secret=page_secret(info.access_key_secret, port),
         scheme="https" if info.certificate else "http",
     )
     return Page(page_settings)
+
+
+def _session_of(settings: ServiceSettings, info: ServiceInfo, is_default: bool) -> str:
+    """Returns Python that opens a session of the service, for the page to show; the key is that of the reader."""
+    if settings.embedded:
+        return "Session.embedded()" if is_default else f"Session.embedded({str(info.data_dir)!r})"
+    endpoints = ", ".join(f"{name}='{{url}}'" for name in ("endpoint", "aiworkspace_endpoint", "oss_endpoint"))
+    return f"Session({info.region_id!r}, {info.workspace_id!r}, {endpoints})"
 
 
 def _open_dispatcher(

@@ -13,9 +13,11 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk.service.http.page_requests import PAGE_SESSION
 from pai_sdk.service.identity.principal import Principal, Right
+from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["AccessChecked", "is_reading", "needed_right"]
+__all__ = ["AccessChecked", "is_open_to_pages", "is_reading", "needed_right"]
 
 _ADMIN = ("/api/v1/users", "/api/v1/audit")
 _READING_POSTS = (
@@ -26,6 +28,20 @@ _READING_POSTS = (
     "/api/v1/runs/{run_id:path}/downloads",
 )
 _JOB_NAMES = ("job_id", "run_id")
+
+# The changes that a signed-in browser can make. A sign-in lasts a week, so it opens nothing that lasts longer: no
+# users, keys, members, tokens or sign-in links, and no schedules, which create jobs for as long as they exist.
+_CHANGES_OF_PAGES = frozenset(
+    {
+        ("POST", "/api/v1/trainingjobs"),
+        ("PUT", "/api/v1/trainingjobs/{job_id}/stop"),
+        ("DELETE", "/api/v1/trainingjobs/{job_id}"),
+        ("POST", "/api/v1/runs/{run_id}/rerun"),
+        ("POST", "/api/v1/runs/{run_id}/stop"),
+        ("DELETE", "/api/v1/runs/{run_id}"),
+    }
+)
+_CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})
 
 
 class _Registry(Protocol):
@@ -54,13 +70,33 @@ def is_reading(method: str, path: str) -> bool:
     return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READING_POSTS)
 
 
+def is_open_to_pages(method: str, path: str) -> bool:
+    """Returns whether a signed-in browser can make a request; an unknown change is closed.
+
+    Args:
+        method: of HTTP.
+        path: of its route, with the names of parameters in it.
+
+    Example:
+        >>> is_open_to_pages("GET", "/api/v1/runs"), is_open_to_pages("POST", "/api/v1/users/{name}/keys")
+        (True, False)
+    """
+    if path.startswith(_ADMIN) or path in _CLOSED_TO_PAGES:
+        return False
+    return is_reading(method, path) or (method, path) in _CHANGES_OF_PAGES
+
+
 async def _checked(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
     """Refuse a request that its user may not make.
 
     Raises:
-        WireError: 403 for a lack of rights; 404 for a job of someone else, as if there were none.
+        WireError: 403 for a lack of rights, or from a page where it is closed to pages; 404 for a job of someone
+            else, as if there were none.
     """
     path = request.scope["route"].path
+    if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
+        message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."
+        raise WireError(403, "NotForPages", message)
     right = needed_right(request.method, path)
     principal.require(right)
     changes = right != "read" and not path.endswith("/rerun")  # that makes another job

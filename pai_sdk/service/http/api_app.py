@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.access import AccessChecked
+from pai_sdk.service.http.content_headers import CONTENT_HEADERS, sending_with
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.health import is_health_check
@@ -160,6 +161,8 @@ class Dispatcher:
         part = self._part_for(scope)
         scope.setdefault("state", {})["part"] = part
         app = self._apps[part]
+        if part != "page":  # whose guard has stricter headers
+            send = sending_with(send, CONTENT_HEADERS)
         if part in ("health", "metrics"):
             await app(scope, receive, send)
             return

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pai_sdk.service.http.content_headers import with_missing_headers
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
@@ -39,7 +40,7 @@ class Gate:
         admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
             returns is called with the body.
         longest_body_bytes: a longer body is refused.
-        headers: of every response.
+        headers: of every response, unless the application has set them itself.
         audit: called with each request that was admitted, once its response has a status.
         is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
             was admitted. Then the response is refused, or cut off.
@@ -83,8 +84,7 @@ class Gate:
             if message["type"] == "http.response.start":
                 if self._audit is not None and "principal" in scope["state"]:
                     await self._audit(scope, message["status"])
-                own = (*self._headers, (b"x-acs-request-id", request_id.encode()))
-                message["headers"] = [*message.get("headers", []), *own]
+                with_missing_headers(message, (*self._headers, (b"x-acs-request-id", request_id.encode())))
             await send(message)
 
         async def refuse(error: WireError) -> None:

@@ -6,13 +6,16 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-__all__ = ["PAGE_HEADER", "PAGE_PATH", "PageAddresses", "is_for_page"]
+__all__ = ["PAGE_HEADER", "PAGE_PATH", "PAGE_SESSION", "PageAddresses", "is_for_page"]
 
 PAGE_PATH = "/ui/"
 """The path of the page. No bucket has such a short name, so no object has such an address."""
 
 PAGE_HEADER = "x-pai-ui"
-"""The header that only scripts of the page send: it has the key of the page."""
+"""The header that only scripts of the page send: it proves that they have the key of the page."""
+
+PAGE_SESSION = "page_session"
+"""Of the state of a request: true if a signed-in browser sent it, not a client with an access key."""
 
 
 class PageAddresses(Protocol):

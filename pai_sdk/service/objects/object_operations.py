@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.service.objects.body import Threads, read_content, write_body
+from pai_sdk.service.objects.browser_headers import safe_in_browser
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES, CopyOfRow, StoredObject, check_bucket, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
@@ -128,7 +129,7 @@ class ObjectOperations:
         self, request: OssRequest, overrides: Mapping[str, str], info: StoredObject, stream: BinaryIO
     ) -> Response:
         try:
-            headers = {**object_headers(info), **overrides}
+            headers = safe_in_browser(request, {**object_headers(info), **overrides})
             if not check_conditions(request, info):
                 stream.close()
                 return Response(status_code=304, headers=headers)
@@ -146,7 +147,7 @@ class ObjectOperations:
     async def head(self, request: OssRequest) -> Response:
         """HeadObject."""
         info = self._index.find(request.bucket, request.key)
-        headers = {**object_headers(info), **_overrides(request)}
+        headers = safe_in_browser(request, {**object_headers(info), **_overrides(request)})
         if info.kind == "Appendable":
             headers["x-oss-next-append-position"] = str(info.size_bytes)
         if not check_conditions(request, info):

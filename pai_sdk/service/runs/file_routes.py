@@ -27,6 +27,8 @@ router = APIRouter(route_class=BudgetedRoute)
 _MOST_ENTRIES = 2000
 _MOST_LISTED = 50_000  # files that one request looks at, in all folders below
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+# Control characters, and those that change the order in which others are drawn, as in `report\u202egnp.exe`.
+_NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class DownloadRequest(BaseModel):
@@ -84,7 +86,7 @@ def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
         facts = store.head(within_store)
     except (StorageError, InvalidInputError) as error:
         raise _not_found(path) from error
-    name = path.rpartition("/")[2]
+    name = _NOT_IN_A_NAME.sub("_", path.rpartition("/")[2])
     plain = _NOT_IN_A_FILE_NAME.sub("-", name).strip("-.")[:100] or "file"
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name.encode(errors='replace'))}"
     headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}

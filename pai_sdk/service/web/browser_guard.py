@@ -8,34 +8,52 @@ port; so what a cookie lets in must come from this very page, and show the key t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.types import Scope
 
 from pai_sdk.service.http.gate import headers_of, throttle
-from pai_sdk.service.http.page_requests import PAGE_HEADER
+from pai_sdk.service.http.page_requests import PAGE_HEADER, PAGE_SESSION
 from pai_sdk.service.identity.principal import NOT_SIGNED_IN, Principal
 from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.web.browser_keys import BrowserKeys
 from pai_sdk.service.web.host_names import HostNames
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name"]
+__all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name", "page_policy"]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+# A policy names no address but 127.0.0.1 (CSP 3, host-source); elsewhere the sandbox of the objects has to do.
+_HOST_OF_POLICY = re.compile(r"(127\.0\.0\.1|[a-z0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
+_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 SAFETY_HEADERS = (
-    (b"content-security-policy", _CSP.encode()),
+    (b"content-security-policy", f"sandbox; {_NOTHING}".encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-"""The headers that keep a browser from using the responses for anything else."""
+"""The headers that keep a browser from using the responses for anything else.
+
+Most responses have bytes of users. Opened as documents they are in a sandbox, where no script runs; the page
+itself has a policy of its own (`page_policy`).
+"""
+
+
+def page_policy(host: str, scripts_path: str) -> str:
+    """Returns the content security policy of the page.
+
+    Its scripts and styles come from one folder only: objects of users have addresses on the same origin.
+
+    Args:
+        host: the header `Host` of the request, which the guard has compared with the allowed names.
+        scripts_path: the folder of the page's files.
+    """
+    files = f"{host}{scripts_path}" if _HOST_OF_POLICY.fullmatch(host) else "'self'"
+    sources = f"script-src {files}; style-src {files}; img-src 'self' data: blob:; connect-src 'self'"
+    return f"{_NOTHING}; {sources}"
 
 
 def cookie_name(port: int) -> str:
@@ -52,7 +70,6 @@ class BrowserGuard:
         names: the allowed names in `Host`.
         open_paths: readable without a key under an allowed name: the page itself, which has no data.
         open_folders: likewise, the beginnings of paths.
-        closed_paths: not for pages at all.
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
         rates: how many requests of the pages of each access key are let through.
@@ -67,7 +84,6 @@ class BrowserGuard:
         names: HostNames,
         open_paths: Collection[str] = (),
         open_folders: Collection[str] = (),
-        closed_paths: Collection[str] = (),
         login_path: str = "",
         command: str = "pai-sdk ui",
         rates: KeyRates | None = None,
@@ -78,7 +94,6 @@ class BrowserGuard:
         self._names = names
         self._open_paths = frozenset(open_paths)
         self._open_folders = tuple(open_folders)
-        self._closed_paths = frozenset(closed_paths)
         self._login_path = login_path
         self._command = command
         self._rates = rates or KeyRates(None)
@@ -119,7 +134,8 @@ class BrowserGuard:
         else:
             _check_page(method, headers, origins)
             cookie, key = _cookie_of(headers, self._cookie), headers.get(PAGE_HEADER, "")
-            access_key_id = None if is_login else self._keys.access_key_of(cookie, key)
+            request = f"{method} {path}"
+            access_key_id = None if is_login else self._keys.access_key_of(cookie, key, request)
             if access_key_id:
                 principal = self._principal_of(access_key_id)
             if is_login:
@@ -127,8 +143,7 @@ class BrowserGuard:
             elif access_key_id is None or principal is None:
                 message = f"This browser is not signed in. Open the link that `{self._command}` prints."
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
-            if path in self._closed_paths:
-                raise WireError(403, "NotForPages", "This action needs the access key of the service.")
+            scope["state"][PAGE_SESSION] = True
         principal = principal or NOT_SIGNED_IN
         throttle(self._rates.take(principal.user))
         return principal

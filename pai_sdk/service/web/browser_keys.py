@@ -2,7 +2,10 @@
 
 A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
 port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
-to its port, and sends it as a header: only both together let a request in.
+to its port: only both together let a request in. No script can read the cookie. Scripts can use the key and
+cannot read it: the browser keeps it as a `CryptoKey` that it does not export, and the page sends a proof made with
+it, which is valid for one method and path, and for a few minutes. Browsers offer that to secure contexts only
+(HTTPS, or this machine); elsewhere the page sends the key itself.
 
 Nothing is kept of a cookie: it holds its expiry and a signature of it, and its key is another signature of the
 same. So a page stays signed in when the service is started again, as long as the service has the same secret.
@@ -26,6 +29,8 @@ SIGNED_IN_S = 7 * 24 * 3600
 
 _MOST_CODES = 20
 _BYTES = 32
+_PROOF_S = 300  # the page corrects its clock by ours
+_PROOF = re.compile(r"(\d{1,12})\.([0-9a-f]{64})")
 _COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43}\.([A-Za-z0-9]{0,64}))\.([0-9a-f]{64})")
 
 
@@ -74,23 +79,39 @@ class BrowserKeys:
         claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}.{access_key_id}"
         return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
-    def access_key_of(self, cookie: str, key: str) -> str | None:
-        """The access key for which a page is signed in; empty for the service's own.
+    def access_key_of(self, cookie: str, shown: str, request: str = "") -> str | None:
+        """Returns the access key for which a page is signed in; empty for the service's own.
 
-        None unless these are a cookie that was given here and has not expired, and the key given with it.
+        Args:
+            cookie: that was given here.
+            shown: the key that was given with it, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with
+                that key.
+            request: the method and the path of the request, for a proof.
+
+        Returns:
+            None if one of them is not valid.
         """
         found = _COOKIE.fullmatch(cookie)
         if found is None:
             return None
         claims, access_key_id, signature = found.groups()
         is_ours = _is_same(signature, self._signature("cookie", claims))
-        is_with_it = _is_same(key, self._signature("key", claims))
+        is_with_it = self._shows(self._signature("key", claims), shown, request)
         is_valid = is_ours and is_with_it and self._now() < int(claims.partition(".")[0])
         return access_key_id if is_valid else None
 
     def is_token(self, value: str) -> bool:
         """True if it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
+
+    def _shows(self, key: str, shown: str, request: str) -> bool:
+        """Returns whether a page has the key: it sends the key, or a proof for this request that is not old."""
+        proof = _PROOF.fullmatch(shown)
+        if proof is None:
+            return _is_same(shown, key)
+        made_at, signature = proof.groups()
+        expected = hmac.new(key.encode(), f"{made_at} {request}".encode(), hashlib.sha256).hexdigest()
+        return _is_same(signature, expected) and abs(self._now() - int(made_at)) <= _PROOF_S
 
     def _signature(self, what: str, claims: str) -> str:
         return hmac.new(self._secret, f"{what} {claims}".encode(), hashlib.sha256).hexdigest()

@@ -19,7 +19,6 @@ __all__ = [
     "ABOUT_PATH",
     "ASSETS_PATH",
     "DOWNLOADS_PATH",
-    "LINKS_PATH",
     "LOGIN_PATH",
     "STATIC_FOLDER",
     "Ability",
@@ -32,9 +31,6 @@ ABOUT_PATH = f"{PAGE_PATH}about"
 ASSETS_PATH = f"{PAGE_PATH}assets/"
 DOWNLOADS_PATH = f"{PAGE_PATH}download/"
 """Below it are one-time addresses of files: each ends with a ticket, which is its only secret."""
-
-LINKS_PATH = "/api/v1/pagelinks"
-"""Makes links that sign in: for clients with the access key, not for pages."""
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
@@ -52,6 +48,7 @@ class PageSettings:
         place: for the title of the page.
         command: what a user types for a new link.
         endpoint: the address of the server, for clients.
+        session: Python that opens a session of the service, with `{url}` for its address; empty without jobs.
         port: that it listens on.
         can: the actions that the page offers.
         names: names in `Host` besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
@@ -66,6 +63,7 @@ class PageSettings:
     command: str
     endpoint: str
     port: int
+    session: str = ""
     can: Sequence[Ability] = ()
     names: Iterable[str] = ()
     secret: bytes | None = None
@@ -107,7 +105,6 @@ class Page:
             names=self.names,
             open_paths=[PAGE_PATH, PAGE_PATH.rstrip("/"), "/"],
             open_folders=[ASSETS_PATH, DOWNLOADS_PATH],
-            closed_paths=[LINKS_PATH],
             login_path=LOGIN_PATH,
             command=self.settings.command,
             rates=KeyRates(_REQUESTS_PER_S),
@@ -130,9 +127,16 @@ class Page:
         code = self.keys.new_code(access_key_id)
         return f"{self._address(host)}{_fragment(code=code, run_id=run_id, view=view)}"
 
+    def session(self, host: str) -> str:
+        """Returns Python that opens a session of the service under the name that a browser uses."""
+        return self.settings.session.replace("{url}", self._origin(host))
+
     def _address(self, host: str) -> str:
+        return f"{self._origin(host)}{PAGE_PATH}"
+
+    def _origin(self, host: str) -> str:
         origins = self.names.origins(host.strip().lower())
-        return f"{origins[0] if origins else self.settings.endpoint}{PAGE_PATH}"
+        return origins[0] if origins else self.settings.endpoint
 
 
 def _fragment(*, code: str | None = None, run_id: str | None = None, view: str | None = None) -> str:

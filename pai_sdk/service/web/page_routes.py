@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from pai_sdk.base.version import __version__
 from pai_sdk.service.budgets import BudgetedRoute
+from pai_sdk.service.http.context import PrincipalOf
 from pai_sdk.service.http.page_requests import PAGE_PATH
 from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, tagged
-from pai_sdk.service.web.browser_guard import cookie_name
+from pai_sdk.service.web.browser_guard import cookie_name, page_policy
 from pai_sdk.service.web.browser_keys import SIGNED_IN_S
-from pai_sdk.service.web.page import ABOUT_PATH, ASSETS_PATH, LOGIN_PATH, Page
+from pai_sdk.service.web.page import ABOUT_PATH, ASSETS_PATH, LOGIN_PATH, Ability, Page
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["PageOf", "add_page"]
@@ -28,6 +29,7 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete"})
 _ASSET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NOT_BUILT = """<!doctype html>
 <html lang="en">
@@ -80,11 +82,13 @@ def to_page() -> Response:
 @_router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
 def show_page(request: Request, page: PageOf) -> Response:
     """The page itself, which has no data."""
+    policy = page_policy(request.headers.get("host", "").strip().lower(), ASSETS_PATH)
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
     try:
         content = (page.settings.static / "index.html").read_bytes()
     except OSError:
-        return Response(_NOT_BUILT, 503, media_type="text/html; charset=utf-8", headers=_NO_STORE)
-    return tagged(request, content, "text/html; charset=utf-8", {"Cache-Control": "no-cache"})
+        return Response(_NOT_BUILT, 503, media_type="text/html; charset=utf-8", headers={**headers, **_NO_STORE})
+    return tagged(request, content, "text/html; charset=utf-8", headers)
 
 
 @_router.api_route(ASSETS_PATH + "{name}", methods=["GET", "HEAD"])
@@ -122,15 +126,17 @@ def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
 
 
 @_router.get(ABOUT_PATH)
-def describe_server(request: Request, page: PageOf) -> Response:
-    """What the page shows of the server, and the actions that it offers."""
+def describe_server(request: Request, page: PageOf, principal: PrincipalOf) -> Response:
+    """What the page shows of the server, and the actions that it offers to this user."""
     settings = page.settings
+    can = [one for one in settings.can if one not in _CHANGES or principal.may("submit")]
     about = {
         "kind": settings.kind,
         "place": settings.place,
         "version": __version__,
         "command": settings.command,
-        "can": [*settings.can],
+        "session": page.session(request.headers.get("host", "")),
+        "can": can,
     }
     return JSONResponse(about, headers=LIVE)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+
 import pytest
 
 from pai_sdk.service.web.browser_keys import SIGNED_IN_S, BrowserKeys, page_secret
@@ -90,3 +93,30 @@ def test_a_token_is_for_programs() -> None:
     assert BrowserKeys(token="a-token").is_token("a-token")
     assert not BrowserKeys(token="a-token").is_token("another")
     assert not BrowserKeys().is_token("")
+
+
+def proof(key: str, made_at: int, request: str) -> str:
+    signature = hmac.new(key.encode(), f"{made_at} {request}".encode(), hashlib.sha256).hexdigest()
+    return f"{made_at}.{signature}"
+
+
+def test_a_proof_is_for_one_request_and_a_few_minutes() -> None:
+    now = [1_800_000_000.0]
+    keys = BrowserKeys(SECRET, now=lambda: now[0])
+    cookie, key = signed_in(keys)
+    _, other_key = signed_in(keys)
+    made_at = int(now[0])
+    good = proof(key, made_at, "GET /api/v1/runs")
+    assert keys.access_key_of(cookie, good, "GET /api/v1/runs") == ""
+    for wrong, request in (
+        (good, "DELETE /api/v1/runs"),
+        (good, "GET /api/v1/runs/other"),
+        (proof(other_key, made_at, "GET /api/v1/runs"), "GET /api/v1/runs"),
+        (good.replace(str(made_at), str(made_at + 1)), "GET /api/v1/runs"),
+        (good[:-1], "GET /api/v1/runs"),
+        (proof("", made_at, "GET /api/v1/runs"), "GET /api/v1/runs"),
+    ):
+        assert keys.access_key_of(cookie, wrong, request) is None, (wrong, request)
+    for passed_s, is_valid in ((300, True), (301, False), (-300, True), (-301, False)):
+        now[0] = made_at + passed_s
+        assert (keys.access_key_of(cookie, good, "GET /api/v1/runs") == "") is is_valid, passed_s

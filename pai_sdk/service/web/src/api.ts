@@ -1,8 +1,8 @@
 // Requests to the service. `ROUTES` is compared with the service's own description of its API by a test.
 import { signal } from "@preact/signals";
 import { readColumns, type Columns } from "./columns.ts";
+import { isWorthAgain, keep, proofFor } from "./session_key.ts";
 
-const KEY = "pai-ui-key"; // in the storage of this origin, which other ports do not see
 const RUNS = "/api/v1/runs";
 const ONE = `${RUNS}/{run_id}`;
 const LIST = ["filter", "sort", "fields", "tags", "limit", "cursor"] as const;
@@ -82,10 +82,14 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(options.query ?? {})) if (value !== undefined) query.set(name, String(value));
   const address = path.replace("{run_id}", encodedPath(options.run ?? "")) + (query.size > 0 ? `?${query}` : "");
-  const headers: Record<string, string> = { "X-PAI-UI": localStorage.getItem(KEY) || "none", ...options.headers };
-  if (method !== "GET") headers["Content-Type"] = "application/json";
   const body = method === "GET" ? null : JSON.stringify(options.body ?? {});
-  const answer = await fetch(address, { method, headers, body, signal: options.signal ?? null, credentials: "same-origin" });
+  const tried = async (): Promise<Response> => {
+    const headers: Record<string, string> = { "X-PAI-UI": await proofFor(method, address), ...options.headers };
+    if (body !== null) headers["Content-Type"] = "application/json";
+    return fetch(address, { method, headers, body, signal: options.signal ?? null, credentials: "same-origin" });
+  };
+  let answer = await tried();
+  if (answer.status === 401 && (await isWorthAgain(answer.headers.get("Date")))) answer = await tried();
   if (answer.ok) {
     if (route !== "session") isSignedIn.value = true;
     return answer;
@@ -99,12 +103,7 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
 /** Exchanges the code of a link for the cookie and the key of this page. */
 export async function signIn(code: string): Promise<void> {
   const { key } = await ask<{ key: string }>("session", { body: { code } });
-  localStorage.setItem(KEY, key);
-}
-
-/** Calls back when another tab of this browser has signed in. */
-export function onSignIn(then: () => void): void {
-  window.addEventListener("storage", (event) => event.key === KEY && event.newValue && then());
+  await keep(key);
 }
 
 // The id of a run of a folder has slashes.

@@ -1,12 +1,14 @@
 // The page: who is signed in, which place it is about, which view is shown.
 import { effect, signal } from "@preact/signals";
 import { render } from "preact";
-import { address, change, field, go } from "./address.ts";
-import { ask, isSignedIn, onSignIn, Refusal, signIn } from "./api.ts";
+import { address, change, field } from "./address.ts";
+import { ask, isSignedIn, Refusal, signIn } from "./api.ts";
 import { about, type About } from "./place.ts";
+import { writeTurning } from "./parts/direction.ts";
 import { Head } from "./parts/head.tsx";
 import { loaded } from "./parts/loaded.tsx";
 import { beginList } from "./runs.ts";
+import { onSignIn } from "./session_key.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
 import { SignIn } from "./views/sign_in.tsx";
@@ -45,28 +47,37 @@ function viewNow() {
 
 async function begin(): Promise<void> {
   beginTheme();
+  writeTurning();
   effect(() => void (language.value === "zh" && import("./chinese.ts")));
   (run.value ? Job : viewNow()).load(); // beside the first requests
   render(<Page />, document.getElementById("page") as HTMLElement);
-  const { code, ...rest } = address.value;
-  if (code) {
-    change({ code: "" }, { replace: true }); // it works once, and is of no use in the history
-    try {
-      await signIn(code);
-    } catch (error) {
-      if (!(error instanceof Refusal)) return again();
-      refused.value = error.message;
-    }
-    if (Object.keys(rest).length === 0) go({});
-  }
+  onSignIn(() => isSignedIn.value === false && location.reload());
+  await useCode();
   await enter();
+  // A link that is pasted into a tab of the page changes its fragment only; nothing is loaded.
+  effect(() => void (address.value.code && useCode().then((isIn) => isIn && location.reload())));
+}
+
+/** Signs in with the code of the address, if there is one; returns whether it has. */
+async function useCode(): Promise<boolean> {
+  const { code } = address.value;
+  if (!code) return false;
+  refused.value = "";
+  change({ code: "" }, { replace: true }); // it works once, and is of no use in the history
+  try {
+    await signIn(code);
+    return true;
+  } catch (error) {
+    if (error instanceof Refusal) refused.value = error.message;
+    return false;
+  }
 }
 
 async function enter(): Promise<void> {
   try {
     about.value = await ask<About>("about");
   } catch (error) {
-    if (error instanceof Refusal && error.status === 401) return onSignIn(() => location.reload());
+    if (error instanceof Refusal && error.status === 401) return;
     return again();
   }
   beginStream();

@@ -8,6 +8,7 @@ export interface About {
   place: string;
   version: string;
   command: string;
+  session: string; // Python that opens the service; empty for a folder
   can: Can[];
 }
 

@@ -1,5 +1,6 @@
 // A chart as an SVG file: title, axes, curves and legend, without a script; it can be opened by any program.
 import { drawBand, drawLine, hasBands, placer, type Curve, type Pen, type Range, type View } from "./curve_data.ts";
+import { written } from "./direction.ts";
 
 export interface PictureParts {
   title: string;
@@ -86,6 +87,6 @@ function shortened(text: string): string {
 
 function escaped(text: string): string {
   // Characters that no XML file may have are left out.
-  const clean = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "");
+  const clean = written(text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "");
   return clean.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 }

@@ -60,13 +60,14 @@ test("zooms are written in few digits, and exactly enough", () => {
 });
 
 test("the same chart in Python", () => {
-  const code = { kind: "folder" as const, place: "runs", filter: "loss<1", question, picked: [], tag: "loss", logY: false };
+  const code = { session: "", place: "runs", filter: "loss<1", question, picked: [], tag: "loss", logY: false };
   assert.equal(
     pythonOf(code),
     'from pai_sdk import RunManager\n\nwith RunManager("runs") as manager:\n    manager.wait_until_loaded()\n    picture = manager.compare("loss<1", "loss").plot()\npicture\n',
   );
   const zoomed = { ...question, x: "wall", from: 1, to: 2, smooth: 0.6, group_by: ["hparams.lr"], band: "std" };
-  const text = pythonOf({ ...code, kind: "service", question: zoomed, picked: ["a", "b"], logY: true });
+  const text = pythonOf({ ...code, session: 'Session("cn-hangzhou", "1")', question: zoomed, picked: ["a", "b"], logY: true });
   assert.ok(text.includes('manager.compare(["a", "b"], "loss", x="wall", start=1, end=2, smooth=0.6, group_by=["hparams.lr"], band="std").plot(log_y=True)'));
-  assert.ok(text.includes("with Session.embedded().watch() as manager:"));
+  assert.ok(pythonOf({ ...code, filter: "name=a\u202eb" }).includes('compare("name=a\\u202eb"'));
+  assert.ok(text.includes('from pai_sdk import Session\n\nwith Session("cn-hangzhou", "1").watch() as manager:'));
 });

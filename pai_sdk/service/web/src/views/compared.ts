@@ -1,6 +1,7 @@
 // Comparisons of runs: what is asked of the service, and its answers as curves.
 import type { Column, Columns } from "../columns.ts";
 import type { Curve, Odd, Range } from "../parts/curve_data.ts";
+import { written } from "../parts/direction.ts";
 
 export const X_AXES = ["step", "relative_step", "relative_time", "wall"] as const;
 export const BANDS = ["", "std", "range", "quantile"] as const;
@@ -162,7 +163,7 @@ export function rounded([from, to]: Range): Range {
 }
 
 export interface Code {
-  kind: "service" | "folder";
+  session: string; // Python that opens the service; empty for a folder
   place: string;
   filter: string; // used where no runs are picked
   question: Question;
@@ -172,7 +173,7 @@ export interface Code {
 }
 
 /** Python that draws the same chart in a notebook. */
-export function pythonOf({ kind, place, filter, question, picked, tag, logY }: Code): string {
+export function pythonOf({ session, place, filter, question, picked, tag, logY }: Code): string {
   const runs = picked.length > 0 ? `[${question.runs.map(python).join(", ")}]` : python(filter);
   const given: [string, string | undefined][] = [
     ["x", question.x === "step" ? undefined : python(question.x)],
@@ -184,7 +185,7 @@ export function pythonOf({ kind, place, filter, question, picked, tag, logY }: C
     ["band", question.band ? python(question.band) : undefined],
   ];
   const options = [runs, python(tag), ...given.filter(([, value]) => value !== undefined).map(([name, value]) => `${name}=${value}`)];
-  const [first, open] = kind === "folder" ? ["RunManager", `RunManager(${python(place)})`] : ["Session", "Session.embedded().watch()"];
+  const [first, open] = session ? ["Session", `${session}.watch()`] : ["RunManager", `RunManager(${python(place)})`];
   return [
     `from pai_sdk import ${first}`,
     "",
@@ -198,5 +199,5 @@ export function pythonOf({ kind, place, filter, question, picked, tag, logY }: C
 
 // A text of JSON is one of Python too, but for signs beyond 16 bits, which Python reads as they are.
 function python(text: string): string {
-  return JSON.stringify(text);
+  return written(JSON.stringify(text));
 }

@@ -249,8 +249,8 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
     if (text) save(isPng ? await pngOf(text) : new Blob([text], { type: "image/svg+xml" }), `${file}.${isPng ? "png" : "svg"}`);
   };
   const python = async (): Promise<string> => {
-    const { kind, place } = about.value as NonNullable<typeof about.value>;
-    await copyText(pythonOf({ kind, place, filter: filter.value, question: answers.body(question.value), picked: picked.value, tag: name, logY: isLogY.value }));
+    const { session, place } = about.value as NonNullable<typeof about.value>;
+    await copyText(pythonOf({ session, place, filter: filter.value, question: answers.body(question.value), picked: picked.value, tag: name, logY: isLogY.value }));
     return t("Copied: paste it into a notebook.");
   };
   return (

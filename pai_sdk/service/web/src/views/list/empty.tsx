@@ -26,7 +26,7 @@ export function Empty({ isLoading }: { isLoading: boolean }) {
     <main class="empty">
       <h1>{isService ? t("No jobs yet") : t("No runs yet")}</h1>
       <p>{isService ? t("These lines start a first job; it appears here by itself:") : t("A run is a folder with event files. These lines write one; it appears here by itself:")}</p>
-      <Copyable text={isService ? firstJob(about.value?.command.includes("--embedded") ? "Session.embedded()" : "Session()") : firstRun(about.value?.place ?? "runs")} />
+      <Copyable text={isService ? firstJob(about.value?.session ?? "") : firstRun(about.value?.place ?? "runs")} />
       <p class="soft">
         {isService ? t("Or run `pai-sdk demo`, which trains a small model in two jobs.") : t("Event files of TensorBoard's SummaryWriter in this folder are shown as well.")}
       </p>

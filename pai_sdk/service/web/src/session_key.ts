@@ -1,0 +1,72 @@
+// The key of this page: scripts can use it and cannot read it, since it is a `CryptoKey` that browsers do not export.
+//
+// Each request carries a proof made with it (`TIME.HMAC`). Browsers have such keys for secure contexts only: HTTPS, or
+// this machine. By plain HTTP of another machine the key itself is kept in the storage of this origin, and is sent.
+const NAME = "pai-ui-key";
+const SIGNED_IN = "pai-ui-signed-in"; // when; it tells the other tabs
+const crypto = globalThis.crypto?.subtle as SubtleCrypto | undefined;
+
+let known: Promise<CryptoKey | string | undefined> | undefined;
+let clockMs = 0; // how much the clock of the service is ahead of ours
+
+/** What the header of a request has. */
+export async function proofFor(method: string, address: string): Promise<string> {
+  const key = await (known ??= read());
+  if (!key || typeof key === "string") return key || "none";
+  const time = Math.round((Date.now() + clockMs) / 1000);
+  const signed = `${time} ${method} ${decodeURIComponent(new URL(address, location.href).pathname)}`;
+  const bytes = new Uint8Array(await (crypto as SubtleCrypto).sign("HMAC", key, new TextEncoder().encode(signed)));
+  return `${time}.${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Whether a request that was refused may be let in now: another tab has signed in, or our clock is wrong. */
+export async function isWorthAgain(date: string | null): Promise<boolean> {
+  if (date) clockMs = Date.parse(date) - Date.now() || 0;
+  known = undefined;
+  return (await (known = read())) !== undefined;
+}
+
+/** Keeps the key of a new session. */
+export async function keep(key: string): Promise<void> {
+  known = Promise.resolve(await put(key));
+  localStorage.setItem(SIGNED_IN, String(Date.now()));
+}
+
+/** Calls back when another tab of this browser has signed in. */
+export function onSignIn(then: () => void): void {
+  window.addEventListener("storage", (event) => event.key === SIGNED_IN && then());
+}
+
+async function put(key: string): Promise<CryptoKey | string> {
+  if (!crypto) {
+    localStorage.setItem(NAME, key);
+    return key;
+  }
+  const sealed = await crypto.importKey("raw", new TextEncoder().encode(key), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  await stored((keys) => keys.put(sealed, NAME)).catch(() => undefined); // without storage the key lasts as long as this tab
+  localStorage.removeItem(NAME);
+  return sealed;
+}
+
+async function read(): Promise<CryptoKey | string | undefined> {
+  const text = localStorage.getItem(NAME); // of an earlier release, or of a context that is not secure
+  if (text) return put(text);
+  return crypto && ((await stored((keys) => keys.get(NAME)).catch(() => undefined)) as CryptoKey | undefined);
+}
+
+function stored(work: (keys: IDBObjectStore) => IDBRequest): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open("pai-ui");
+    opening.onupgradeneeded = () => opening.result.createObjectStore("keys");
+    opening.onerror = () => reject(opening.error);
+    opening.onsuccess = () => {
+      const change = opening.result.transaction("keys", "readwrite");
+      const request = work(change.objectStore("keys"));
+      change.onabort = () => reject(change.error);
+      change.oncomplete = () => {
+        opening.result.close();
+        resolve(request.result);
+      };
+    };
+  });
+}

@@ -1,1 +1,0 @@
-import{f as a,g as b}from"./chunk-TEOLNYX3.js";import"./chunk-SU27WKGI.js";import"./chunk-6QKPCH3I.js";import"./chunk-LBP7E4CS.js";import"./chunk-4HA75JRE.js";import"./chunk-LLDIWCOF.js";export{a as Media,b as MediaOf};

@@ -1,0 +1,116 @@
+"""Every route of the API, asked for by a signed-in browser: which ones it may call, and that the others refuse it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from tests.service.identity.test_two_users import user
+from tests.service.services import Client, job_body
+from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
+from tests.waiting import PATIENCE_S
+
+# All that a page session can change, and reads with POST. A new route is closed until somebody puts it here.
+OPEN_CHANGES = {
+    "POST /api/v1/trainingjobs",
+    "PUT /api/v1/trainingjobs/{job_id}/stop",
+    "DELETE /api/v1/trainingjobs/{job_id}",
+    "POST /api/v1/runs/{run_id}/rerun",
+    "POST /api/v1/runs/{run_id}/stop",
+    "DELETE /api/v1/runs/{run_id}",
+    "POST /api/v1/trainingjobs/changes",
+    "POST /api/v1/compare",
+    "POST /api/v1/hparams/diff",
+    "POST /api/v1/runs/{run_id}/downloads",
+}
+CLOSED_READS = {
+    "GET /api/v1/tokens",
+    "GET /api/v1/users",
+    "GET /api/v1/users/{name}",
+    "GET /api/v1/users/{name}/quota",
+    "GET /api/v1/audit",
+}
+
+
+def routes(client: Client) -> list[tuple[str, str]]:
+    paths = requests.get(f"{client.info.endpoint}/openapi.json", timeout=PATIENCE_S).json()["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+def port_of(client: Client) -> int:
+    return int(urlsplit(client.info.endpoint).port or 0)
+
+
+def page_of(client: Client) -> dict[str, str]:
+    """The headers of a browser that is signed in for the key of a client."""
+    return sign_in(port_of(client), client.call("POST", "/pagelinks").json()["Url"])
+
+
+def send(client: Client, page: dict[str, str], method: str, path: str, body: Any = None) -> Answer:
+    return ask_as_browser(port_of(client), method, path, body, **headers_of_page(port_of(client), **page))
+
+
+@pytest.fixture(scope="module")
+def page(operator: Client) -> dict[str, str]:
+    return page_of(operator)
+
+
+def test_which_routes_are_open_to_a_signed_in_browser(operator: Client, page: dict[str, str]) -> None:
+    user(operator, "alice")
+    found = routes(operator)
+    assert {*OPEN_CHANGES, *CLOSED_READS} <= {f"{method} {path}" for method, path in found}
+    for method, path in found:
+        name = f"{method} {path}"
+        is_open = name in OPEN_CHANGES or (method == "GET" and name not in CLOSED_READS)
+        filled = re.sub(r"\{\w+\}", "alice", path)
+        answer = send(operator, page, method, filled, None if method == "GET" else {})
+        is_refused = answer.status == 403 and answer.json["Code"] == "NotForPages"
+        assert is_refused is not is_open, (name, answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/users", {"Name": "mallory", "Right": "admin"}),
+        ("PUT", "/users/bob", {"Right": "admin"}),
+        ("DELETE", "/users/bob", {}),
+        ("POST", "/users/bob/keys", {}),
+        ("PUT", "/users/bob/quota", {"RunningJobs": 1}),
+        ("POST", "/workspaces", {"WorkspaceName": "evil"}),
+        ("POST", "/workspaces/1/members", {"Members": [{"UserId": "bob", "Roles": ["PAI.WorkspaceAdmin"]}]}),
+        ("DELETE", "/workspaces/1/members?MemberIds=bob", {}),
+        ("POST", "/schedules", {"Name": "for-ever", "Cron": "* * * * *", "Request": job_body()}),
+        ("GET", "/tokens", None),
+        ("POST", "/pagelinks", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_sign_in_does_not_become_a_key_or_a_right(
+    operator: Client, page: dict[str, str], method: str, path: str, body: Any
+) -> None:
+    if "bob" not in {one["Name"] for one in operator.get("/users")["Users"]}:
+        user(operator, "bob", "read")
+
+    def state() -> list[Any]:
+        shown = operator.get("/users"), operator.get("/workspaces"), operator.get("/schedules")
+        return [{name: value for name, value in one.items() if name != "RequestId"} for one in shown]
+
+    before = state()
+    answer = send(operator, page, method, f"/api/v1{path}", body)
+    assert (answer.status, answer.json["Code"]) == (403, "NotForPages")
+    assert state() == before
+    newest = operator.get("/audit", PageSize="1")["Entries"][0]
+    assert (newest["Method"], newest["Status"]) == (method, 403)
+
+
+def test_a_page_offers_only_what_its_user_may_do(operator: Client) -> None:
+    changes = {"stop", "rerun", "delete"}
+    for right, expected in (("read", set()), ("submit", changes), ("admin", changes)):
+        of_user = user(operator, f"{right}er", right)
+        about = send(of_user, page_of(of_user), "GET", "/ui/about").json
+        assert changes & {*about["can"]} == expected, right
+        assert "files" in about["can"]
