@@ -154,6 +154,23 @@ def test_a_link_signs_in_once_and_other_tabs_go_on(browser: Browser, session: Se
         assert [fault for fault in watched.faults if "40" not in fault] == []  # the refusals themselves
 
 
+def test_a_link_is_pasted_into_a_tab_that_waits_for_one(browser: Browser, session: Session) -> None:
+    from playwright.sync_api import expect
+
+    link = session.new_page_link()
+    with open_page(browser, origin_of(link)) as watched:
+        page = watched.page
+        page.goto(f"{origin_of(link)}/ui/")
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.evaluate("link => { location.href = link }", link.replace("code=", "code=wrong"))
+        expect(page.get_by_role("alert")).to_be_visible()
+        assert "code" not in page.url
+        page.evaluate("link => { location.href = link }", f"{link}&view=curves")
+        live(page)
+        expect(page.get_by_role("heading", name="Curves", level=1)).to_be_visible()
+        assert "code" not in page.url
+
+
 # ---- jobs
 
 

@@ -31,4 +31,5 @@ def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str
     kind, separator, parameters = found.get("content-disposition", "").partition(";")
     if kind.strip().lower() != "attachment":
         found["content-disposition"] = f"attachment{separator}{parameters}"
+        found["x-oss-force-download"] = "true"  # as OSS marks it
     return found

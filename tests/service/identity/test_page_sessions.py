@@ -1,4 +1,4 @@
-"""Every route of the API, asked for by a signed-in browser: which ones it may call, and that the others refuse it."""
+"""Every route of the API, asked for by a signed-in browser: which ones it may call, and that others refuse it."""
 
 from __future__ import annotations
 
