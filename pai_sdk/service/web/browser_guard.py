@@ -143,7 +143,7 @@ class BrowserGuard:
             elif access_key_id is None or principal is None:
                 message = f"This browser is not signed in. Open the link that `{self._command}` prints."
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
-            scope["state"][PAGE_SESSION] = True
+            scope.setdefault("state", {})[PAGE_SESSION] = True
         principal = principal or NOT_SIGNED_IN
         throttle(self._rates.take(principal.user))
         return principal

@@ -53,7 +53,7 @@ for file in (out / tag / tag, out / turned, out / "page.html"):
 with TraceWriter({"planted": "string", "value": "string"}) as writer:
     writer.write(planted=[tag], value=[script])
 with EventWriter(events / "texts") as texts:
-    texts.text(tag, script, 1)
+    texts.text(tag + "!", script, 1)
     texts.histogram(tag + "s", [1.0, 2.0], 1)
 raise ValueError(tag + script)
 """
@@ -143,7 +143,7 @@ def test_every_view_shows_it_as_text(browser: Browser, planted: Planted) -> None
         "": TAG,  # the job's name, labels and hyperparameters
         "view=curves": TAG,
         "view=hparams": TAG,
-        choices["text"] + quoted: SCRIPT,
+        choices["text"] + quoted + "!": SCRIPT,
         choices["histogram"] + quoted + "s": TAG,
         run: TAG,  # the error first
         f"{run}&tab=log": SCRIPT,
