@@ -140,6 +140,17 @@ def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
     return _interrupt(f"{text} {commands[0]}", text, commands[:2])
 
 
+def search_interrupted(study: str) -> KeyboardInterrupt:
+    """The interrupt of a search over a function, whose study can be continued.
+
+    Example:
+        >>> str(search_interrupted("file:///studies/digits/"))
+        "the search has ended; the same search with study='file:///studies/digits/' continues it"
+    """
+    text = f"the search has ended; the same search with study={study!r} continues it"
+    return _interrupt(text, f"{text}.")
+
+
 def _interrupt(text: str, shown: str, commands: Sequence[str] = ()) -> KeyboardInterrupt:
     # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells know as Ctrl-C.
     interrupt = KeyboardInterrupt(text)

@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from typing import Any
 
+from pai_sdk.base.threads import in_thread
 from pai_sdk.errors import PaiError
 from pai_sdk.job.failure.explain import job_failure
 from pai_sdk.job.follow.poller import Update
@@ -27,7 +28,6 @@ from pai_sdk.pipeline.execution import LiveStep, StepExecution, reason_of
 from pai_sdk.pipeline.fingerprints import digest
 from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.steps import EachWork, JobWork, PipelineStep
-from pai_sdk.pipeline.threads import in_thread
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.storage.claims import FolderClaim
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.error_text import error_text
-from pai_sdk.errors import CheckpointError, StorageError, TuningFailed
+from pai_sdk.base.threads import in_thread
+from pai_sdk.errors import CheckpointError, InvalidInputError, StorageError, TuningFailed
+from pai_sdk.job.interrupts import rearm_interrupt
+from pai_sdk.run.events.writer import as_float64
 from pai_sdk.run.functions.calling import call_training
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.run.report.session import Report, ReportSession, StopTraining
@@ -22,14 +27,34 @@ from pai_sdk.run.stored_checkpoints import copy_checkpoint, latest_checkpoint
 from pai_sdk.storage.stores.local import LocalStore
 from pai_sdk.tune.objectives import UNNAMED, StepValue
 from pai_sdk.tune.study import LiveTrial, Study
+from pai_sdk.tune.template import is_suggestion, optuna_objective
 
 __all__ = ["FunctionTrials"]
 
 logger = logging.getLogger(__name__)
 
 
+_LEAVE_S = 1.0  # calls that report within this time after Ctrl-C end themselves
+_TICK_S = 1.0  # the longest wait: a wait without an end cannot be interrupted on Windows
+
+
+@dataclass
+class _Call:
+    """A call in a thread.
+
+    Attributes:
+        live: its trial.
+        deadline: the end of its time, on the monotonic clock; None for no end.
+    """
+
+    live: LiveTrial
+    deadline: float | None
+
+
 class FunctionTrials:
     """Calls a function for each trial. Each call is a run with a folder of its own.
+
+    A thread cannot be stopped. A call that is given up ends at its next report; what it returns later is ignored.
 
     Args:
         study: the study.
@@ -39,6 +64,11 @@ class FunctionTrials:
         parallel: how many are called at once, in threads.
         max_failures: how many trials may fail.
         on_change: called after each end.
+        timeout_s: no trial runs longer than until this time after the start.
+        trial_timeout_s: a trial that takes longer fails.
+
+    Attributes:
+        is_timed_out: the time was over before all trials had ended.
     """
 
     def __init__(
@@ -51,7 +81,10 @@ class FunctionTrials:
         parallel: int,
         max_failures: int,
         on_change: Callable[[], None],
+        timeout_s: float | None = None,
+        trial_timeout_s: float | None = None,
     ) -> None:
+        self.is_timed_out = False
         self._study = study
         self._function = function
         self._folder = folder
@@ -59,37 +92,80 @@ class FunctionTrials:
         self._parallel = parallel
         self._max_failures = max_failures
         self._on_change = on_change
-        self._lock = threading.RLock()  # guards the study
+        self._timeout_s = timeout_s
+        self._trial_timeout_s = trial_timeout_s
+        self._lock = threading.RLock()  # guards the study, and what follows
         self._is_over = threading.Event()
+        self._sessions: dict[int, ReportSession] = {}  # of the trials that run
+        self._ended: set[int] = set()  # trials whose end is in the study, although their call may go on
         self._failed: dict[int, str] = {}
         self._first_error: BaseException | None = None
 
     def run(self) -> None:
-        """Run all trials that are missing.
+        """Run all trials that are missing, or until the time is over.
 
         Raises:
             TuningFailed: too many trials have failed.
+            InvalidInputError: the function is an objective of Optuna.
         """
         waiting = deque(self._study.unfinished())
-        if self._parallel == 1:
+        if self._parallel == 1 and self._timeout_s is None and self._trial_timeout_s is None:
             while live := self._next(waiting):
-                self._run_one(live)
+                self._run_trial(live)
                 self._check_failures()
             return
-        with ThreadPoolExecutor(self._parallel, thread_name_prefix="pai-trial") as pool:
-            running: set[Future[None]] = set()
-            try:
-                while True:
-                    while len(running) < self._parallel and (live := self._next(waiting)):
-                        running.add(pool.submit(self._run_one, live))
-                    if not running:
-                        return
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for each in done:
-                        each.result()
-                    self._check_failures()
-            finally:
-                self._is_over.set()  # those that are still running end with their next report
+        over_at = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        calls: dict[Future[None], _Call] = {}
+        try:
+            while over_at is None or time.monotonic() < over_at:
+                while len(calls) < self._parallel and (live := self._next(waiting)):
+                    limit_s = self._trial_timeout_s
+                    deadline = None if limit_s is None else time.monotonic() + limit_s
+                    calls[in_thread(self._run_trial, live)] = _Call(live, deadline)
+                if not calls:
+                    return
+                done, _ = wait(calls, _pause_s(calls.values(), over_at), return_when=FIRST_COMPLETED)
+                for each in done:
+                    del calls[each]
+                    each.result()
+                self._give_up_late(calls)
+                self._check_failures()
+            self.is_timed_out = True
+        finally:
+            self._leave(calls)
+
+    def _give_up_late(self, calls: dict[Future[None], _Call]) -> None:
+        """End the trials whose time is over; their calls take no place any more."""
+        now = time.monotonic()
+        for future, call in [*calls.items()]:
+            if call.deadline is None or now < call.deadline:
+                continue
+            with self._lock:
+                if call.live.number not in self._ended:
+                    self._end(call.live, None, f"it did not end within {self._trial_timeout_s:g} s")
+                    self._stop(call.live)
+            del calls[future]
+            self._on_change()
+
+    def _stop(self, live: LiveTrial) -> None:
+        """Let the next report of a call raise, before it writes anything."""
+        if (session := self._sessions.get(live.number)) is not None:
+            session.stop()
+
+    def _leave(self, calls: Mapping[Future[None], _Call]) -> None:
+        """Have nothing more written to the study, whose claim another process may have next."""
+        # The lock is held by a thread that writes to the study; to a store that may take long.
+        is_locked = self._lock.acquire(timeout=_LEAVE_S)
+        try:
+            self._is_over.set()
+        finally:
+            if is_locked:
+                self._lock.release()
+        for call in calls.values():
+            self._stop(call.live)
+        with suppress(KeyboardInterrupt):  # the second one ends the wait
+            rearm_interrupt()
+            wait(calls, _LEAVE_S)
 
     def _next(self, waiting: deque[LiveTrial]) -> LiveTrial | None:
         with self._lock:
@@ -97,9 +173,10 @@ class FunctionTrials:
                 return waiting.popleft()
             return self._study.next(self._trials)
 
-    def _run_one(self, live: LiveTrial) -> None:
+    def _run_trial(self, live: LiveTrial) -> None:
         if live.pruned_at is not None:
-            self._study.prune(live)
+            with self._lock:
+                self._study.prune(live)
             return
         folder = self._folder / str(live.number)
         if self._study.population is not None:
@@ -110,7 +187,7 @@ class FunctionTrials:
                 session.hparams(live.params)
             self._on_report(live, report)
 
-        session = ReportSession(folder, on_report=on_report)
+        session = self._sessions[live.number] = ReportSession(folder, on_report=on_report)
 
         def on_result(metrics: Mapping[str, Any]) -> None:
             if session.last_step is None:  # nothing but the result: no event file is made for it
@@ -125,11 +202,16 @@ class FunctionTrials:
                 value = call_training(self._function, dict(live.params), on_result)
             error = None if live.points else _without_metrics(value)
         except StopTraining:
-            if live.pruned_at is None:  # the search has ended; the trial is run again when it is continued
+            if live.pruned_at is None:  # it was given up
                 return
         except (Exception, SystemExit) as raised:  # what a script in a function calls must not end the search
+            _check_objective(raised)
             error = raised
+        finally:
+            self._sessions.pop(live.number, None)
         with self._lock:
+            if self._is_given_up(live):
+                return
             if session.last_step is not None:
                 self._study.ran_in(live, str(folder))
             self._end(live, error)
@@ -161,7 +243,12 @@ class FunctionTrials:
         if found is not None:
             copy_checkpoint(found, LocalStore(RunLayout(str(folder)).checkpoints), f"{found.step}/")
 
-    def _end(self, live: LiveTrial, error: BaseException | None) -> None:
+    def _is_given_up(self, live: LiveTrial) -> bool:
+        """True if the search has ended, or the time of the trial: what its call still does is ignored."""
+        return self._is_over.is_set() or live.number in self._ended
+
+    def _end(self, live: LiveTrial, error: BaseException | None, reason: str = "") -> None:
+        self._ended.add(live.number)
         if live.pruned_at is not None:
             self._study.prune(live)
             return
@@ -169,6 +256,8 @@ class FunctionTrials:
             logger.info("trial %d failed", live.number, exc_info=error)
             self._first_error = self._first_error or error
             self._study.fail(live, _reason(error))
+        elif reason:
+            self._study.fail(live, reason)
         elif self._study.end(live) != "failed":
             return
         failures = self._study.failures()
@@ -177,17 +266,17 @@ class FunctionTrials:
 
     def _on_report(self, live: LiveTrial, report: Report) -> None:
         """Take the values of a report, in the thread of the function."""
-        if self._is_over.is_set():
-            raise StopTraining("the search has ended")
+        if self._is_given_up(live):
+            raise StopTraining("the search or the trial has ended")
         objectives = self._study.objectives
         for name, value in _flat(report.metrics):
             metric = objectives[0].metric if name == UNNAMED and len(objectives) == 1 else name
-            live.points.setdefault(metric, []).append(StepValue(report.step, float(value)))
+            live.points.setdefault(metric, []).append(StepValue(report.step, as_float64(name, value)))
         if not self._study.prunes:
             return
         with self._lock:
-            if self._study.report(live, live.points.get(objectives[0].metric, ())[-1:]):
-                raise StopTraining("the trial is pruned")
+            if self._is_given_up(live) or self._study.report(live, live.points.get(objectives[0].metric, ())[-1:]):
+                raise StopTraining("the trial is pruned, or has ended")
 
     def _check_failures(self) -> None:
         if len(self._failed) > self._max_failures:
@@ -196,12 +285,44 @@ class FunctionTrials:
             ) from self._first_error
 
 
+def _pause_s(calls: Iterable[_Call], over_at: float | None) -> float:
+    """Returns the seconds until the next deadline."""
+    deadlines = [at for at in (over_at, *(call.deadline for call in calls)) if at is not None]
+    return max(0.0, min([_TICK_S, *(at - time.monotonic() for at in deadlines)]))
+
+
+def _check_objective(error: BaseException) -> None:
+    """Refuses an objective of Optuna, which would fail in the same way in each trial.
+
+    Raises:
+        InvalidInputError: it is one.
+    """
+    name = getattr(error, "name", None)
+    if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), dict) and is_suggestion(name):
+        raise InvalidInputError([optuna_objective(str(name))]) from error
+
+
 def _without_metrics(value: object) -> TypeError:
     """The error of a function that has reported nothing, and has returned this value."""
-    what = "None" if value is None else f"a value of type {type(value).__name__}"
+    description = "None" if value is None else f"a value of type {type(value).__name__}"
+    if isinstance(value, Mapping) and value:
+        description = f"a dict in which {next(filter(None, map(_metric_problem, value, value.values())), '')}"
     return TypeError(
-        f"the function has returned {what}, and reported nothing: return a number or a dict of numbers"
+        f"the function has returned {description}, and reported nothing: return a number or a dict of numbers"
     )
+
+
+def _metric_problem(name: object, value: object) -> str:
+    """Returns why an entry of a dict is no metric; empty if it is one."""
+    if not isinstance(name, str):
+        return f"the key {name!r} is no string"
+    if isinstance(value, bool):
+        return f"{name!r} is {value}"
+    try:
+        as_float64(name, value)
+    except (TypeError, OverflowError) as error:
+        return str(error)
+    return ""
 
 
 def _reason(error: BaseException) -> str:

@@ -6,6 +6,7 @@ The next trial begins when a job has ended; no trial waits for another one. One 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +47,10 @@ class JobTrials:
         max_failures: how many trials may fail.
         gathering: shows the jobs, and handles Ctrl-C.
         policy: how patiently to follow.
+        timeout_s: when this time is over, the jobs that run are stopped.
+
+    Attributes:
+        is_timed_out: the time was over before all trials had ended.
     """
 
     def __init__(
@@ -59,7 +64,10 @@ class JobTrials:
         max_failures: int,
         gathering: Gathering,
         policy: FollowPolicy,
+        timeout_s: float | None = None,
     ) -> None:
+        self.is_timed_out = False
+        self._timeout_s = timeout_s
         self._study = study
         self._submit = submit
         self._find = find
@@ -92,6 +100,9 @@ class JobTrials:
             try:
                 self._begin(watch)
                 self._loop(watch)
+                if self.is_timed_out:
+                    self._give_back()
+                    self._gathering.stop(watch)
             except KeyboardInterrupt:
                 if stops_on_interrupt:
                     self._give_back()
@@ -114,13 +125,19 @@ class JobTrials:
                 self._waiting.append(live)
 
     def _loop(self, watch: JobWatch[TrainingJob]) -> None:
+        now = self._policy.schedule.now
+        over_at = math.inf if self._timeout_s is None else now() + self._timeout_s
         self._fill(watch)
         while watch.unfinished or self._waiting:
-            for job, update in watch.updates(deadline=self._policy.schedule.now() + _TICK_S):
+            for job, update in watch.updates(deadline=min(now() + _TICK_S, over_at)):
                 self._on_update(watch, job, update)
-                self._fill(watch)
+                if now() < over_at:
+                    self._fill(watch)
                 self._gathering.show()
             self._look_at_all()
+            if now() >= over_at:
+                self.is_timed_out = bool(watch.unfinished or self._waiting) or self._study.begun < self._trials
+                return
             self._fill(watch)
 
     # ---- submitting

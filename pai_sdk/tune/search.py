@@ -15,7 +15,7 @@ from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.errors import TuningFailed
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.job.gather import Gathering
-from pai_sdk.job.interrupts import single_interrupt
+from pai_sdk.job.interrupts import search_interrupted, single_interrupt
 from pai_sdk.storage.claims import claimed
 from pai_sdk.storage.store import Store
 from pai_sdk.submit.channels import InputSource
@@ -81,6 +81,8 @@ class Search:
         trials: how many trials it is to have.
         parallel: how many run at once.
         max_failures: how many may fail.
+        timeout_s: the longest time of this run.
+        trial_timeout_s: the longest time of a trial that is a function.
         show: a live table.
         session: for the jobs of trials that are read.
     """
@@ -93,6 +95,8 @@ class Search:
     max_failures: int
     show: bool
     session: Any = None
+    timeout_s: float | None = None
+    trial_timeout_s: float | None = None
 
     @contextmanager
     def study(self) -> Iterator[Study]:
@@ -124,12 +128,18 @@ class Search:
             parallel=self.parallel,
             max_failures=self.max_failures,
             on_change=(lambda: None) if display is None else display.functions_changed,
+            timeout_s=self.timeout_s,
+            trial_timeout_s=self.trial_timeout_s,
         )
         with single_interrupt(), nullcontext() if display is None else heartbeat(display):
-            trials.run()
+            try:
+                trials.run()
+            except KeyboardInterrupt:
+                # A new interrupt: the traceback of the wait would push the message off the screen.
+                raise search_interrupted(study.uri) from None
         if display is not None:
             display.ended()
-        return self._result(study)
+        return self._result(study, is_timed_out=trials.is_timed_out)
 
     def run_jobs(
         self,
@@ -161,18 +171,19 @@ class Search:
             max_failures=self.max_failures,
             gathering=gathering,
             policy=policy or FollowPolicy(),
+            timeout_s=self.timeout_s,
         )
         trials.run(stops_on_interrupt=on_interrupt == "stop")
-        return self._result(study)
+        return self._result(study, is_timed_out=trials.is_timed_out)
 
-    def _result(self, study: Study) -> TrialList:
+    def _result(self, study: Study, *, is_timed_out: bool) -> TrialList:
         """All trials.
 
         Raises:
-            TuningFailed: none has succeeded.
+            TuningFailed: none has succeeded, although there was time for all.
         """
         found = study.trials()
-        if not any(one.state == "complete" for one in found):
+        if not is_timed_out and not any(one.state == "complete" for one in found):
             failed = {one.number: one.reason for one in found if one.state == "failed"}
             raise TuningFailed(failed, study=study.uri, trials=len(found))
         return found

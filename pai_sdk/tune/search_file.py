@@ -35,6 +35,7 @@ _KEYS = (
     "seed",
     "study",
     "max_failures",
+    "timeout",
     "warm_start",
 )
 _OF_OBJECTIVE = ("metric", "direction", "at")

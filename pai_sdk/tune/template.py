@@ -20,7 +20,15 @@ from pai_sdk.submit.submitter import EstimatorBase
 from pai_sdk.tune.objectives import Objective
 from pai_sdk.tune.space import Choice, SearchSpace
 
-__all__ = ["RESOURCES", "STUDY_LABEL", "TRIAL_LABEL", "TrialTemplate", "no_estimator"]
+__all__ = [
+    "RESOURCES",
+    "STUDY_LABEL",
+    "TRIAL_LABEL",
+    "TrialTemplate",
+    "is_suggestion",
+    "no_estimator",
+    "optuna_objective",
+]
 
 STUDY_LABEL, TRIAL_LABEL = "pai-sdk-study", "pai-sdk-trial"
 
@@ -185,4 +193,22 @@ def no_estimator(given: object) -> Problem:
         "estimator",
         f"is of type {type(given).__name__}",
         "give an Estimator, an AlgorithmEstimator, Estimator.from_function(…), or a function f(config)",
+    )
+
+
+def is_suggestion(name: object) -> bool:
+    """Returns whether a name is one by which an objective of Optuna asks for a value: `suggest_float`."""
+    return isinstance(name, str) and name.startswith("suggest_")
+
+
+def optuna_objective(name: str) -> Problem:
+    """The problem of a function that is written for Optuna.
+
+    Args:
+        name: what it calls, such as `suggest_float`.
+    """
+    return Problem(
+        "estimator",
+        f"is an objective of Optuna: it calls {name}",
+        "a function gets a dict of values, such as config['lr'], whose ranges are the search of the Tuner",
     )

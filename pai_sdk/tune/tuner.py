@@ -15,7 +15,7 @@ from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions.calling import kind_of
-from pai_sdk.schemas.arguments import check_one_of
+from pai_sdk.schemas.arguments import check_one_of, seconds_or_none
 from pai_sdk.schemas.values import python_value
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.uri import uri_scheme
@@ -71,6 +71,10 @@ class Tuner:
         seed: decides which hyperparameters are tried, trial by trial, also after an interruption.
         study: the folder of the study: a URI, a path, or a name below `~/.pai/studies`; a new one by default.
         max_failures: the search ends when more trials than this have failed.
+        timeout: the longest time of a run of the search, in seconds. Then `run` returns the trials so far; those
+            that run are stopped, and run again when the study is continued.
+        trial_timeout: the longest time of a trial that is a function, in seconds; a longer one fails. A job has
+            the `max_run_time` of the estimator.
         warm_start: trials to begin with: the URI of another study or of a run store, a `Tuner`, jobs, or a list of
             them.
         session: whose keys `oss://` takes for the study; that of the estimator by default.
@@ -107,6 +111,8 @@ class Tuner:
         seed: int | None = None,
         study: str | Path | None = None,
         max_failures: int = _MAX_FAILURES,
+        timeout: float | None = None,
+        trial_timeout: float | None = None,
         warm_start: Any = None,
         session: Session | None = None,
     ) -> None:
@@ -124,6 +130,11 @@ class Tuner:
         self._trials = _checked_trials(trials, sampler, self._space, problems)
         self._parallel = _checked_count("parallel", parallel, 1, problems)
         self._max_failures = _checked_count("max_failures", max_failures, 0, problems)
+        self._timeout_s = _checked_seconds("timeout", timeout, problems)
+        self._trial_timeout_s = _checked_seconds("trial_timeout", trial_timeout, problems)
+        if trial_timeout is not None and isinstance(estimator, EstimatorBase):
+            hint = "give the estimator a max_run_time"
+            problems.add("trial_timeout", "is for functions, and the trials are jobs", hint)
         seed = python_value(seed)  # type: ignore[assignment] # checked next
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             problems.add("seed", f"{seed!r} is not a whole number")
@@ -163,8 +174,8 @@ class Tuner:
             study: its URI, path or name.
             estimator: to continue it; without one, the tuner only shows it.
             session: whose keys `oss://` takes, and where the jobs are.
-            options: `trials`, `parallel`, `sampler`, `pruner`, `max_failures` of the tuner. The sampler of a
-                population is that of the study by default.
+            options: `trials`, `parallel`, `sampler`, `pruner`, `max_failures`, `timeout`, `trial_timeout` of the
+                tuner. The sampler of a population is that of the study by default.
 
         Raises:
             RunNotFoundError: there is no such study.
@@ -292,6 +303,8 @@ class Tuner:
             trials=self._trials,
             parallel=self._parallel,
             max_failures=self._max_failures,
+            timeout_s=self._timeout_s,
+            trial_timeout_s=self._trial_timeout_s,
             show=show,
             session=session,
         )
@@ -435,6 +448,15 @@ def _checked_count(where: str, given: object, least: int, problems: Problems) ->
         )
         return least
     return given
+
+
+def _checked_seconds(where: str, given: object, problems: Problems) -> float | None:
+    value = python_value(given)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    if value is not None and not is_number:  # NaN is not more than 0
+        problems.add(where, f"is {given!r}", "seconds, more than 0")
+        return None
+    return seconds_or_none(value, where)
 
 
 def _base_name(estimator: object) -> str:

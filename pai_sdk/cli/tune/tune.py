@@ -57,6 +57,12 @@ def tune(
     max_failures: Annotated[
         int | None, typer.Option(help="End when more trials have failed; 5 by default.", rich_help_panel=_THEN)
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="End after this time, in seconds; jobs that run are stopped.", min=0, rich_help_panel=_THEN
+        ),
+    ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A fixed hyperparameter; may be repeated."),
@@ -83,6 +89,7 @@ def tune(
         "warm_start": warm_start,
         "study": study,
         "max_failures": max_failures,
+        "timeout": timeout,
     }
     from pai_sdk.cli.tune.described import described_search  # for weight
 

@@ -245,3 +245,17 @@ def test_samplers_of_optuna_and_several_objectives(tmp_path: Path) -> None:
     assert len(run(tuner(backend, tmp_path, sampler=sampler, trials=4))) == 4
     more = run(tuner(backend, tmp_path, sampler=sampler, trials=8))
     assert len({trial.params["lr"] for trial in more}) == 8  # after a restart, no values come again
+
+
+def test_jobs_are_stopped_at_the_end_of_the_time_and_run_again_later(tmp_path: Path) -> None:
+    backend = FakeJobs(falling)
+    backend.is_paused = True
+    trials = run(tuner(backend, tmp_path, parallel=3, timeout=0.3))
+    assert [trial.state for trial in trials] == ["running"] * 3
+    assert [job.status for job in backend.jobs.values()] == ["Terminated"] * 3
+    backend.is_paused = False
+    again = run(tuner(backend, tmp_path, parallel=3, timeout=600))
+    assert [trial.state for trial in again] == ["complete"] * 12
+    assert len(backend.jobs) == 15
+    with pytest.raises(InvalidInputError, match="max_run_time"):
+        tuner(backend, tmp_path, trial_timeout=1)

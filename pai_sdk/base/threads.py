@@ -1,4 +1,7 @@
-"""A thread for each call. Unlike those of a pool, they do not keep the process alive when a call never ends."""
+"""A thread for each call. Unlike those of a pool, they do not keep the process alive when a call never ends.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _R = TypeVar("_R")
 
 
 def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Future[_R]:
-    """Make a call in a thread of its own.
+    """Make a call in a thread of its own, whose name is that of the function.
 
     Example:
         >>> in_thread(pow, 2, 3).result()
@@ -30,5 +33,5 @@ def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Fu
         else:
             future.set_result(result)
 
-    threading.Thread(target=work, name="pai-step", daemon=True).start()
+    threading.Thread(target=work, name=f"pai-{getattr(call, '__name__', 'call').strip('_')}", daemon=True).start()
     return future
