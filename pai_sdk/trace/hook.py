@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, TraceError
 from pai_sdk.trace.columns import as_numpy
-from pai_sdk.trace.steps import Steps
+from pai_sdk.trace.steps import Steps, giver_here
 from pai_sdk.trace.trace_writer import CLOSE_S, TraceWriter
 
 __all__ = ["TraceHook", "add_to_trace", "clear_trace_map", "get_trace_map", "trace"]
@@ -53,7 +53,8 @@ class TraceHook:
 
     `trace` reaches the hook from every thread and task of the process. Hooks that were made in different threads
     are kept apart: `trace` in such a thread reaches the hook that was made there. Several hooks of one thread each
-    take the columns that they have.
+    take the columns that they have. If two threads end the steps of two such hooks, each hook gets the values of
+    its own thread.
 
     Args:
         writer: takes the rows. The hook closes it in `end`.
@@ -122,8 +123,25 @@ class TraceHook:
         self.writer.check_process()
         if self.has_ended:
             raise TraceError("the hook has ended; it takes no more values")
-        if self._steps.add(name, values):
+        giver = giver_here()
+        is_foreign = not self._steps.has_loop(giver) and any(
+            hook._steps.has_loop(giver) for hook in self._siblings()
+        )
+        if self._steps.add(name, values, is_foreign=is_foreign):
             _warn_twice(name)
+
+    def _is_of_siblings(self, giver: Any) -> bool:
+        return any(hook._steps.has_loop(giver) for hook in self._siblings())
+
+    def _siblings(self) -> list[TraceHook]:
+        """Returns the other hooks of this one's group that have some of its columns."""
+        return [
+            hook
+            for hook in _live()
+            if hook is not self
+            and hook._group is self._group
+            and any(map(self.has_column, hook.writer.schema.names))
+        ]
 
     def has_column(self, name: str) -> bool:
         """True if the writer's schema has it."""
@@ -177,7 +195,14 @@ class TraceHook:
 
     def _taken(self, *, is_kept: bool) -> list[dict[str, Any]]:
         """The steps that end now. What no other hook of the group waits for leaves the map."""
-        steps = self._steps.take(is_kept=is_kept)
+        giver, siblings = giver_here(), self._siblings()
+        # A thread that did not make the hooks ends the steps of this one. Until another one ends those of the
+        # others, the values of unknown threads may be theirs.
+        waits = not self._steps.is_maker(giver) and not all(hook._steps.has_loop() for hook in siblings)
+        steps = self._steps.take(is_kept=is_kept, waits=waits)
+        for hook in siblings:
+            if not hook._steps.has_loop(giver):
+                hook._steps.disown(giver)
         waiting = {name for hook in _live() if hook._group is self._group for name in hook._steps.waiting()}
         gone = {name for step in steps for name in step} - waiting
         step = dict(self._group.step)  # at once: other threads may add to it
@@ -241,6 +266,7 @@ class TraceHook:
         An exception in the body, or a `break`, ends the hook too; the step counts if it has all columns. Python
         drops errors at that moment: they are logged, and raised by the next call of the hook.
         """
+        self._steps.enter_loop()
         try:
             for batch in batches:
                 yield batch

@@ -3,6 +3,9 @@
 Each thread and each task collects a part of its own, so that threads which end steps themselves do not mix their
 rows. A thread that has never ended a step is a helper of the training loop, such as a thread of an executor: its
 values belong to the step that the loop ends.
+
+Several hooks of one thread get the values of all threads. Where a thread ends the steps of one of these hooks, and
+another thread those of another one, the first thread's values are foreign to the other hook, and dropped there.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class _Part:
 
     giver: object
     values: dict[str, Any] = field(default_factory=dict)
+    is_foreign: bool = False  # its thread ends the steps of another hook
+    is_due: bool = False  # of a step that was written without it
 
 
 _here = _Here()
@@ -64,22 +69,49 @@ class Steps:
         self._robbed: weakref.WeakSet[Any] = weakref.WeakSet()  # those of which another loop took half a step
         self._maker = weakref.ref(giver_here())
 
-    def add(self, name: str, values: Any) -> bool:
-        """Add a column to the caller's step; whether it replaces one."""
+    def enter_loop(self) -> None:
+        """Record that the caller ends steps."""
+        with self._lock:
+            self._loops.add(giver_here())
+
+    def has_loop(self, giver: Any = None) -> bool:
+        """Return whether a thread or task ends steps here; without an argument, whether any does."""
+        with self._lock:
+            return bool(self._loops) if giver is None else giver in self._loops
+
+    def is_maker(self, giver: Any) -> bool:
+        """Return whether a thread or task made the hook."""
+        return giver is self._maker()
+
+    def disown(self, giver: Any) -> None:
+        """Mark what a thread gave that ends the steps of another hook, unless it ends steps here, too."""
+        with self._lock:
+            for part in self._parts:
+                part.is_foreign |= part.giver is giver
+
+    def add(self, name: str, values: Any, *, is_foreign: bool = False) -> bool:
+        """Add a column to the caller's step; whether it replaces one.
+
+        Args:
+            name: the column.
+            values: its values.
+            is_foreign: whether the caller ends the steps of another hook.
+        """
         giver = giver_here()
         with self._lock:
             mine = [part for part in self._parts if part.giver is giver]
             is_twice = bool(mine) and name in mine[-1].values
             is_helper = giver not in self._loops and giver is not self._maker()
-            if not mine or (is_twice and is_helper and self._is_whole(mine[-1])):
+            if not mine or (is_twice and is_helper and not is_foreign and self._is_whole(mine[-1])):
                 # A helper that gives a column again, after a whole step, has another batch.
                 mine.append(_Part(giver))
                 self._parts.append(mine[-1])
                 is_twice = False
             mine[-1].values[name] = values
-        return is_twice
+            mine[-1].is_foreign |= is_foreign
+        return is_twice and not is_foreign
 
-    def take(self, *, is_kept: bool) -> list[dict[str, Any]]:
+    def take(self, *, is_kept: bool, waits: bool = False) -> list[dict[str, Any]]:
         """The caller's step, and those of helpers.
 
         A helper's part with all columns is a step. Parts that complete the caller's own step join it. Others wait:
@@ -87,6 +119,7 @@ class Steps:
 
         Args:
             is_kept: whether they will be written.
+            waits: leave the parts of helpers: one of them may turn out to end the steps of another hook.
 
         Raises:
             TraceError: a half of the caller's step was taken by another loop.
@@ -103,7 +136,14 @@ class Steps:
                 if part.giver is giver:
                     own.update(part.values)
             self._parts = [part for part in self._parts if part.giver is not giver]
+            self._drop_foreign()
             helpers = [part for part in self._parts if part.giver not in self._loops]
+            if waits:
+                for part in helpers:
+                    part.is_due |= is_kept
+                helpers = []
+            elif not is_kept:
+                helpers = [part for part in helpers if not part.is_due]
             whole = [part for part in helpers if self._is_whole(part)]
             halves = [part for part in helpers if not self._is_whole(part)]
             joined = self._joined(own, halves) if is_kept else []
@@ -113,6 +153,9 @@ class Steps:
             for part in (*joined, *alone, *(() if is_kept else whole)):
                 self._robbed.add(part.giver)
         return [step for step in (own, *(part.values for part in (*whole, *alone))) if step]
+
+    def _drop_foreign(self) -> None:
+        self._parts = [part for part in self._parts if not part.is_foreign or part.giver in self._loops]
 
     def _joined(self, own: dict[str, Any], halves: list[_Part]) -> list[_Part]:
         """Joins the parts to a step that has none of their columns, if it is whole then."""
@@ -130,6 +173,7 @@ class Steps:
     def rest(self) -> list[dict[str, Any]]:
         """All that is left, as steps; the last of them may be half a step."""
         with self._lock:
+            self._drop_foreign()
             parts, self._parts = self._parts, []
         whole = [part.values for part in parts if self._is_whole(part)]
         halves: list[dict[str, Any]] = []

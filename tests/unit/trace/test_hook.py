@@ -503,3 +503,64 @@ def test_a_pickled_hook_is_a_new_one() -> None:
         each.end()
     assert column(hook.writer.sink, "loss", pa.float64()) == [1.0]
     assert not other.writer.sink.sessions
+
+
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_two_hooks_of_one_thread_that_two_threads_feed_have_their_own_rows(is_loop: bool) -> None:
+    sinks = [FakeSink(), FakeSink()]
+    hooks = [hook_of(sink, n="bigint") for sink in sinks]
+    turns = threading.Barrier(2)
+
+    def train(number: int) -> None:
+        batches = [number * 100 + step for step in range(20)]
+        if is_loop:
+            for batch in hooks[number].steps(batches):
+                trace("n", [batch])
+                turns.wait(10)
+        else:
+            for batch in batches:
+                trace("n", [batch])
+                turns.wait(10)
+                hooks[number].after_step()
+            hooks[number].end()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(train, range(2)))
+    for number in range(2):
+        assert sorted(column(sinks[number], "n", pa.int64())) == [number * 100 + step for step in range(20)]
+
+
+def test_two_hooks_of_one_thread_one_training_after_the_other() -> None:
+    sinks = [FakeSink(), FakeSink()]
+    hooks = [hook_of(sink, n="bigint") for sink in sinks]
+
+    def train(number: int) -> None:
+        for step in range(3):
+            trace("n", [number * 100 + step])
+            hooks[number].after_step()
+        hooks[number].end()
+
+    for number in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(train, number).result()
+    for number in range(2):
+        assert sorted(column(sinks[number], "n", pa.int64())) == [number * 100 + step for step in range(3)]
+
+
+def test_helpers_of_two_hooks_whose_loop_is_another_thread() -> None:
+    """One thread ends the steps of both: those of helpers are not lost."""
+    sinks = [FakeSink(), FakeSink()]
+    hooks = [hook_of(sink, when, n="bigint") for sink, when in zip(sinks, ("train", "eval"), strict=True)]
+
+    def train() -> None:
+        with ThreadPoolExecutor(1) as helper:
+            for step in range(4):
+                helper.submit(trace, "n", [step]).result()
+                for hook in hooks:
+                    hook.after_step(is_train=step % 2 == 0)
+        for hook in hooks:
+            hook.end(is_train=hook.when == "train")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(train).result()
+    assert [sorted(column(sink, "n", pa.int64())) for sink in sinks] == [[0, 2], [1, 3]]
