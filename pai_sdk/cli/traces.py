@@ -87,19 +87,21 @@ def _trace_of(run: str, uncommitted: bool) -> TraceData:
 
 
 def _print(found: pa.Table, as_format: RowFormat) -> None:
-    rows = found.to_pylist()
+    from pai_sdk.trace.cells import rows_of_table
+
+    rows = rows_of_table(found)
     if as_format is RowFormat.json:
         for row in rows:
-            print_json(row)
+            print_json(dict(zip(found.column_names, row, strict=True)))
     elif as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(found.column_names)
-        writer.writerows(row.values() for row in rows)
+        writer.writerows(rows)
     else:
         _print_table(found.column_names, rows)
 
 
-def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
+def _print_table(names: list[str], rows: list[list[Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -108,6 +110,6 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
     for name in names:
         table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text("" if value is None else visible_text(str(value))) for value in row.values()))
+        table.add_row(*(Text("" if value is None else visible_text(str(value))) for value in row))
     console = Console(highlight=False, soft_wrap=False)
     console.print(table, width=None if console.is_terminal else 1000)

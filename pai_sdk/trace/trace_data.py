@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -14,6 +15,7 @@ from pai_sdk.base.extras import missing_extra
 from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.storage.store import open_store
+from pai_sdk.trace.cells import CELL_ERRORS
 from pai_sdk.trace.parquet import is_local
 from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
 from pai_sdk.trace.unified import unified
@@ -164,8 +166,17 @@ class TraceData:
         return self._scanned(lambda: self._dataset.to_table(columns=None if columns is None else list(columns)))
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """All rows, for pandas; arguments and errors as for `to_arrow`."""
-        return self.to_arrow(columns).to_pandas()
+        """All rows, for pandas; arguments and errors as for `to_arrow`.
+
+        Raises:
+            TraceError: pandas cannot have a value, such as a date after the year 9999.
+        """
+        rows = self.to_arrow(columns)
+        try:
+            return rows.to_pandas()
+        except (*CELL_ERRORS, NotImplementedError) as error:
+            text = f"{self.folder} has values that pandas cannot have: {error}"
+            raise TraceError(f"{text}; read the other columns, or use to_arrow()") from error
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first rows."""
@@ -174,23 +185,39 @@ class TraceData:
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
         """The result of a DuckDB query of the table `trace`.
 
+        SQL does not distinguish `Loss` of one run and `loss` of another one: they are one column here.
+
         Raises:
+            InvalidInputError: as for `schema`, or a file has two columns that differ only in case.
             MissingExtraError: DuckDB is not installed.
-            TraceError: the query is wrong; the message has DuckDB's words.
+            TraceError: the query is wrong, or DuckDB does not have the type of a column; the message has its
+                words. The rows are computed when the result is read, which raises `duckdb.Error` for values that it
+                cannot have.
         """
         try:
             import duckdb
         except ImportError as error:
             raise missing_extra("queries need duckdb", "odps") from error
+        parts = self._parts_for_sql()
         connection = duckdb.connect()
-        connection.register("trace", self._dataset)
         try:
+            for name, part in parts.items():
+                connection.register(name, part)
+            if "trace" not in parts:
+                rows = " UNION ALL BY NAME ".join(f"FROM {name}" for name in parts)
+                connection.execute(f"CREATE VIEW trace AS {rows}")
             return connection.sql(sql)
         except duckdb.Error as error:
             raise TraceError(f"the query failed: {error}") from error
 
-    def rows_of(self, sql: str, most: int) -> pa.Table:
-        """The first rows of a query's result; errors as for `query`."""
+    def rows_of(self, sql: str, most: int, *, offset: int = 0) -> pa.Table:
+        """Some rows of a query's result; errors as for `query`.
+
+        Args:
+            sql: the query.
+            most: how many rows at most.
+            offset: how many rows come before them.
+        """
         import duckdb
         import pyarrow as pa
 
@@ -198,8 +225,8 @@ class TraceData:
         if found is None:  # a statement without rows
             return pa.table({})
         try:
-            return found.limit(most).to_arrow_table()
-        except duckdb.Error as error:
+            return found.limit(most, offset).to_arrow_table()
+        except (duckdb.Error, pa.ArrowException) as error:
             raise TraceError(f"the query failed: {error}") from error
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
@@ -228,6 +255,42 @@ class TraceData:
         ]
         schema = unified([*schemas, *folders])
         return ds.FileSystemDataset(list(fragments.values()), schema, ds.ParquetFileFormat())
+
+    def _parts_for_sql(self) -> dict[str, Any]:
+        """Returns data sets by table name: `trace`, or one for each spelling of names that differ in case."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        schema = self.schema
+        lower = Counter(map(str.lower, schema.names))
+        clashing = {name for name in schema.names if lower[name.lower()] > 1}
+        if not clashing:
+            return {"trace": self._dataset}
+        types = unified(
+            (f"{name!r}", pa.schema([(name.lower(), schema.field(name).type)])) for name in schema.names
+        )
+        groups: dict[frozenset[str], list[Any]] = {}
+        for path, fragment in self._fragments.items():
+            names = frozenset(clashing & {*fragment.physical_schema.names, *self._of_path(path)})
+            if len({*map(str.lower, names)}) < len(names):
+                text = "differ only in case, which SQL does not distinguish"
+                problem = Problem(f"columns {sorted(names)} of {path}", text, "use to_arrow() or to_pandas()")
+                raise InvalidInputError([problem])
+            groups.setdefault(names, []).append(fragment)
+        return {
+            f"trace_{number}": ds.FileSystemDataset(
+                fragments,
+                pa.schema(
+                    [
+                        (name, types.field(name.lower()).type)
+                        for name in schema.names
+                        if name in names or name not in clashing
+                    ]
+                ),
+                ds.ParquetFileFormat(),
+            )
+            for number, (names, fragments) in enumerate(groups.items())
+        }
 
     @cached_property
     def _fragments(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pai_sdk.service.runs.list_responses import plain
 from pai_sdk.service.runs.responses import LIVE, json_response
 from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
+from pai_sdk.trace.cells import rows_of_table
 from pai_sdk.trace.trace_data import trace_in
 
 __all__ = ["router"]
@@ -42,16 +43,18 @@ def read_trace_of_run(
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
     try:
         trace = trace_in(store, _OF_RUN)
-        total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
-        found = trace.query("SELECT * FROM trace").limit(limit, offset)
-        columns = [
-            {"name": name, "type": str(kind)} for name, kind in zip(found.columns, found.types, strict=True)
-        ]
-        rows = [[_cell(value) for value in row] for row in found.fetchall()]
-    except MissingExtraError as error:
-        raise WireError(404, "TRACE_NOT_READABLE", str(error)[:500]) from error
-    except TraceError:
+    except TraceError:  # nothing is there, or nothing is committed
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
+    try:
+        total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
+        relation = trace.query("SELECT * FROM trace")
+        columns = [
+            {"name": name, "type": str(kind)} for name, kind in zip(relation.columns, relation.types, strict=True)
+        ]
+        page = trace.rows_of("SELECT * FROM trace", limit, offset=offset)
+        rows = [[_cell(value) for value in row] for row in rows_of_table(page)]
+    except (MissingExtraError, TraceError) as error:
+        raise WireError(404, "TRACE_NOT_READABLE", str(error)[:500]) from error
     answer = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
     return json_response(answer, LIVE, work)
 

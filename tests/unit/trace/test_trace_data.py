@@ -361,3 +361,20 @@ def test_the_commits_of_earlier_versions_count_for_the_blocks_that_are_there(fol
     store.write(f"{paths[0].rpartition('-')[0]}-committed.parquet", marker)
     assert steps(read_trace(folder)) == Counter(range(4))
     assert not read_trace(folder).left_out
+
+
+def test_columns_that_differ_only_in_case_are_one_in_sql(folder: str, write: Write) -> None:
+    write("r1", {"step": "bigint", "Loss": "double"}, step=[1], Loss=[0.5])
+    write("r2", {"step": "bigint", "loss": "float"}, step=[2], loss=[0.25])
+    write("r3", {"step": "bigint"}, step=[3])
+    trace = read_trace(folder)
+    assert trace.query("SELECT run, loss FROM trace ORDER BY run").fetchall() == [
+        ("r1", 0.5),
+        ("r2", 0.25),
+        ("r3", None),
+    ]
+    assert trace.query("SELECT count(*) FROM trace WHERE LOSS > 0.3").fetchall() == [(1,)]
+    assert trace.with_attempts().query("SELECT count(_attempt), sum(step) FROM trace").fetchall() == [(3, 6)]
+    write("r4", {"LOSS": "string"}, LOSS=["high"])
+    with pytest.raises(InvalidInputError, match="column 'loss'"):
+        read_trace(folder).query("SELECT loss FROM trace")
