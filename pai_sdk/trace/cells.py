@@ -36,7 +36,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
         if pa.types.is_time(column.type) and not pa.chunked_array([values], column.type).equals(column):
-            return column.cast(pa.string()).to_pylist()  # Python cuts nanoseconds, and takes 25 hours for one
+            values = column.cast(pa.string()).to_pylist()  # Python cuts nanoseconds, and takes 25 hours for one
     except (*CELL_ERRORS, NotImplementedError):
         values = [_value(scalar) for scalar in column]
     return values

@@ -191,8 +191,8 @@ class TraceData:
             InvalidInputError: as for `schema`, or a file has two columns that differ only in case.
             MissingExtraError: DuckDB is not installed.
             TraceError: the query is wrong, or DuckDB does not have the type of a column; the message has its
-                words. The rows are computed when the result is read, which raises `duckdb.Error` for values that it
-                cannot have.
+                words. The rows are computed when the result is read, which raises `duckdb.Error` for values that
+                it cannot have.
         """
         try:
             import duckdb
