@@ -99,6 +99,7 @@ def runs(
         every = manager.runs(limit=_MOST_RUNS).runs
         _check_folders(prefixes or [], len(every))
         check_names(every, filter_by, sort, asked.tags)
+        _print_links(manager)
         if not page.runs and not as_json:
             typer.echo(_no_runs(prefixes or [], every, filter_by))
             return
@@ -130,6 +131,7 @@ def compare(
         _raise_if_failed(manager)
         runs = manager.runs(sort="id", limit=_MOST_RUNS).runs
         _check_folders(run or [], len(runs))
+        _print_links(manager)
         if not runs and not as_json:
             typer.echo(_no_runs(run or [], runs, ""))
             return
@@ -451,6 +453,14 @@ def _some(names: Sequence[str]) -> str:
     """The first names of many, in one line."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return visible_text(", ".join(names[:_MOST_NAMES])) + more
+
+
+def _print_links(manager: RunManager) -> None:
+    """Print which links were not followed: there may be runs behind them."""
+    links = manager.state.links
+    if links:
+        what = "a symbolic link is" if len(links) == 1 else f"{len(links):,} symbolic links are"
+        typer.echo(f"{what} not followed: {_some(links)}; give what they lead to as further folders", err=True)
 
 
 def _no_runs(names: Sequence[str], known: Sequence[RunBrief], filter_by: str) -> str:

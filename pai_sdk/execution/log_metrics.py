@@ -33,10 +33,12 @@ from pai_sdk.logs.times import LogTimes
 from pai_sdk.run.events.writer import FILE_VERSION, double_field, event_file_source, framed, scalars_record
 from pai_sdk.run.report.layout import RunLayout
 
-__all__ = ["LogMetrics", "Pattern", "RegexPattern", "is_refused"]
+__all__ = ["MAX_LINE", "LogMetrics", "Pattern", "RegexPattern", "is_refused"]
 
 _CHUNK_BYTES = 1 << 20
-_LONGEST_LINE = 4096
+MAX_LINE = 32 << 10
+"""The bytes of a line up to which all of it is searched: the time of a pattern may grow with their square."""
+
 _MARK_AFTER_BYTES = 1 << 18  # of a log without values; so much may be read again after a restart
 _SEARCHED_BYTES = 1 << 20
 _LOCK = "log-metrics.lock"
@@ -108,6 +110,11 @@ class LogMetrics:
         self._lock = sandbox.state_dir / _LOCK
         folder = _EventsFolder(sandbox.ml / "output", tensorboard)
         self._logs = [_Log(name, sandbox.log_file(name), folder, partial(times, name), now) for name in instances]
+
+    @property
+    def long_lines(self) -> int:
+        """How many lines were longer than `MAX_LINE`: their middles were not searched."""
+        return sum(log.long_lines for log in self._logs)
 
     def read_on(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
         """Write what is new, one piece of a log with each step of the iteration.
@@ -191,6 +198,7 @@ class _Log:
         now: Callable[[], float],
     ) -> None:
         self._instance, self._path, self._folder, self._times, self._now = instance, path, folder, times, now
+        self.long_lines = 0
         self._looked_at: tuple[int, bool] | None = None  # the size of the log at the last look, and whether final
         # How far the log is read where nothing was found behind the mark; valid while the file is the same.
         self._ahead: tuple[tuple[int, int], _Mark] | None = None
@@ -234,7 +242,7 @@ class _Log:
     ) -> tuple[list[bytes], _Mark, Mapping[str, float]]:
         """A record for each line with values, the mark behind the content, and the last figures of progress."""
         states = content.splitlines(keepends=True)
-        lines = [state[:_LONGEST_LINE].decode("utf-8", errors="replace").rstrip("\r\n") for state in states]
+        lines = [self._searched(state) for state in states]
         progress: dict[str, float] = {}
         found: dict[int, list[tuple[str, float]]] = {}
         for pattern in patterns:
@@ -257,6 +265,13 @@ class _Log:
                 last_time, count = max(last_time, at), count + 1
                 records.append(scalars_record(last_time, count, found[line]))
         return records, _Mark(offset, count, last_time), progress
+
+    def _searched(self, state: bytes) -> str:
+        """The text of a line that is searched: of a very long one, its beginning and its end."""
+        if len(state) > MAX_LINE:
+            self.long_lines += 1
+            state = state[: MAX_LINE // 2] + b"\n" + state[-(MAX_LINE // 2) :]
+        return state.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
 def _size_of_lines(chunk: bytes, *, is_final: bool) -> int:

@@ -94,12 +94,30 @@ def test_names_that_no_metric_can_have_are_found_nowhere(
 def test_a_hostile_regex_holds_nobody_up(client: Client, executor: ScriptedExecutor) -> None:
     hostile = [{"Name": "evil", "Regex": r"^(a+)+(\d)$"}, {"Name": "loss", "Regex": r"loss=(\d+)"}]
     job_id, root = running(client, hostile)
-    executor.print(root, f"{job_id}-master-0", "a" * 5000 + "!\nloss=1\n" * 3)
+    executor.print(root, f"{job_id}-master-0", "a" * 4000 + "!\nloss=1\n" * 3)
     executor.succeed(root)
     client.until(job_id)  # read to its end, the pattern would take for ever
     assert values(client, job_id) == [("loss", 1.0)] * 3
     events = client.get(f"/trainingjobs/{job_id}/events")["Events"]
     assert any("Metric 'evil' is no longer read" in event for event in events)
+
+
+def test_a_job_says_when_its_long_lines_are_not_searched_as_a_whole(
+    client: Client, executor: ScriptedExecutor
+) -> None:
+    """A pattern that takes a time that grows with the square is applied to the ends of a line, and goes on."""
+    slow = [{"Name": "slow", "Regex": r"x+loss=(\d+)"}, {"Name": "loss", "Regex": r"loss=(\d+)"}]
+    job_id, root = running(client, slow)
+    long = "x" * metrics.MAX_LINE
+    executor.print(root, f"{job_id}-master-0", f"xloss=1\n{long}loss=2\n{long}\nxloss=3\n")
+    executor.succeed(root)
+    client.until(job_id)
+    for name in ("slow", "loss"):
+        assert values(client, job_id, Name=name) == [(name, 1.0), (name, 2.0), (name, 3.0)]
+    events = " ".join(client.get(f"/trainingjobs/{job_id}/events")["Events"])
+    assert events.count("lines of more than 32,768 bytes") == 1
+    assert events.count("'slow' is slow for long lines") == 1
+    assert "no longer read" not in events
 
 
 class OnABusyMachine:

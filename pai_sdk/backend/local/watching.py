@@ -16,7 +16,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import JobFiles
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.docker.shared_folder import SharedFolder
-from pai_sdk.execution.log_metrics import LogMetrics, RegexPattern
+from pai_sdk.execution.log_metrics import MAX_LINE, LogMetrics, RegexPattern
 from pai_sdk.logs.reader import LogReader, OpenLog, OpenLogs
 from pai_sdk.run.events.points import EventFolder, JobPoints, Part, metric_points
 from pai_sdk.run.report.layout import RunLayout
@@ -150,6 +150,7 @@ class _MetricReader:
     def __init__(self, files: MetricFiles) -> None:
         self.latest: dict[str, MetricPoint] = {}
         self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: the order of whose value is the latest
+        self._has_long_lines = False  # and a warning has said so
         self._due: dict[str, tuple[float, bool]] = {}  # by what is due: when, and whether the last time was final
         names = [instance.name for instance in instances(files.job_id, files.request)]
         spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")
@@ -178,5 +179,12 @@ class _MetricReader:
         try:
             for _ in self._logs.read_on(self._patterns, is_final=is_final):
                 pass
+            if self._logs.long_lines and not self._has_long_lines:
+                self._has_long_lines = True
+                logger.warning(
+                    "the log has lines of more than %d bytes: metrics are found in their first and last %d bytes",
+                    MAX_LINE,
+                    MAX_LINE // 2,
+                )
         except OSError as error:
             logger.warning("the metrics in the log cannot be written into the output tensorboard: %s", error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import logging
 import math
 import os
 import stat
@@ -31,6 +32,8 @@ from pai_sdk.storage.stored_file import StoredFile, Unlisted
 from pai_sdk.storage.stores.local import LocalStore, stored_file_of
 
 __all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "known_time", "metric_points"]
+
+logger = logging.getLogger(__name__)
 
 _MOST_FILES = 1000
 _MOST_PIECES = 8  # of a file that are read in one step: about 8 MiB
@@ -175,6 +178,7 @@ class JobPoints:
         self._instances = None if instances is None else frozenset(instances)
         self._since = since
         self._files: dict[str, _File] = {}
+        self._has_warned = False
         self.epoch = 0
 
     def read_on(self) -> Iterator[Part]:
@@ -196,9 +200,18 @@ class JobPoints:
 
     def _new_file(self, path: str) -> _File | None:
         source = event_file_source(path)
-        if source is None or source[1] < self._since or len(self._files) >= _MOST_FILES:
+        if source is None or source[1] < self._since:
             return None
         if self._instances is not None and source[0] not in self._instances:
+            return None
+        if len(self._files) >= _MOST_FILES:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "%s has more than %d event files; job.metrics() leaves out the others, the run has them",
+                    self._store.uri,
+                    _MOST_FILES,
+                )
             return None
         file = self._files[path] = _File(path, source[0], _reader_of(self._store, path))
         return file

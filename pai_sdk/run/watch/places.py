@@ -34,12 +34,14 @@ class Place:
         record_id: of the record that names it; empty for a prefix.
         entries: the runs by their folders, relative to the place.
         error: why it could not be scanned.
+        links: symbolic links in it, which are not followed.
     """
 
     folders: RunFolders
     record_id: str = ""
     entries: dict[str, RunEntry] = field(default_factory=dict)
     error: str = ""
+    links: tuple[str, ...] = ()
     is_final: bool = False
     not_before: float = 0.0
 
@@ -61,6 +63,7 @@ class Place:
             self.error = str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
             return Scan({})
         self.error = "; ".join(found.problems[:3])
+        self.links = found.links
         self.not_before = time.monotonic() + _QUIET_S if self.is_final else 0.0
         return found
 

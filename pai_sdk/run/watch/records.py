@@ -144,6 +144,7 @@ class ManagerState:
         epoch: of this manager; versions of another epoch mean nothing here.
         runs: how many there are.
         points_bytes: the memory that points take.
+        links: symbolic links below the prefixes, which are not followed: runs behind them are not listed.
     """
 
     status: Literal["INIT", "LOADING", "DONE", "FAILED"]
@@ -153,6 +154,7 @@ class ManagerState:
     epoch: str = ""
     runs: int = 0
     points_bytes: int = 0
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ class RunRefresh:
                 epoch=self.snapshots.epoch,
                 runs=len(now.briefs),
                 points_bytes=self.points_bytes,
+                links=tuple(link for place in self._places.all() if place.links for link in place.links),
             )
         return self._is_behind
 

@@ -15,7 +15,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeAlias
@@ -50,11 +50,13 @@ class Scan:
         changed: the files of each run that is new, or of which a file was added, removed or changed.
         removed: the folders that are no runs any more.
         problems: what could not be looked at, and why.
+        links: the symbolic links to folders and event files below the prefix; they are not followed.
     """
 
     changed: dict[str, tuple[StoredFile, ...]]
     removed: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
 
 class RunFolders(Protocol):
@@ -124,7 +126,7 @@ class _Changes:
     def paths(self) -> Iterator[tuple[str, str]]:
         return ((run, path) for run, files in self._files.items() for path in files)
 
-    def take(self, problems: list[str]) -> Scan:
+    def take(self, problems: list[str], links: Iterable[str] = ()) -> Scan:
         changed: dict[str, tuple[StoredFile, ...]] = {}
         removed = set()
         for run in self._changed:
@@ -134,7 +136,7 @@ class _Changes:
                 removed.add(run)
                 self._files.pop(run, None)
         self._changed.clear()
-        return Scan(changed, frozenset(removed), tuple(problems))
+        return Scan(changed, frozenset(removed), tuple(problems), tuple(links))
 
 
 class RemoteRunFolders:
@@ -184,10 +186,11 @@ class _Folder:
     live_until: float = 0.0
     files: dict[str, _Facts] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    links: set[str] = field(default_factory=set)
 
 
 class LocalRunFolders:
-    """The folders of runs on a local disk. Symbolic links and hidden folders are left out."""
+    """The folders of runs on a local disk. Links and hidden folders are left out; a scan names the links."""
 
     def __init__(self, store: LocalStore, is_closed: Callable[[], bool] = lambda: False) -> None:
         self.store = store
@@ -208,7 +211,13 @@ class LocalRunFolders:
             folder = self._folders.get(waiting.popleft())
             if folder is not None:  # else the folder around it has gone
                 waiting.extend(self._look_at(folder, now))
-        return self._changes.take(self._problems)
+        links = (
+            os.path.join(folder.place, name)  # noqa: PTH118
+            for folder in self._folders.values()
+            if folder.links
+            for name in sorted(folder.links)
+        )
+        return self._changes.take(self._problems, links)
 
     def _due(self, now: float, everything: bool) -> list[str]:
         """The folders to look at: those with something that grows, and some of the others."""
@@ -236,7 +245,7 @@ class LocalRunFolders:
         return new
 
     def _read_names(self, folder: _Folder, status: os.stat_result, now: float) -> list[str]:
-        folders, files = self._names_in(folder.place)
+        folders, files, folder.links = self._names_in(folder.place)
         for name in [name for name in folder.files if name not in files]:
             self._forget_file(folder, name)
         for name in sorted(files - folder.files.keys()):
@@ -254,8 +263,8 @@ class LocalRunFolders:
         folder.live_until = max(folder.live_until, status.st_mtime_ns / 1e9 + LIVE_S)
         return new
 
-    def _names_in(self, place: str) -> tuple[set[str], set[str]]:
-        folders, files = set(), set()
+    def _names_in(self, place: str) -> tuple[set[str], set[str], set[str]]:
+        folders, files, links = set[str](), set[str](), set[str]()
         with os.scandir(place) as entries:
             for entry in entries:
                 if not _is_utf8(entry.name):
@@ -265,7 +274,9 @@ class LocalRunFolders:
                         folders.add(entry.name)
                 elif is_event_file(entry.name) and entry.is_file(follow_symlinks=False):
                     files.add(entry.name)
-        return folders, files
+                elif entry.is_symlink() and (is_event_file(entry.name) or _is_folder(entry)):
+                    links.add(entry.name)
+        return folders, files, links
 
     def _look_at_file(self, folder: _Folder, name: str, now: float) -> None:
         before = folder.files[name]
@@ -307,6 +318,13 @@ class LocalRunFolders:
             paths = (_inside(gone.path, name) for name in gone.folders)
             waiting += [self._folders[path] for path in paths if path in self._folders]
             self._folders.pop(gone.path, None)
+
+
+def _is_folder(link: os.DirEntry[str]) -> bool:
+    try:
+        return not link.name.startswith(".") and link.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _inside(folder: str, name: str) -> str:

@@ -13,7 +13,7 @@ import regex
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.log_metrics import LogMetrics, is_refused
+from pai_sdk.execution.log_metrics import MAX_LINE, LogMetrics, is_refused
 from pai_sdk.logs.times import LogTimes
 from pai_sdk.run.events.points import JobPoints, known_time
 from pai_sdk.schemas.request import TrainingJobRequest
@@ -32,6 +32,7 @@ _PAUSE_S = 0.5
 # CPU time of the reading thread, not wall time: on a slow machine no metric must get lost.
 _LONGEST_MATCH_S = 0.05
 _LONGEST_CHUNK_S = 2.0
+_USUAL_LINE = 4096  # characters; a pattern that is too slow for a longer line is applied to its two ends
 
 
 @dataclass
@@ -42,6 +43,7 @@ class _Definition:
     pattern: Any  # the library has no types
     is_progress: bool = False
     trouble: str = ""
+    is_slow: bool = False  # too slow for lines of more than `_USUAL_LINE`
 
     def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
         """The first group of each match in the lines, with the number of its line."""
@@ -50,7 +52,7 @@ class _Definition:
         begun = time.thread_time()
         for number, line in enumerate(lines):
             try:
-                texts = self._matches(line)
+                texts = self._matches_in(line)
             except TimeoutError:
                 self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
                 return
@@ -59,6 +61,17 @@ class _Definition:
             if time.thread_time() - begun > _LONGEST_CHUNK_S:
                 self.trouble = f"its regex needs more than {_LONGEST_CHUNK_S:g} s for {len(lines)} lines"
                 return
+
+    def _matches_in(self, line: str) -> list[str | None]:
+        """All matches; once a long line has taken too long, those in the two ends of long lines."""
+        if len(line) <= _USUAL_LINE:
+            return self._matches(line)
+        if not self.is_slow:
+            try:
+                return self._matches(line)
+            except TimeoutError:
+                self.is_slow = True
+        return [*self._matches(line[: _USUAL_LINE // 2]), *self._matches(line[-(_USUAL_LINE // 2) :])]
 
     def _matches(self, line: str) -> list[str | None]:
         begun = time.thread_time()
@@ -81,6 +94,8 @@ class _WatchedJob:
     points: JobPoints
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # that are not stored yet
     sources: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # by metric: the order of whose value it is
+    has_long_lines: bool = False  # and there is an event that says so
+    cut_definitions: set[str] = field(default_factory=set)  # likewise
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -217,6 +232,21 @@ class MetricsCollector:
                     watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
                 )
         watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
+        if watched.logs.long_lines and not watched.has_long_lines:
+            watched.has_long_lines = True
+            self._jobs.note(
+                watched.job_id,
+                f"The log has lines of more than {MAX_LINE:,} bytes: metrics are found in the first and the last "
+                f"{MAX_LINE // 2:,} bytes of these.",
+            )
+        for definition in watched.definitions:
+            if definition.is_slow and definition.name not in watched.cut_definitions:
+                watched.cut_definitions.add(definition.name)
+                self._jobs.note(
+                    watched.job_id,
+                    f"The regex of metric {definition.name!r} is slow for long lines: of these it is applied to "
+                    f"the first and the last {_USUAL_LINE // 2:,} characters.",
+                )
 
 
 def _definitions(spec: AlgorithmSpec) -> list[_Definition]:

@@ -542,6 +542,19 @@ def test_the_record_of_a_run() -> None:
     assert run_record(record) == RunRecord("train1", "Queuing", labels={"team": "nlp"})
 
 
+def test_links_that_are_not_followed_are_named(pai: Pai, tmp_path: Path) -> None:
+    write_run(tmp_path / "all" / "a", {"loss": [1.0]})
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "first").symlink_to(tmp_path / "all" / "a")
+    for command in ("runs", "compare"):
+        assert "first" in pai(command, tmp_path / "some").stderr
+    write_run(tmp_path / "some" / "b", {"loss": [1.0]})
+    found = pai("runs", tmp_path / "some", "--json")
+    assert "first" in found.stderr
+    assert json.loads(found.stdout)["Id"] == "b"
+    assert pai("runs", tmp_path / "all").stderr == ""
+
+
 def test_points_that_a_later_file_replaces_are_counted(pai: Pai, tmp_path: Path) -> None:
     for number, steps in enumerate((range(60), range(50, 100))):
         write_events(

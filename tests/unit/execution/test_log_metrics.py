@@ -339,7 +339,7 @@ def test_a_job_with_countless_files_is_read_up_to_a_limit(
     monkeypatch.setattr(job_points, "_MOST_FILES", 3)
     for number in range(5):
         with EventWriter(tensorboard(sandbox), source=FIRST) as writer:
-            writer.scalars({"a": number}, 1)
+            writer.scalars({"a": number}, number)
     assert len(shown(sandbox)) == 3
 
 
@@ -388,3 +388,16 @@ def test_a_large_file_of_zeros_is_read_in_bounded_steps(sandbox: Sandbox) -> Non
     parts = list(reader(sandbox).read_on())
     assert len(parts) >= 4
     assert not any(len(part.wall) for part in parts)
+
+
+def test_values_in_long_lines_are_found(sandbox: Sandbox) -> None:
+    """JSON with the configuration before the loss. A line whose middle is not searched is counted."""
+    lengths = (100, 4000, 4200, 20_000, log_metrics.MAX_LINE + 1, 100_000)
+    lines = [f"{'x' * length} loss={length} {'y' * (length // 50)}\n" for length in lengths]
+    middle = f"{'x' * 50_000} loss=-1 {'x' * 50_000}\n"
+    sandbox.log_file(FIRST).write_text("".join([*lines, middle]))
+    logs = LogMetrics(sandbox, [FIRST], times=lambda name: LogTimes())
+    for _ in logs.read_on((LOSS,), is_final=True):
+        pass
+    assert losses(sandbox) == [*map(float, lengths)]
+    assert logs.long_lines == 3

@@ -102,6 +102,28 @@ def test_links_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
     assert (list(found.changed), found.problems) == (["a"], ())
 
 
+def test_links_to_runs_are_named(tmp_path: Path) -> None:
+    """A folder of links, to compare some runs, is an empty folder otherwise."""
+    root = tmp_path / "some"
+    outside = put(tmp_path, "outside")
+    for name, target in (("other", outside.parent), ("loop", root), ("self", root / "self"), ("file", outside)):
+        root.mkdir(exist_ok=True)
+        (root / name).symlink_to(target)
+    (root / "b").mkdir()
+    (root / "b" / NAME).symlink_to(outside)
+    folders = run_folders(LocalStore(root))
+    for _ in range(2):
+        assert {Path(link).relative_to(root).as_posix() for link in folders.scan().links} == {
+            "other",
+            "loop",
+            f"b/{NAME}",
+        }
+    (root / "other").unlink()
+    assert str(root / "other") not in folders.scan(everything=True).links
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert "outside" in run_folders(LocalStore(tmp_path / "link")).scan().changed
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other file systems take no such names")
 def test_names_that_are_not_utf8_are_problems(tmp_path: Path) -> None:
     put(tmp_path, "a")
