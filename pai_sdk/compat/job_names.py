@@ -225,7 +225,7 @@ def one_page(jobs: Iterator[_T], page_size: int | None, page_number: int | None)
     """
     size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
     for name, value in (("page_size", size), ("page_number", number)):
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InvalidInputError(
                 [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
             )

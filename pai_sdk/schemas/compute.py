@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from pai_sdk.schemas.numbers import Number, WholeNumber
 from pai_sdk.schemas.wire import Sent
 
 
@@ -45,17 +46,17 @@ class SpotSpec(Sent):
     """
 
     spot_strategy: SpotStrategy
-    spot_discount_limit: float | None = None
+    spot_discount_limit: Annotated[Number, Field(ge=0)] | None = None
 
 
 class ComputeResource(Sent):
     """Either public instances (`ecs_spec`, `ecs_count`) or instances of a quota (`resource_id`, `instance_*`)."""
 
     ecs_spec: str | None = None
-    ecs_count: int | None = None
+    ecs_count: WholeNumber | None = None
     resource_id: str | None = None
     instance_spec: InstanceSpec | None = None
-    instance_count: int | None = None
+    instance_count: WholeNumber | None = None
     spot_spec: SpotSpec | None = None
     use_spot_instance: bool | None = None
 
@@ -79,8 +80,8 @@ class ExperimentConfig(Sent):
 class SchedulerConfig(Sent):
     """The time limit of a job. 0 means without limit."""
 
-    max_running_time_in_seconds: int | None = None
-    max_running_time_in_minutes: int | None = None
+    max_running_time_in_seconds: WholeNumber | None = None
+    max_running_time_in_minutes: WholeNumber | None = None
 
 
 class AssignNodeSpec(Sent):
@@ -141,9 +142,9 @@ class Settings(Sent):
     enable_sanity_check: bool | None = None
     sanity_check_args: str | None = None
     enable_tide_resource: bool | None = None
-    job_reserved_minutes: int | None = None
+    job_reserved_minutes: WholeNumber | None = None
     job_reserved_policy: str | None = None
     oversold_type: str | None = None
     pipeline_id: str | None = None
-    priority: int | None = None
+    priority: WholeNumber | None = None
     tags: dict[str, str] | None = None

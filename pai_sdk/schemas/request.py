@@ -13,6 +13,7 @@ from pai_sdk.schemas.compute import (
     Settings,
     UserVpcConfig,
 )
+from pai_sdk.schemas.numbers import WholeNumber
 from pai_sdk.schemas.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.schemas.wire import Sent
 
@@ -52,7 +53,7 @@ class TrainingJobRequest(Sent):
 
     scheduler: SchedulerConfig | None = None
     settings: Settings | None = None
-    priority: int | None = None
+    priority: WholeNumber | None = None
     experiment_config: ExperimentConfig | None = None
     user_vpc: UserVpcConfig | None = None
     role_arn: str | None = None

@@ -98,7 +98,7 @@ def check_cost(
             continue
         count = each.ecs_count or 1
         cost = price * (seconds or 0) / 3600 * count
-        if cost > max_cost:
+        if not cost <= max_cost:  # NaN is no cost that is allowed
             what = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
             problems.add("max_cost", what, "lower max_run_time, or raise max_cost")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from pai_sdk.config.credentials import static_credentials
 from pai_sdk.execution.base import ClusterCapacity
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.service.jobs import host_resources as resources
+from pai_sdk.service.jobs import snapshot
 from pai_sdk.service.jobs.reading import read_body
+from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client, job_body
 
@@ -47,6 +50,8 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ),
         ({"OutputChannels": [{"Name": "a", "OutputUri": "oss://other/"}]}, "OutputChannels.a: there is no bucket"),
         ({"Priority": 2**63}, "Priority: the number has more than 64 bits"),
+        ({"Priority": "1_0"}, "Priority: Value error, '1_0' is not a number"),
+        ({"Priority": "9" * 30}, "Priority: Value error, has more than 64 bits"),
         ({"Scheduler": {"MaxRunningTimeInMinutes": 2**40}}, "MaxRunningTimeInMinutes: 1099511627776 is more than"),
         ({"InputChannels": [{"Name": "a"}]}, "needs an InputUri or a DatasetId"),
         ({"InputChannels": [{"Name": "../up", "InputUri": "oss://pai-local/a/"}]}, "path separator"),
@@ -65,6 +70,36 @@ def test_a_bad_request_is_told_what_is_wrong(service: Client, change: dict[str, 
     assert answer.status_code == 400
     assert answer.json()["Code"] == "InvalidParameter"
     assert complaint in answer.json()["Message"]
+
+
+@pytest.mark.parametrize("limit", ["nan", "Infinity", "-inf", "1e999", "1_0", -1])
+def test_a_limit_that_is_no_number_is_refused(service: Client, limit: object) -> None:
+    spot = {"SpotStrategy": "SpotWithPriceLimit", "SpotDiscountLimit": limit}
+    body = job_body(ComputeResource={"EcsSpec": "x", "SpotSpec": spot})
+    answer = service.call("POST", "/trainingjobs", body=body)
+    assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
+    assert "SpotDiscountLimit" in answer.json()["Message"]
+    assert service.call("GET", "/trainingjobs").status_code == 200
+
+
+def test_a_stored_value_that_json_has_not_makes_no_list_fail(
+    service: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier release has accepted it."""
+    job_id = service.create(job_body())
+    real = snapshot._request_fields
+
+    def stored(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
+        more = {"ComputeResource": {"SpotSpec": {"SpotDiscountLimit": float("nan")}}} if job.id == job_id else {}
+        return {**real(job, experiments), **more}
+
+    monkeypatch.setattr(snapshot, "_request_fields", stored)
+    listed = service.get("/trainingjobs")["TrainingJobs"]
+    for shown in (
+        service.get(f"/trainingjobs/{job_id}"),
+        *(job for job in listed if job["TrainingJobId"] == job_id),
+    ):
+        assert shown["ComputeResource"]["SpotSpec"]["SpotDiscountLimit"] is None
 
 
 def test_all_problems_are_named_at_once(service: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -21,7 +21,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: NUMBERS,
     bool: st.booleans(),
-    float: st.floats(allow_nan=False, allow_infinity=False),
+    float: st.floats(min_value=0, allow_nan=False, allow_infinity=False),
     Any: TEXT,
 }
 # Of these exactly one may be given.
@@ -60,6 +60,8 @@ def _values(annotation: Any, *, full: bool) -> st.SearchStrategy[Any]:
         # A location in OSS or any dict: of two that fit, the one that is ours.
         kinds = [kind for kind in inside if kind is not type(None)]
         return _values(OssLocation if OssLocation in kinds else kinds[0], full=full)
+    if origin is Annotated:
+        return _values(inside[0], full=full)
     if origin is Literal:
         return st.sampled_from(inside)
     if origin is list:

@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from pai_sdk.schemas.numbers import LARGEST_INTEGER, checked_number
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["in_one_message", "read_body", "read_model"]
@@ -21,7 +22,6 @@ __all__ = ["in_one_message", "read_body", "read_model"]
 _Model = TypeVar("_Model", bound=BaseModel)
 _Models = tuple[type[BaseModel], ...]
 
-_LARGEST_INTEGER = (1 << 63) - 1  # the limit of databases and of clients in other languages
 # The size of a body is limited, but reporting a wrong item takes a hundred times the item's size.
 _MOST_ITEMS = 1000
 _MOST_VALUES = 20_000
@@ -65,8 +65,9 @@ def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
         >>> read_model(ComputeResource, {"EcsCount": 2, "SpotSpec": {}, "InstanceSpec": {"GPU": None}}).to_wire()
         {'EcsCount': 2}
     """
+    cleaned = _without_unset(value, (model,))
     try:
-        return model.model_validate(_without_unset(value, (model,)), by_alias=True, by_name=False)
+        found = model.model_validate(cleaned, by_alias=True, by_name=False)
     except ValidationError as error:
         prefix = f"{where}." if where else ""
         problems = error.errors(include_url=False, include_input=False, include_context=False)
@@ -75,6 +76,31 @@ def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
                 f"{prefix}{'.'.join(map(str, problem['loc'])) or 'body'}: {problem['msg']}" for problem in problems
             )
         ) from error
+    _check_numbers(cleaned, (model,), where)
+    return found
+
+
+def _check_numbers(value: Any, models: _Models, where: str) -> None:
+    """Check the strings for numbers as the numbers of the body were: pydantic also reads `nan` and `1_0`."""
+    if isinstance(value, list):
+        for item in value:
+            _check_numbers(item, models, where)
+    elif isinstance(value, dict):
+        fields = _fields_of(models) if models else {}
+        for key, item in value.items():
+            if field := fields.get(key):
+                place = f"{where}.{key}" if where else key
+                if field.takes_numbers:
+                    _check_number(item, place)
+                _check_numbers(item, field.models, place)
+
+
+def _check_number(value: Any, where: str) -> None:
+    for item in value if isinstance(value, list) else [value]:
+        try:
+            checked_number(item)
+        except ValueError as error:
+            raise invalid_parameter(f"{where}: {error}") from error
 
 
 def in_one_message(problems: Iterable[str]) -> str:
@@ -97,7 +123,7 @@ def _check_values(body: dict[str, Any]) -> None:
             left += pairs
         if "\0" in where or (isinstance(value, str) and "\0" in value):
             raise invalid_parameter("The body holds a NUL character, which no database and no environment can.")
-        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             raise invalid_parameter(f"{where[:100]}: the number has more than 64 bits")
         if count + len(left) > _MOST_VALUES:
             raise invalid_parameter(f"The body holds more than {_MOST_VALUES} values.")
@@ -113,6 +139,7 @@ class _Field:
     models: _Models
     is_required: bool
     takes_a_container: bool
+    takes_numbers: bool = False
 
 
 # An empty value of an unknown field says nothing: some clients send all fields that they know.
@@ -148,7 +175,10 @@ def _is_unset(value: Any, field: _Field) -> bool:
 def _fields_of(models: _Models) -> dict[str, _Field]:
     return {
         field.alias or name: _Field(
-            _models_in(field.annotation), field.is_required(), _takes_a_container(field.annotation)
+            _models_in(field.annotation),
+            field.is_required(),
+            _takes_a_container(field.annotation),
+            _takes_numbers(field.annotation),
         )
         for model in models
         for name, field in model.model_fields.items()
@@ -159,6 +189,14 @@ def _takes_a_container(annotation: Any) -> bool:
     if get_origin(annotation) in (dict, list) or _models_in(annotation):
         return True
     return any(_takes_a_container(part) for part in get_args(annotation))
+
+
+def _takes_numbers(annotation: Any) -> bool:
+    """True for a number or a list of numbers that is nothing else."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is Annotated:
+        parts = parts[:1]
+    return annotation in (int, float) or (bool(parts) and all(map(_takes_numbers, parts)))
 
 
 def _models_in(annotation: Any) -> _Models:

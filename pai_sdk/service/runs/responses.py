@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ LIVE = {"Cache-Control": "private, no-cache"}
 
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
 """The headers of a response that stays."""
+
+logger = logging.getLogger(__name__)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _GZIP_LEVEL = 1
@@ -115,8 +118,21 @@ def _is_nested(value: Any) -> bool:
 
 
 def _dumped(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        # One row of a list may have been stored by an earlier release, which accepted it.
+        logger.warning("a number that is not finite is sent as null")
+        text = json.dumps(_without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="replace")  # a name in an event file may have a lone surrogate
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _without_nan(item) for key, item in value.items()}
+    return [_without_nan(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def tagged(request: Request, content: bytes, media_type: str, headers: Mapping[str, str]) -> Response:

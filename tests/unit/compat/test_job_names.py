@@ -93,6 +93,8 @@ def test_a_job_is_found_by_the_names_of_its_parameters() -> None:
     assert len(TrainingJob.list(session=Jobs(), page_number=1)) == 7
     assert TrainingJob.list(session=Jobs(), page_size=2)[1].id == "train1"
     assert len([*TrainingJob.list(session=Jobs())]) == 7
+    with pytest.raises(InvalidInputError, match="page_size"):
+        TrainingJob.list(session=Jobs(), page_size=True)
     with pytest.raises(InvalidInputError, match="page_number"):
         TrainingJob.list(session=Jobs(), page_number=0)
 

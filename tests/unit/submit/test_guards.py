@@ -98,6 +98,10 @@ def estimator(market: Market, **more: Any) -> Estimator:
         ({"max_cost": 100, "max_run_time": 60, "instance_type": "ecs.c"}, "no price of ecs.c is known"),
         ({"max_cost": 10, "max_run_time": 3600, "fallback": ["ecs.b"]}, "1 × ecs.b for 3600 s may cost 40.00"),
         ({"max_cost": 4.9, "max_run_time": 3600, "spot_spec": SPOT}, "ecs.a spot for 3600 s may cost 5.00"),
+        (
+            {"max_cost": 1, "max_run_time": 3600, "spot_spec": {**SPOT, "spot_discount_limit": 50}},
+            "may cost 500.00",
+        ),
         ({"max_cost": 0}, "0 is not an amount"),
         ({"max_cost": 1, "max_run_time": 1, "prices": {"ecs.a": "x"}}, "prices['ecs.a']: is not a price"),
     ],
@@ -110,6 +114,16 @@ def test_a_job_that_may_cost_too_much_is_refused_before_it_is_sent(
     assert len(caught.value.problems) == 1
     assert complaint in str(caught.value)
     assert market.bodies == []
+
+
+@pytest.mark.parametrize("where", ["spot_spec", "fallback"])
+@pytest.mark.parametrize("limit", [float("nan"), "nan", -1.0, "-1", float("inf"), "1_0", True])
+def test_a_spot_limit_that_is_no_amount_does_not_pass_max_cost(market: Market, where: str, limit: object) -> None:
+    spot = {**SPOT, "spot_discount_limit": limit}
+    more: dict[str, Any] = {"spot_spec": spot} if where == "spot_spec" else {"fallback": [{"spot_spec": spot}]}
+    with pytest.raises(InvalidInputError) as caught:
+        estimator(market, max_cost=1000, max_run_time=3600, prices=PRICES, **more).plan()
+    assert any("spot_discount_limit" in problem.where for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize(

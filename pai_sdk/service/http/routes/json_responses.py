@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.jobs.reading import in_one_message
-from pai_sdk.service.runs.responses import json_list
+from pai_sdk.service.runs.responses import json_bytes, json_list
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
 __all__ = [
@@ -39,9 +39,10 @@ def request_id(request: Request) -> str:
 
 def success(
     request: Request, fields: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> Response:
     """The response of an action that has succeeded."""
-    return JSONResponse({"RequestId": request_id(request), **(fields or {})}, headers=headers)
+    content = json_bytes({"RequestId": request_id(request), **(fields or {})})
+    return Response(content, headers=headers, media_type="application/json")
 
 
 def list_success(

@@ -6,18 +6,20 @@ from datetime import datetime, timezone
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends, Query
+from pydantic import BeforeValidator
 
 from pai_sdk.logs.reader import LogWindow
+from pai_sdk.schemas.numbers import checked_number
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Order", "PageNumber", "PageSize", "TimeWindow", "check_workspace", "read_pairs"]
 
-PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
+PageNumber = Annotated[int, BeforeValidator(checked_number), Query(alias="PageNumber", ge=1, le=100_000_000)]
 """`PageNumber`, from 1."""
 
-PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
+PageSize = Annotated[int, BeforeValidator(checked_number), Query(alias="PageSize", ge=1, le=1000)]
 """`PageSize` of the lists that the service keeps in tables."""
 
 Order: TypeAlias = Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")]
