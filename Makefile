@@ -16,6 +16,10 @@ FAST := tests/unit tests/ci tests/faults tests/docs
 # Tests wait for processes and engines: one that fails is run once more, and both results are shown.
 ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
 
+# PyTorch without CUDA, which takes a tenth of the space. TORCH_INDEX= leaves the choice to pip's settings.
+TORCH := .venv-torch
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
 # Interpreters of a version manager that are not on PATH; tox finds them here.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
@@ -24,7 +28,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres e2e trials check format page docs release-trial bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check format page docs release-trial bench matrix clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +53,9 @@ test-cluster: $(VENV)/.dev ## jobs on clusters of Ray and Slurm, on three nodes 
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
+
+test-torch: $(TORCH)/.made ## the callbacks in trainings of Lightning, Transformers and Keras (CPU builds in .venv-torch: 3 GB)
+	@$(TORCH)/bin/python -m pytest -q $(ONCE_MORE) tests/unit/run/report/test_callbacks.py tests/unit/trace/test_adapters.py
 
 e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
@@ -105,7 +112,7 @@ matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python f
 		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) $(PAGE)/node_modules .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH) $(PAGE)/node_modules .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment, two steps: the demo does not need the tools of the tests.
@@ -122,3 +129,10 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "installing pai_sdk and the tools of its tests (once, about a minute)"
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.demo
+
+$(TORCH)/.made: .ci/make-venv pyproject.toml
+	@sh .ci/make-venv $(TORCH)
+	@echo "installing PyTorch, Lightning, Transformers and Keras (once, some minutes)"
+	@sh .ci/pip-install $(TORCH)/bin/python $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	@sh .ci/pip-install $(TORCH)/bin/python lightning transformers accelerate keras xgboost-cpu lightgbm -e '.[test]'
+	@touch $@

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -14,6 +16,8 @@ from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
 _log = logging.getLogger(__name__)
+
+_COMMAND_KEY_S = 60.0
 
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
@@ -255,7 +259,7 @@ def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
     if not _is_on("ALIBABA_CLOUD_CLI_PROFILE_DISABLED"):
         yield (
             f"aliyun command ({cli_file})",
-            lambda: library.CLIProfileCredentialsProvider(profile_file=str(cli_file), profile_name=profile),
+            lambda: _cli_profile(library, cli_file, profile),
         )
     ini_file = env("ALIBABA_CLOUD_CREDENTIALS_FILE") or str(Path.home() / ".alibabacloud" / "credentials.ini")
     yield (
@@ -272,6 +276,55 @@ def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
         )
     if uri := env("ALIBABA_CLOUD_CREDENTIALS_URI"):
         yield "ALIBABA_CLOUD_CREDENTIALS_URI", lambda: library.URLCredentialsProvider(uri=uri)
+
+
+def _cli_profile(library: Any, file: Path, profile: str | None) -> Any:
+    """The provider of the `aliyun` command's profile, with other ways for a profile whose mode is `External`.
+
+    alibabacloud-credentials 1.0.12 writes the key of such a profile into the file, and runs its command for each
+    request when the command names no `expiration`.
+    """
+
+    class Profile(library.CLIProfileCredentialsProvider):  # type: ignore[misc]
+        def _get_external_credential_update_callback(self) -> None:
+            return None
+
+        def _get_external_credential_update_callback_async(self) -> None:
+            return None
+
+        def _get_credentials_provider(self, config: dict[str, Any], profile_name: str) -> Any:
+            provider = super()._get_credentials_provider(config, profile_name)
+            is_external = isinstance(provider, library.ExternalCredentialsProvider)
+            return _OfCommand(provider) if is_external else provider
+
+    return Profile(profile_file=str(file), profile_name=profile)
+
+
+class _OfCommand:
+    """Keeps the key that a command gives for up to a minute; one thread at a time runs the command."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self._lock = threading.Lock()
+        self._key: Any = None
+        self._until = 0.0
+
+    def get_credentials(self) -> Any:
+        """The key; of the library's type."""
+        with self._lock:
+            if self._key is None or time.monotonic() >= self._until:
+                self._key = self._provider.get_credentials()
+                left_s = (self._key.get_expiration() or math.inf) - time.time()
+                self._until = time.monotonic() + min(_COMMAND_KEY_S, left_s / 2)
+            return self._key
+
+    async def get_credentials_async(self) -> Any:
+        """The key, for code of the library that waits for it."""
+        return self.get_credentials()
+
+    def get_provider_name(self) -> str:
+        """The name that the library shows in its errors."""
+        return str(self._provider.get_provider_name())
 
 
 def _library() -> Any:

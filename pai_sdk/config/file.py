@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     return content
 
 
+_OF_OTHERS = re.compile("access_?key|secret|token|credential|^mode$|^current", re.IGNORECASE)
+
 PROFILES = "profiles"
 """The key of the profiles in the file: an object of objects, each with settings as at the top."""
 
@@ -77,10 +80,25 @@ def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, A
         {'staging': {'region_id': 'cn-shanghai'}}
     """
     found = content.get(PROFILES) or {}
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        raise SettingsError(
+            f"{PROFILES} ({path}) are those of another program, such as the `pai` command of Alibaba Cloud, which "
+            "uses the same file; set PAI_CONFIG_PATH to another file for the profiles of pai_sdk"
+        )
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         shape = '{"staging": {"region_id": "cn-shanghai"}}'
         raise SettingsError(f"{PROFILES} ({path}): write an object of objects, such as {shape}")
     return found
+
+
+def is_of_another_program(settings: Mapping[str, Any]) -> bool:
+    """True for a profile, or a file, that another program has written: ours have no keys.
+
+    Example:
+        >>> is_of_another_program({"access_key_id": "id"}), is_of_another_program({"region_id": "cn-shanghai"})
+        (True, False)
+    """
+    return isinstance(settings.get(PROFILES), list) or any(_OF_OTHERS.search(name) for name in settings)
 
 
 def write_config(path: Path, values: Mapping[str, str | None], *, profile: str | None = None) -> None:
@@ -93,7 +111,8 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
             the settings at the top of the file.
 
     Raises:
-        SettingsError: the file that is there is not a JSON object, or it cannot be written.
+        SettingsError: the file that is there is not a JSON object, its profile is that of another program, or it
+            cannot be written.
     """
     # A symbolic link is kept; its target is replaced.
     target = path.resolve()
@@ -105,8 +124,14 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
                 content = _changed(content, values)
             else:
                 profiles = profiles_in(content, path)
-                profiles[profile] = _changed(profiles.get(profile, {}), values)
-                kept = {name: settings for name, settings in profiles.items() if settings}
+                if is_of_another_program(profiles.get(profile, {})):
+                    raise SettingsError(
+                        f"the profile {profile} ({path}) has keys, so another program has written it, such as the "
+                        "`pai` command of Alibaba Cloud; give another name, or set PAI_CONFIG_PATH to another file"
+                    )
+                changed = _changed(profiles.get(profile, {}), values)
+                others = {name: settings for name, settings in profiles.items() if name != profile or changed}
+                kept = {**others, profile: changed} if changed else others
                 content = _changed(content, {PROFILES: kept or None})
             replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:
@@ -114,4 +139,7 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
 
 
 def _changed(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {**content, **values}.items() if value is not None}
+    # A null of another program stays.
+    return {
+        name: value for name, value in {**content, **values}.items() if value is not None or name not in values
+    }

@@ -11,7 +11,14 @@ from typing import Any
 
 from pai_sdk.base.endpoint import scheme_and_host
 from pai_sdk.base.hints import is_of_type, name_hint
-from pai_sdk.config.file import PROFILES, config_path_of, profiles_in, read_config, write_config
+from pai_sdk.config.file import (
+    PROFILES,
+    config_path_of,
+    is_of_another_program,
+    profiles_in,
+    read_config,
+    write_config,
+)
 from pai_sdk.config.rules import CHECKS, api_region_of
 from pai_sdk.errors import SettingsError
 
@@ -342,6 +349,9 @@ def _from_profile(name: str, path: Path) -> _Source:
 
 
 def _warn_of_unknown(content: Mapping[str, Any], place: str) -> None:
+    if is_of_another_program(content):
+        _log.info("%s: is also the file of another program, whose settings are ignored", place)
+        return
     unknown = sorted(set(content) - {*_NAMES, "prices", PROFILES})
     if unknown:
         _log.warning("%s: unknown settings are ignored: %s", place, ", ".join(unknown))
@@ -353,7 +363,10 @@ def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
         _log.warning("PAI_CONFIG_PATH names %s, which does not exist", path)
     _warn_of_unknown(content, str(path))
-    return _source({name: content.get(name) for name in _NAMES}, str(path))
+    values = {name: content.get(name) for name in _NAMES}
+    if is_of_another_program(content):
+        values = {name: value for name, value in values.items() if type(value) in (str, int)}
+    return _source(values, str(path))
 
 
 def _source(given: Mapping[str, Any], place: str) -> _Source:

@@ -101,7 +101,9 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 class LightningReportCallback(_ReportCallback):
     """For `Trainer(callbacks=[…])` of Lightning: what the module has logged, every `log_every_n_steps`.
 
-    Metrics of a validation and of an epoch are reported when it ends. The step is `trainer.global_step`.
+    Metrics of a validation and of an epoch are reported when it ends, with those that the module logs in its own
+    `on_train_epoch_end`. The step is `trainer.global_step`. What the module logs in its own `on_train_batch_end`
+    comes with the next report, because Lightning calls callbacks first.
 
     Args:
         checkpoint_every_n_epochs: save a checkpoint with `checkpoint.ckpt` this often; never by default.
@@ -119,10 +121,44 @@ class LightningReportCallback(_ReportCallback):
         self.checkpoint_every_n_train_steps = checkpoint_every_n_train_steps
         self._step = self._saved_step = 0
         self._seen: dict[str, Any] = {}
+        self._is_attached = False
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to count, in a resumed training at its step."""
         self._step = self._saved_step = trainer.global_step
+        self._attach(trainer)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave the trainer as it was."""
+        self._detach(trainer)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the trainer as it was."""
+        self._detach(trainer)
+
+    def _attach(self, trainer: Any) -> None:
+        """Add a callback that Lightning calls at the end of an epoch after the module's hook, not before it.
+
+        Lightning (2.6.6, `loops/fit_loop.py`) does so with subclasses of `Checkpoint` and `EarlyStopping` only.
+        This class cannot be one: a trainer with `enable_checkpointing=False` refuses a `Checkpoint` that it is
+        given, and others would not add their default one.
+        """
+        module = import_library(type(self).__name__, self._library, self._modules)
+        base = getattr(getattr(module, "callbacks", None), "Checkpoint", None)
+        self._is_attached = base is not None and hasattr(trainer, "callbacks")
+        if self._is_attached:
+            names = {
+                "on_train_epoch_end": lambda _, trainer, pl_module: self._end_epoch(trainer),
+                "reports_of": self,
+            }
+            trainer.callbacks = [*trainer.callbacks, type("AfterModule", (base,), names)()]
+
+    def _detach(self, trainer: Any) -> None:
+        if self._is_attached:
+            self._is_attached = False
+            trainer.callbacks = [
+                each for each in trainer.callbacks if getattr(each, "reports_of", None) is not self
+            ]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Report, and save a checkpoint, when the step is due."""
@@ -139,7 +175,11 @@ class LightningReportCallback(_ReportCallback):
             self._report(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report the metrics of the epoch, and save a checkpoint when it is due."""
+        """Report the metrics of the epoch, and save a checkpoint when it is due; with a real trainer, later."""
+        if not self._is_attached:
+            self._end_epoch(trainer)
+
+    def _end_epoch(self, trainer: Any) -> None:
         if _passes(trainer.current_epoch, trainer.current_epoch + 1, self.checkpoint_every_n_epochs):
             self._save(trainer)
         self._report(trainer)
@@ -176,6 +216,9 @@ def _passes(before: int, after: int, every: int) -> bool:
 
 class TransformersReportCallback(_ReportCallback):
     """For `Trainer(callbacks=[…])` of Hugging Face: what the trainer logs, at its `state.global_step`.
+
+    The trainer does not log a loss that is NaN or infinite: it logs the mean of the losses before (seen with
+    Transformers 5.24). `TrainingArguments(logging_nan_inf_filter=False)` lets it log what the loss is.
 
     Args:
         checkpoints: report each folder `checkpoint-<step>` that the trainer saves. It is copied in the background;

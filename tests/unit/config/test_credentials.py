@@ -7,7 +7,10 @@ import json
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -341,3 +344,51 @@ def test_a_config_of_the_official_library_is_a_key_too() -> None:
     assert provider_of(None, None, None, config)() == Credentials("id", "hush", "token")
     session = Session("cn-x", "1", oss_bucket_name="models", credential_config=config)  # type: ignore[call-arg]
     assert session.oss_bucket.auth.credentials_provider.get_credentials().get_access_key_id() == "id"
+
+
+# ---- profiles with a command
+
+
+def external(home: Path, *, expires_s: float | None = None) -> tuple[Path, Path]:
+    """The file of runs of the command, and the config file."""
+    answer = {"mode": "StsToken", "access_key_id": "id", "access_key_secret": "top-secret", "sts_token": "token"}
+    if expires_s is not None:
+        answer["expiration"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + expires_s))
+    command, runs, config = home / "key.sh", home / "runs", home / ".aliyun" / "config.json"
+    command.write_text(f"#!/bin/sh\nprintf x >> {runs}\necho '{json.dumps(answer)}'\n")
+    command.chmod(0o755)
+    config.parent.mkdir()
+    profiles = [{"name": "sso", "mode": "External", "process_command": str(command)}]
+    config.write_text(json.dumps({"current": "sso", "profiles": profiles}))
+    return runs, config
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the command is a script of the shell")
+@pytest.mark.parametrize("expires_s", [None, 3600, 100])
+def test_a_command_runs_once_for_many_requests_and_its_key_is_in_no_file(
+    clean_home: Path, expires_s: float | None
+) -> None:
+    runs, config = external(clean_home, expires_s=expires_s)
+    before = config.read_bytes()
+    credentials = default_credentials()
+    with ThreadPoolExecutor(8) as threads:
+        keys = set(threads.map(lambda _: credentials(), range(40)))
+    assert keys == {Credentials("id", "top-secret", "token")}
+    assert 1 <= len(runs.read_text()) <= 8, "each thread may search once before the first key is there"
+    once = len(runs.read_text())
+    assert [credentials() for _ in range(5)] == 5 * [*keys]
+    assert len(runs.read_text()) == once
+    assert config.read_bytes() == before
+
+
+def test_a_key_of_a_command_is_kept_for_a_minute(clean_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = external(clean_home)
+    now = [1000.0]
+    monkeypatch.setattr(
+        "pai_sdk.config.credentials.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time)
+    )
+    credentials = default_credentials()
+    for seconds, count in ((0, 1), (59, 1), (61, 2), (100, 2), (122, 3)):
+        now[0] = 1000.0 + seconds
+        credentials()
+        assert len(runs.read_text()) == count

@@ -100,3 +100,60 @@ def test_alipai_finds_its_settings_where_they_were(file: Path) -> None:
     write_config(file, {"region_id": "cn-beijing"}, profile="new")
     content = json.loads(file.read_text())
     assert {name: content[name] for name in TOP} == TOP
+
+
+# ---- the file of another program
+
+
+OF_PAI_COMMAND = {
+    "current": "default",
+    "endpoint": {"dlc": "x"},
+    "profiles": [
+        {"name": "default", "mode": "AK", "access_key_id": "id", "access_key_secret": "s", "region": "r"}
+    ],
+}
+
+
+@pytest.fixture
+def foreign(clean_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = clean_home / ".pai" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(OF_PAI_COMMAND))
+    monkeypatch.setattr("pai_sdk.session.default._default", None)
+    return path
+
+
+def test_settings_of_another_program_are_ignored(foreign: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = load_settings({"region_id": "cn-hangzhou"})
+    assert (found.region_id, found.endpoint) == ("cn-hangzhou", None)
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_profiles_of_another_program_are_named_as_such(foreign: Path) -> None:
+    with pytest.raises(SettingsError, match=r"another program.*PAI_CONFIG_PATH"):
+        load_settings(profile="default")
+
+
+def test_profiles_of_another_program_are_not_overwritten(foreign: Path) -> None:
+    with pytest.raises(SettingsError, match="another program"):
+        write_config(foreign, {"region_id": "cn-shanghai"}, profile="default")
+    assert json.loads(foreign.read_text()) == OF_PAI_COMMAND
+    write_config(foreign, {"region_id": "cn-shanghai"})
+    assert json.loads(foreign.read_text()) == {**OF_PAI_COMMAND, "region_id": "cn-shanghai"}
+    assert load_settings().region_id == "cn-shanghai"
+
+
+def test_a_profile_with_keys_is_not_overwritten(foreign: Path) -> None:
+    content = {
+        "current": None,
+        "profiles": {"default": {"access_key_id": "id", "region_id": "r", "workspace_id": None}, "empty": {}},
+    }
+    foreign.write_text(json.dumps(content))
+    with pytest.raises(SettingsError, match="another program"):
+        write_config(foreign, {"region_id": "cn-shanghai"}, profile="default")
+    assert json.loads(foreign.read_text()) == content
+    write_config(foreign, {"region_id": "cn-shanghai"}, profile="mine")
+    profiles = {**content["profiles"], "mine": {"region_id": "cn-shanghai"}}  # type: ignore[dict-item]
+    assert json.loads(foreign.read_text()) == {**content, "profiles": profiles}
+    write_config(foreign, {"region_id": None}, profile="mine")
+    assert json.loads(foreign.read_text()) == content

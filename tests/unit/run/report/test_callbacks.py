@@ -404,6 +404,34 @@ def test_lightning_saves_by_steps_once_for_each(run: ReportSession) -> None:
     assert [(name, step) for name, step, _ in reported(run) if name == "loss"] == [("loss", 2), ("loss", 4)]
 
 
+def test_the_end_of_an_epoch_comes_after_the_module_has_logged(
+    run: ReportSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the hooks in the order of Lightning: callbacks, the module, subclasses of `Checkpoint`."""
+    base = type("Callback", (), {"on_train_epoch_end": lambda *args: None})
+    checkpoint = type("Checkpoint", (base,), {})
+    module = SimpleNamespace(Callback=base, callbacks=SimpleNamespace(Checkpoint=checkpoint))
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", module)
+    callback = LightningReportCallback(checkpoint_every_n_epochs=1)
+    assert not isinstance(callback, checkpoint), "a trainer without checkpoints refuses one"
+    trainer = StandInForLightning(callback)
+    trainer.callbacks = [callback]  # type: ignore[attr-defined]
+    trainer.global_step = 4
+    callback.on_train_start(trainer, None)
+    for epoch in range(2):
+        trainer.global_step = 8 + epoch
+        for is_after in (False, True):
+            for each in trainer.callbacks:  # type: ignore[attr-defined]
+                if isinstance(each, checkpoint) is is_after:
+                    each.on_train_epoch_end(trainer, None)
+            trainer._logged["f1"] = Tensor(float(epoch))
+        trainer.current_epoch += 1
+    callback.on_train_end(trainer, None)
+    assert trainer.callbacks == [callback]  # type: ignore[attr-defined]
+    assert reported(run) == [("f1", 8, 0.0), ("f1", 9, 1.0)]
+    assert [metrics for _, metrics in checkpoints(run).values()] == [{"f1": 0.0}, {"f1": 1.0}]
+
+
 @pytest.mark.usefixtures("lightning")
 def test_other_ranks_of_lightning_take_part_in_saving_only(run: ReportSession) -> None:
     trainer = StandInForLightning(LightningReportCallback(checkpoint_every_n_epochs=1), rank=1)
@@ -468,6 +496,50 @@ def test_a_training_with_lightning(tmp_path: Path, run: ReportSession) -> None:
     with ReportSession(tmp_path / "resumed") as resumed, resumed.bound():
         fit(2, run.checkpoint().path / "checkpoint.ckpt")
         assert [point[:2] for point in reported(resumed)] == [(name, step + 4) for name, step in first]
+
+
+@real_library
+@pytest.mark.parametrize("is_checkpointing", [False, True])
+def test_what_a_module_of_lightning_logs_at_the_end_of_an_epoch_is_of_that_epoch(
+    tmp_path: Path, run: ReportSession, is_checkpointing: bool
+) -> None:
+    """Lightning calls the hook of callbacks before the same hook of the module."""
+    lightning = pytest.importorskip("lightning.pytorch")
+    torch = pytest.importorskip("torch")
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            return (self.layer(batch[0]) ** 2).mean()
+
+        def on_train_epoch_end(self) -> None:
+            self.log("f1", float(self.current_epoch + 1))
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(20, 2)), 5)
+    trainer = lightning.Trainer(
+        max_epochs=3,
+        default_root_dir=tmp_path,
+        logger=False,
+        enable_checkpointing=is_checkpointing,
+        enable_progress_bar=False,
+        accelerator="cpu",
+        callbacks=[LightningReportCallback(checkpoint_every_n_epochs=1)],
+    )
+    before = list(trainer.callbacks)
+    trainer.fit(Model(), data)
+    assert reported(run) == [("f1", 4, 1.0), ("f1", 8, 2.0), ("f1", 12, 3.0)]
+    assert {step: metrics for step, (_, metrics) in checkpoints(run).items()} == {
+        4: {"f1": 1.0},
+        8: {"f1": 2.0},
+        12: {"f1": 3.0},
+    }
+    assert trainer.callbacks == before, "the trainer is as it was"
 
 
 # ---- Transformers
