@@ -144,7 +144,7 @@ class LightningReportCallback(_ReportCallback):
         given, and others would not add their default one.
         """
         module = import_library(type(self).__name__, self._library, self._modules)
-        base = getattr(getattr(module, "callbacks", None), "Checkpoint", None)
+        base: Any = getattr(getattr(module, "callbacks", None), "Checkpoint", None)
         self._is_attached = base is not None and hasattr(trainer, "callbacks")
         if self._is_attached:
             names = {
