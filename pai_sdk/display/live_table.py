@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -21,7 +22,14 @@ from pai_sdk.schemas.record import JobRecord
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JobsDisplay", "NotebookJobs", "TerminalJobs", "choose_jobs_display", "counts_text"]
+__all__ = [
+    "JobsDisplay",
+    "NotebookJobs",
+    "TableLayout",
+    "TerminalJobs",
+    "choose_jobs_display",
+    "counts_text",
+]
 
 _COLUMNS = ("", "job", "name", "status", "time", "metrics")
 _MARKS = {"success": "✔", "failure": "✘", "stopped": "■", "running": "●"}
@@ -31,10 +39,50 @@ _MOST_ROWS = 200  # in a notebook
 _REDRAW_S = 0.25
 
 
+@dataclass(frozen=True)
+class TableLayout:
+    """What the live table shows of its items: jobs, or the trials of a search.
+
+    Attributes:
+        columns: the titles; the first one is that of the mark.
+        row: the cells of an item, without the mark.
+        kind: `success`, `failure`, `stopped` or `running`; empty for an item of which nothing is known yet.
+        key: the id of an item.
+        counts: one line about all items.
+        html: a table of items for a notebook.
+    """
+
+    columns: Sequence[str]
+    row: Callable[[Any], list[object]]
+    kind: Callable[[Any], str]
+    key: Callable[[Any], str]
+    counts: Callable[[Sequence[Any]], str]
+    html: Callable[[Sequence[Any]], str]
+
+    def marked_row(self, item: Any) -> list[object]:
+        """The cells of an item, with its mark."""
+        return [_MARKS.get(self.kind(item), " "), *self.row(item)]
+
+    def style(self, item: Any) -> str:
+        """The colour of an item in a terminal."""
+        return _STYLES.get(self.kind(item), "")
+
+    def is_ended(self, item: Any) -> bool:
+        """Returns whether an item changes no more."""
+        return self.kind(item) not in ("", "running")
+
+    def most_telling(self, items: Sequence[Any], most: int) -> list[Any]:
+        """At most `most` items, in their order; failed ones go first, then stopped, running, succeeded ones."""
+        if len(items) <= most:
+            return [*items]
+        by_kind = sorted(range(len(items)), key=lambda at: _FIRST.index(self.kind(items[at]) or "running"))
+        return [items[at] for at in sorted(by_kind[: max(most, 0)])]
+
+
 class JobsDisplay(Protocol):
     """Shows many jobs while a program waits for them."""
 
-    def changed(self, records: Sequence[JobRecord]) -> None:
+    def changed(self, records: Sequence[Any]) -> None:
         """The last snapshots of all jobs, in the order of the caller."""
         ...
 
@@ -51,9 +99,13 @@ class JobsDisplay(Protocol):
         ...
 
 
-def choose_jobs_display() -> JobsDisplay:
-    """A table that is drawn again and again in a notebook and in a terminal, lines elsewhere."""
-    return NotebookJobs() if in_notebook() else TerminalJobs()
+def choose_jobs_display(layout: TableLayout | None = None) -> JobsDisplay:
+    """A table that is drawn again and again in a notebook and in a terminal, lines elsewhere.
+
+    Args:
+        layout: of its items; by default, they are jobs.
+    """
+    return NotebookJobs(layout=layout) if in_notebook() else TerminalJobs(layout=layout)
 
 
 def counts_text(records: Sequence[JobRecord]) -> str:
@@ -76,7 +128,6 @@ def _still_running(count: int) -> str:
 def _row(record: JobRecord) -> list[object]:
     seconds = elapsed_s(record)
     return [
-        _MARKS[record.status.kind] if record.status else " ",
         record.training_job_id,
         record.training_job_name or "",
         str(record.status) or "…",
@@ -85,12 +136,13 @@ def _row(record: JobRecord) -> list[object]:
     ]
 
 
-def _most_telling(records: Sequence[JobRecord], most: int) -> list[JobRecord]:
-    """At most `most` of the jobs, in their order; failed ones go first, then stopped, running, succeeded ones."""
-    if len(records) <= most:
-        return [*records]
-    by_kind = sorted(range(len(records)), key=lambda at: _FIRST.index(records[at].status.kind))
-    return [records[at] for at in sorted(by_kind[: max(most, 0)])]
+def _kind(record: JobRecord) -> str:
+    return record.status.kind if record.status else ""
+
+
+_JOBS = TableLayout(
+    _COLUMNS, _row, _kind, lambda record: record.training_job_id, counts_text, lambda jobs: job_table_html(jobs)
+)
 
 
 class TerminalJobs:
@@ -99,18 +151,26 @@ class TerminalJobs:
     Args:
         stream: where to; stdout by default.
         clock: monotonic time in seconds.
+        layout: of its items; by default, they are jobs.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        layout: TableLayout | None = None,
+    ) -> None:
+        self._layout = layout or _JOBS
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
         self._rows = LiveRows(stream)
-        self._records: Sequence[JobRecord] = ()
+        self._records: Sequence[Any] = ()
         self._told: set[str] = set()
         self._drawn_at = float("-inf")
         self._is_over = False
 
-    def changed(self, records: Sequence[JobRecord]) -> None:
+    def changed(self, records: Sequence[Any]) -> None:
         """Draw the table again, or write a line for each job that has ended since."""
         with self._lock:
             self._records = [*records]
@@ -148,27 +208,29 @@ class TerminalJobs:
             if self._console.is_terminal:
                 for line, style in self._table():
                     self._say(line, style)
-            self._say(counts_text(self._records), "bold")
+            self._say(self._layout.counts(self._records), "bold")
 
     @property
     def _console(self) -> Console:
         return self._rows.console
 
     def _tell_ends(self) -> None:
-        ended = [one for one in self._records if one.status.is_terminal and one.training_job_id not in self._told]
+        layout = self._layout
+        ended = [one for one in self._records if layout.is_ended(one) and layout.key(one) not in self._told]
         for record in ended:
-            self._told.add(record.training_job_id)
-            mark, *cells = (str(cell) for cell in _row(record))
+            self._told.add(layout.key(record))
+            mark, *cells = (str(cell) for cell in layout.marked_row(record))
             count = f"{len(self._told)}/{len(self._records)}"
             self._say(" ".join([mark, count, *filter(None, cells)]), "")
 
     def _table(self) -> list[tuple[str, str]]:
         """The lines that fit on the screen, each with its style."""
         room = max(3, self._console.height - 4)
-        shown = _most_telling(self._records, room)
-        head, *lines = text_table(_COLUMNS, [_row(record) for record in shown])
+        layout = self._layout
+        shown = layout.most_telling(self._records, room)
+        head, *lines = text_table(layout.columns, [layout.marked_row(record) for record in shown])
         rows = [(head, "dim")]
-        rows += [(line, _STYLES[record.status.kind]) for line, record in zip(lines, shown, strict=True)]
+        rows += [(line, layout.style(record)) for line, record in zip(lines, shown, strict=True)]
         if len(shown) < len(self._records):
             rows.append((f"  … and {len(self._records) - len(shown)} more", "dim"))
         return rows
@@ -176,7 +238,7 @@ class TerminalJobs:
     def _draw(self) -> None:
         from rich.text import Text
 
-        lines = [*self._table(), (counts_text(self._records), "bold")]
+        lines = [*self._table(), (self._layout.counts(self._records), "bold")]
         self._rows.draw([Text(line, style=style) for line, style in lines])
         self._drawn_at = self._clock()
 
@@ -190,17 +252,19 @@ class NotebookJobs:
 
     Args:
         clock: monotonic time in seconds.
+        layout: of its items; by default, they are jobs.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, layout: TableLayout | None = None) -> None:
+        self._layout = layout or _JOBS
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
-        self._records: Sequence[JobRecord] = ()
+        self._records: Sequence[Any] = ()
         self._notices: list[str] = []
         self._handle: Any = None  # IPython's DisplayHandle, which has no types
         self._drawn_at = float("-inf")
 
-    def changed(self, records: Sequence[JobRecord]) -> None:
+    def changed(self, records: Sequence[Any]) -> None:
         """Draw the table again, if the last time is long enough ago."""
         with self._lock:
             self._records = [*records]
@@ -234,10 +298,10 @@ class NotebookJobs:
 
     def html(self) -> str:
         """The table as HTML."""
-        shown = _most_telling(self._records, _MOST_ROWS)
+        shown = self._layout.most_telling(self._records, _MOST_ROWS)
         more = [f"{len(self._records) - len(shown)} not shown"] if len(shown) < len(self._records) else []
-        below = escape(" · ".join([counts_text(self._records), *more, *self._notices]))
-        table = job_table_html(shown)
+        below = escape(" · ".join([self._layout.counts(self._records), *more, *self._notices]))
+        table = self._layout.html(shown)
         below = f'<div style="{DIM};font-size:13px">{below}</div>'
         return f'<div style="max-height:30em;overflow:auto">{table}</div>{below}'
 

@@ -12,8 +12,15 @@ __all__ = ["text_table"]
 _WIDEST = 48
 
 
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+def text_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, last_column: int = _WIDEST
+) -> list[str]:
     r"""The lines of the table, its head first. Columns of numbers are aligned at the right.
+
+    Args:
+        columns: the titles.
+        rows: the values.
+        last_column: characters of the longest text in the last column; of the others, 48.
 
     Example:
         >>> print(*text_table(["job", "loss"], [["a", 0.5], ["bcd", 12.25]]), sep="\n")
@@ -21,7 +28,11 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list
         a      0.5
         bcd  12.25
     """
-    cells = [[*columns], *([_clipped(value_text(value)) for value in row] for row in rows)]
+    limits = [*[_WIDEST] * (len(columns) - 1), last_column]
+    cells = [
+        [*columns],
+        *([_clipped(value_text(value), limit) for value, limit in zip(row, limits, strict=True)] for row in rows),
+    ]
     widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
     right = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
     return [
@@ -38,6 +49,6 @@ def _is_numeric(values: Sequence[object]) -> bool:
     return bool(there) and all(isinstance(value, int | float) for value in there)
 
 
-def _clipped(text: str) -> str:
+def _clipped(text: str, limit: int) -> str:
     shown = visible_text(text.replace("\n", " "))
-    return shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 1]}…"
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

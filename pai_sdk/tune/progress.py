@@ -1,30 +1,88 @@
-"""Shows the trials of a running search, by the display of many jobs."""
+"""Shows the trials of a running search in the live table of many jobs, with columns of its own."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from html import escape
 
-from pai_sdk.base.html_table import value_text
+from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.kernel import in_notebook
-from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
+from pai_sdk.display.base import duration_text, elapsed_s
+from pai_sdk.display.live_table import JobsDisplay, TableLayout, choose_jobs_display
 from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.status import JobStatus
+from pai_sdk.tune.objectives import UNNAMED, Objective
 from pai_sdk.tune.study import Study
 from pai_sdk.tune.trials import Trial
 
-__all__ = ["TrialsDisplay", "shows_functions"]
+__all__ = ["TrialsDisplay", "shows_functions", "trials_layout"]
 
 _EVERY_S = 0.25
-_LONGEST = 48
-_STATUS = {
-    "running": JobStatus.RUNNING,
-    "complete": JobStatus.SUCCEED,
-    "pruned": JobStatus.TERMINATED,
-    "failed": JobStatus.FAILED,
-}
+_KINDS = {"running": "running", "complete": "success", "pruned": "stopped", "failed": "failure"}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A trial, with the last snapshot of its job if this process follows one."""
+
+    trial: Trial
+    record: JobRecord | None
+
+
+def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLayout:
+    """Makes the layout of trials: what they have come to is on the left, where a narrow terminal has room for it.
+
+    Args:
+        objectives: of the study.
+        has_jobs: whether trials are jobs, whose ids are shown.
+    """
+    metrics = [one.metric for one in objectives]
+
+    def cells(row: _Row) -> list[object]:
+        trial, record = row.trial, row.record
+        seconds = elapsed_s(record) if trial.seconds is None and record is not None else trial.seconds
+        params = ", ".join(f"{name}={value_text(value)}" for name, value in trial.params.items())
+        return [
+            trial.number,
+            _state(row),
+            *(_value(row, metric) for metric in metrics),
+            duration_text(seconds) if seconds is not None else "",
+            " · ".join(filter(None, [trial.reason, params])),
+            *([trial.job_id] if has_jobs else []),
+        ]
+
+    def counts(rows: Sequence[_Row]) -> str:
+        numbers = Counter(row.trial.state for row in rows)
+        shown = ", ".join(f"{count} {state}" for state, count in numbers.most_common())
+        return f"{len(rows)} {'trial' if len(rows) == 1 else 'trials'}: {shown}"
+
+    columns = ["", "trial", "state", *metrics, "time", "reason, hyperparameters", *(["job"] if has_jobs else [])]
+    return TableLayout(
+        columns,
+        cells,
+        lambda row: _KINDS[row.trial.state],
+        lambda row: str(row.trial.number),
+        counts,
+        lambda rows: html_table(columns[1:], [[escape(str(cell)) for cell in cells(row)] for row in rows]),
+    )
+
+
+def _state(row: _Row) -> str:
+    """Returns the state of a trial, or what its job waits for."""
+    status = row.record.status if row.record is not None else None
+    is_before = row.trial.state == "running" and status and not status.is_terminal
+    return str(status).lower() if is_before else row.trial.state
+
+
+def _value(row: _Row, metric: str) -> str:
+    value = row.trial.values.get(metric)
+    if value is None and row.record is not None and row.trial.state == "running":
+        latest = {point.name: point.value for point in row.record.latest_metrics}
+        value = latest.get(metric, latest.get(UNNAMED))
+    return "" if value is None else f"{value:.5g}"
 
 
 def shows_functions() -> bool:
@@ -33,16 +91,17 @@ def shows_functions() -> bool:
 
 
 class TrialsDisplay:
-    """The table of many jobs, with the number and the hyperparameters of each trial in the place of a job's name.
+    """The live table of the trials of a study.
 
     Args:
         study: the study.
         inner: draws the table; by default, what suits a notebook, a terminal or a file.
+        has_jobs: whether trials are jobs.
     """
 
-    def __init__(self, study: Study, inner: JobsDisplay | None = None) -> None:
+    def __init__(self, study: Study, inner: JobsDisplay | None = None, *, has_jobs: bool = True) -> None:
         self._study = study
-        self._inner = inner or choose_jobs_display()
+        self._inner = inner or choose_jobs_display(trials_layout(study.objectives, has_jobs=has_jobs))
         self._drawn_at = float("-inf")
         self._best: int | None = None
         self.beat = getattr(self._inner, "beat", None)
@@ -74,27 +133,10 @@ class TrialsDisplay:
 
     def _draw(self, records: dict[str, JobRecord]) -> None:
         trials = self._study.trials()
-        self._inner.changed([_row(trial, records.get(trial.job_id)) for trial in trials if not trial.is_earlier])
+        self._inner.changed([_Row(trial, records.get(trial.job_id)) for trial in trials if not trial.is_earlier])
         best = trials.best
         if best is not None and best.number != self._best and not best.is_earlier:
             self._best = best.number
             values = ", ".join(f"{name}={value_text(value)}" for name, value in best.values.items())
             self._inner.notice(f"best so far: trial {best.number}, {values}")
         self._drawn_at = time.monotonic()
-
-
-def _row(trial: Trial, record: JobRecord | None) -> JobRecord:
-    params = ", ".join(f"{name}={value_text(value)}" for name, value in trial.params.items())
-    notes = f" · {trial.reason}" if trial.state == "pruned" else ""
-    known: dict[str, Any] = {
-        "training_job_name": f"{trial.number}: {params}"[:_LONGEST] + notes,
-        "status": _STATUS[trial.state],
-    }
-    found = record or JobRecord(training_job_id=trial.job_id or f"trial {trial.number}")
-    if record is not None and trial.state == "running":
-        del known["status"]
-    if record is None:
-        known["duration"] = None if trial.seconds is None else int(trial.seconds)
-        known["latest_metrics"] = [{"name": name, "value": value} for name, value in trial.values.items()]
-        return JobRecord.model_validate({**known, "training_job_id": found.training_job_id})
-    return record.model_copy(update=known)

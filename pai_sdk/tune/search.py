@@ -115,7 +115,7 @@ class Search:
 
     def run_function(self, study: Study, function: Callable[..., Any]) -> TrialList:
         """Call a function for each trial that is missing."""
-        display = TrialsDisplay(study) if self.show and shows_functions() else None
+        display = TrialsDisplay(study, has_jobs=False) if self.show and shows_functions() else None
         root = self.store.root or Path.home() / ".pai" / "runs" / self.name
         if self.store.root is None and study.population is not None:
             # The run of a trial is replaced when the trial begins again. So no other study of this name shares it.

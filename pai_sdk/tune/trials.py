@@ -23,6 +23,7 @@ __all__ = ["Trial", "TrialList", "best_of"]
 
 _MOST_LINES = 60
 _MOST_ROWS = 200
+_LONGEST_REASON = 240
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class TrialList(list[Trial]):
             return "[]"
         columns, rows = self._table()
         shown = rows if len(rows) <= _MOST_LINES else [*rows[:20], *rows[-20:]]
-        lines = text_table(columns, shown)
+        lines = text_table(columns, shown, last_column=_LONGEST_REASON)
         if len(shown) < len(rows):
             lines = [*lines[:21], f"… {len(rows) - len(shown):,} more …", *lines[21:]]
         return "\n".join(lines)
@@ -186,7 +187,7 @@ class TrialList(list[Trial]):
             row.append(duration_text(one.seconds) if one.seconds is not None and one.seconds >= 1 else "")
             row += [
                 *([one.job_id] if has_jobs else []),
-                *([one.reason.splitlines()[0][:80] if one.reason else ""] if has_reasons else []),
+                *([_one_line(one.reason)] if has_reasons else []),
             ]
             rows.append(row)
         return columns, rows
@@ -212,6 +213,14 @@ def _titles(trials: Sequence[Trial]) -> tuple[list[str], list[str]]:
     """The metrics, and the hyperparameters, that any of the trials has."""
     metrics = dict.fromkeys(name for trial in trials for name in trial.values)
     return [*metrics], [*dict.fromkeys(name for trial in trials for name in trial.params)]
+
+
+def _one_line(reason: str) -> str:
+    """Returns a reason in one line; of a long one its start, and its end, where the line of the code is named."""
+    text = " ".join(reason.split())
+    if len(text) <= _LONGEST_REASON:
+        return text
+    return f"{text[: _LONGEST_REASON - 83]} … {text[-80:]}"
 
 
 def _has_constraints(trials: Sequence[Trial]) -> bool:
