@@ -98,12 +98,26 @@ class _FileJournal(StudyJournal):
         size = sum(map(len, lines))
         if claim is not None and size < len(content):
             os.truncate(path, size)  # a commit that was cut off, as by a full disk
+        # Without the earlier records, those of a later commit would be a study that nobody can read.
+        self._file = _identity(path) if lines else None
 
     def _write(self, content: bytes) -> None:
         try:
+            if self._file is not None and self._file != _identity(self._path):
+                raise OSError("it was removed, or is another file now")
             append_to(self._path, content, durable=True)
+            self._file = _identity(self._path)
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from others that have had its name; None if there is none."""
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 class _StoreJournal(StudyJournal):

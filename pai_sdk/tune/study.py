@@ -27,7 +27,7 @@ from optuna.samplers import BaseSampler
 from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError, TuningFailed
+from pai_sdk.errors import InvalidInputError, PaiError, Problem, RunNotFoundError, StorageError, TuningFailed
 from pai_sdk.tune.journal import StudyJournal
 from pai_sdk.tune.objectives import Objective, StepValue
 from pai_sdk.tune.population import PopulationBased
@@ -210,13 +210,22 @@ class Study:
 
         Raises:
             RunNotFoundError: there is none.
+            StorageError: its records are damaged, or of another program.
             InvalidInputError: it has another search space, other objectives, or another population.
         """
         if not len(journal):
             raise RunNotFoundError(f"there is no study in {uri}", run_id=uri)
         pruner = NopPruner() if rules is None else pruner_of_study(rules.pruner)
-        found = optuna.load_study(study_name=_NAME, storage=_storage(journal), pruner=pruner)
-        study = cls(journal, uri, found, pruner, session)
+        try:
+            found = optuna.load_study(study_name=_NAME, storage=_storage(journal), pruner=pruner)
+            if _META not in found.user_attrs:
+                raise StorageError(f"the study in {uri} is one of another program: no tuner has made it")
+            study = cls(journal, uri, found, pruner, session)
+        except PaiError:
+            raise
+        except Exception as error:  # whatever Optuna makes of records that are missing, or of another program
+            what = f"the journal of the study in {uri} is damaged, or of another program"
+            raise StorageError(f"{what}: {type(error).__name__}: {error}") from error
         if rules is not None:
             study._check(rules)
             study.space = rules.space  # with named tuples, for example, which the journal has as tuples

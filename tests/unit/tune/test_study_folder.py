@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import optuna
 import pytest
 
-from pai_sdk.errors import InUseError, StorageError
+from pai_sdk.errors import InUseError, RunNotFoundError, StorageError
 from pai_sdk.storage import claims
 from pai_sdk.storage.claims import LEASE_S, claimed
 from pai_sdk.storage.store import Store, open_store
@@ -114,6 +115,63 @@ def test_a_folder_that_cannot_be_used_and_a_damaged_journal_are_named(tmp_path: 
     (tmp_path / "journal.jsonl").write_text('{"op_code": 0\n')
     with pytest.raises(StorageError, match=r"record 1 .* is damaged"):
         Tuner(parabola, SPACE, trials=1, study=tmp_path).run(show=False)
+
+
+@pytest.mark.parametrize("folder_too", [True, False])
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_journal_that_is_removed_meanwhile_is_named_and_leaves_no_half_study(
+    tmp_path: Path, folder_too: bool, is_replaced: bool
+) -> None:
+    study, kept = tmp_path / "study", tmp_path / "kept"
+    counts: list[int] = []
+
+    def train(config: dict[str, Any]) -> float:
+        counts.append(1)
+        if len(counts) == 2:
+            (study / "journal.jsonl").rename(kept)
+            if folder_too:
+                shutil.rmtree(study)
+            if is_replaced:
+                study.mkdir(exist_ok=True)
+                shutil.copy(kept, study / "journal.jsonl")
+        return float(config["x"])
+
+    with pytest.raises(StorageError, match=r"journal\.jsonl cannot be written"):
+        Tuner(train, SPACE, trials=4, parallel=1, seed=1, study=study).run(show=False)
+    if is_replaced:
+        assert (study / "journal.jsonl").read_bytes() == kept.read_bytes()
+    else:
+        with pytest.raises(RunNotFoundError):
+            Tuner.load(study)
+    assert len(Tuner(train, SPACE, trials=4, parallel=1, seed=1, study=study).run(show=False)) == 4
+
+
+_CREATED = '{"op_code":0,"worker_id":"a","study_name":"study","directions":[1]}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "null",
+        '{"op_code":99}',
+        _CREATED,
+        _CREATED.replace('study"', 'other"'),
+        '{"op_code":4,"worker_id":"a","study_id":0}',
+        _CREATED + '{"op_code":2,"worker_id":"a","study_id":0,"user_attr":{"pai_sdk":{"id":"x"}}}',
+        _CREATED + '{"op_code":2,"worker_id":"a","study_id":0,"user_attr":{"pai_sdk":[1]}}',
+        "\0",
+    ],
+)
+def test_a_journal_of_another_program_is_a_typed_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "journal.jsonl").write_text(f"{content.strip()}\n")
+    for use in (
+        lambda: Tuner.load(tmp_path),
+        lambda: Tuner(parabola, SPACE, trials=1, study=tmp_path).run(show=False),
+        lambda: Tuner(parabola, SPACE, trials=1, warm_start=str(tmp_path)).run(show=False),
+    ):
+        with pytest.raises(StorageError, match=r"journal|another program"):
+            use()
 
 
 def test_optuna_reads_the_journal_of_a_study_on_disk(tmp_path: Path) -> None:
