@@ -7,6 +7,7 @@ that lies what the service's interpreter has, which therefore counts as present.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import importlib.util
 import json
@@ -92,7 +93,7 @@ def find_requirements(
         files.append(own)
     if (usercode / "requirements.txt").is_file():
         files.append(usercode / "requirements.txt")
-    texts = [file.read_text(encoding="utf-8-sig", errors="backslashreplace") for file in files]
+    texts = [_text_of(file) for file in files]
     if not any(_wanted(text) for text in texts):
         return None
     below = service_paths()
@@ -101,6 +102,13 @@ def find_requirements(
     if kept:
         environment = cache_dir / _digest_of([texts, *_interpreter(below), *([] if kept == EXACT else [kept])])
     return Requirements(str(environment), tuple(map(str, files)), below, has_pip(), (sys.prefix, state), kept)
+
+
+def _text_of(file: Path) -> str:
+    """Returns the text of a requirement file, in the encodings that pip reads."""
+    content = file.read_bytes()
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return content.decode("utf-16" if content.startswith(marks) else "utf-8-sig", errors="backslashreplace")
 
 
 def has_pip() -> bool:

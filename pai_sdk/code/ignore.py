@@ -14,6 +14,9 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 from pathspec.pattern import RegexPattern
 
+from pai_sdk.base.text_files import decoded
+from pai_sdk.errors import CodeError, Problem
+
 _log = logging.getLogger(__name__)
 
 ALWAYS_PRUNED = frozenset(
@@ -165,7 +168,7 @@ def _read_rules(path: Path) -> list[_Rule]:
         # Like git, no link is followed here; and a pipe would never end.
         if not stat.S_ISREG(path.lstat().st_mode):
             return []
-        text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        text = decoded(path.read_bytes(), errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:  # if it belongs to the code, it is also reported as an unreadable file
@@ -173,6 +176,8 @@ def _read_rules(path: Path) -> list[_Rule]:
             "%s cannot be read, so the files that it names are uploaded: %s", path, error.strerror or error
         )
         return []
+    except ValueError as error:  # without its rules, files would be uploaded that the user has left out
+        raise CodeError([Problem(str(path), f"cannot be read as text: {error}", "save it as UTF-8")]) from error
     found: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:

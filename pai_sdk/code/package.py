@@ -54,7 +54,9 @@ def package_code(
         names = IGNORE_FILES[1:] if cloned else IGNORE_FILES
         accept = IgnoreRules(source_dir, names=names, left_behind=left_behind).accepts
     try:
-        listing = list_folder(source_dir, accept=accept)
+        listing = list_folder(source_dir, accept=accept, hint="remove it, or name it in .paiignore")
+    except CodeError:  # an ignore file cannot be read
+        raise
     except InvalidInputError as error:
         raise CodeError([_missing(source_dir, error.problems[0].what)]) from None
     problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]

@@ -37,7 +37,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         SettingsError: it cannot be read or is not a JSON object, or it is missing and must exist.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         if must_exist:
             raise SettingsError(f"there is no config file {path}") from error

@@ -29,6 +29,16 @@ _CHILD_FAILED = re.compile(
     re.DOTALL,
 )
 _STARTED_BY = "The program above, which failed with that exception, was started by this one:"
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
+# Tracebacks that IPython (also by nbconvert and papermill) and rich have framed.
+_OF_IPYTHON = re.compile(
+    r"(?P<prefix>(?:\[[^\]]*\]: ?)?)(?P<type>[^\W\d][\w.]*) +Traceback \(most recent call last\)\s*$"
+)
+_OF_RICH = re.compile(r"(?P<prefix>(?:\[[^\]]*\]: ?)?)[╭+][─-]+ Traceback \(most recent call last\) [─-]+[╮+]\s*$")
+_RICH_LINE = re.compile(r"[│|] (?P<text>.*?)\s*[│|]\s*$")
+_RICH_END = re.compile(r"[╰+][─-]+[╯+]\s*$")
+_PLAIN_START = "Traceback (most recent call last):"
+_MAX_FRAMED_LINES = 400
 _MOST_LINES_BETWEEN = 60  # from the traceback of a process to that of its launcher: the last words of either
 _SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: .")
 _PLACE = re.compile(r'  File ".*", line [0-9]+$')
@@ -47,13 +57,14 @@ def find_traceback(lines: Iterable[str]) -> str:
     Lines of several processes may be mixed, if each line has a prefix (`[rank1]: `), as those of torchrun: then
     it is the first traceback among those with a prefix. If the last traceback is that of a launcher whose process
     has failed (`CalledProcessError`), the traceback of that process comes before it. An error in the syntax of the
-    program itself has no traceback, but the place of the error, which is returned.
+    program itself has no traceback, but the place of the error, which is returned. Colours are removed, and
+    tracebacks of IPython, papermill and rich are written as those of Python.
 
     Example:
         >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
         "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3"
     """
-    lines = [*lines]
+    lines = _unframed([_COLOUR.sub("", line) for line in lines])
     prefixes = _prefixes(lines)
     found = [chain for prefix in prefixes if (chain := _last_chain(_lines_of(lines, prefix, prefixes)))]
     first = min(found, key=lambda chain: (not chain.has_prefix, chain.number), default=None)
@@ -117,6 +128,39 @@ class _Chain:
     last_number: int
     lines: tuple[str, ...]
     has_prefix: bool
+
+
+def _unframed(lines: list[str]) -> list[str]:
+    """Writes tracebacks of IPython and rich as Python does, with as many lines; others stay as they are."""
+    for number, line in enumerate(lines):
+        if match := _OF_IPYTHON.match(line):
+            _unframe_ipython(lines, number, match)
+        elif match := _OF_RICH.match(line):
+            _unframe_rich(lines, number, match["prefix"])
+    return lines
+
+
+def _unframe_ipython(lines: list[str], start: int, header: re.Match[str]) -> None:
+    """Indents all lines of a traceback of IPython but its last one, which begins with the type of the header."""
+    prefix, kind = header["prefix"], header["type"]
+    for end in range(start + 1, min(len(lines), start + _MAX_FRAMED_LINES)):
+        if _type_of(lines[end].removeprefix(prefix)) == kind.rpartition(".")[2]:
+            body = [f"{prefix}  {line.removeprefix(prefix)}".rstrip() for line in lines[start + 1 : end]]
+            lines[start:end] = [f"{prefix}{_PLAIN_START}", *body]
+            return
+
+
+def _unframe_rich(lines: list[str], start: int, prefix: str) -> None:
+    """Takes the frame from a traceback of rich; the exception stands below it."""
+    lines[start] = f"{prefix}{_PLAIN_START}"
+    for number in range(start + 1, min(len(lines), start + _MAX_FRAMED_LINES)):
+        text = lines[number].removeprefix(prefix)
+        if _RICH_END.match(text):
+            lines[number] = prefix.rstrip()
+            return
+        if (inner := _RICH_LINE.match(text)) is None:
+            return
+        lines[number] = f"{prefix}  {inner['text']}".rstrip()
 
 
 def _prefixes(lines: Sequence[str]) -> list[str]:

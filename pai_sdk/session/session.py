@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from pai_sdk import submission
 from pai_sdk.backend.backends import Backends
@@ -20,7 +20,7 @@ from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.compat.session_names import NamedSettings
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.job_list import JobList
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
@@ -420,7 +420,14 @@ class Session(NamedSettings):
             opener=jobs.open,
         )
 
-    def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
+    def upload(
+        self,
+        path: str | Path,
+        uri: str,
+        *,
+        progress: bool = True,
+        links: Literal["follow", "inside", "error"] = "follow",
+    ) -> str:
         """Upload a file or a folder to OSS. `run()` and `fit()` upload the local files of a job themselves.
 
         Args:
@@ -428,12 +435,16 @@ class Session(NamedSettings):
             uri: `oss://bucket/key`: for a folder, the one its files go into; for a file, its object, or a folder
                 (a `/` at its end) to put it in.
             progress: show a bar.
+            links: the policy for symbolic links in the folder. `follow` uploads their targets, wherever they are,
+                as in the cache of Hugging Face; with `inside`, a link out of the folder is an error; with
+                `error`, each link is.
 
         Returns:
             The URI of the object or folder, as an input of a job takes it.
 
         Raises:
-            InvalidInputError: the URI is none of OSS, or there is nothing to upload.
+            InvalidInputError: the URI is none of OSS, there is nothing to upload, or there is a link that is not
+                taken.
             TransferError: some files could not be put there; the others are.
 
         Example:
@@ -444,7 +455,9 @@ class Session(NamedSettings):
 
         where = OssUri.parse(uri)  # a wrong one raises before anything is started
         what = path_given(path, "path")
-        return str(upload(self._backends.service.files(), what, where, progress=progress))
+        if links not in ("follow", "inside", "error"):
+            raise InvalidInputError([Problem("links", f"is {links!r}", "follow, inside or error")])
+        return str(upload(self._backends.service.files(), what, where, progress=progress, links=links))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
         """Download a file or a folder from OSS. For the outputs of a job, use `job.download()`.

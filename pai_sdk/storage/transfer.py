@@ -28,6 +28,7 @@ from pai_sdk.storage.sync.memory import SyncMemory
 from pai_sdk.storage.sync.tree_index import TreeIndex
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
+from pai_sdk.storage.walk import Links
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
@@ -36,7 +37,13 @@ __all__ = ["download", "manifest_uri", "unpack", "upload", "upload_tree"]
 
 
 def upload(
-    client: OssClient, path: str | Path, uri: OssUri, *, progress: bool = True, workers: int | None = None
+    client: OssClient,
+    path: str | Path,
+    uri: OssUri,
+    *,
+    progress: bool = True,
+    workers: int | None = None,
+    links: Links = "follow",
 ) -> OssUri:
     """Put a file or a folder into OSS. The parts of a large file that arrived earlier are not sent again.
 
@@ -47,6 +54,8 @@ def upload(
             put it in.
         progress: show a bar.
         workers: threads; None for many for small files, and few for large ones.
+        links: what is done with symbolic links: `follow` takes what they lead to, wherever it is; with `inside`, a
+            link that leads out of the folder is an error, and with `error` each link is.
 
     Returns:
         The object or the folder.
@@ -56,7 +65,7 @@ def upload(
         TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)
-    tree = FileTree.scan(path, part_bytes=part_bytes)
+    tree = FileTree.scan(path, part_bytes=part_bytes, links=links)
     if not tree.entries:
         raise InvalidInputError([Problem(str(path), "is a folder without files", "there is nothing to upload")])
     if path.is_dir():

@@ -13,7 +13,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.walk import Accept, FolderListing, Found, accept_all, list_folder
+from pai_sdk.storage.walk import Accept, FolderListing, Found, Links, accept_all, list_folder
 
 __all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
 
@@ -40,7 +40,12 @@ class FileTree:
 
     @classmethod
     def scan(
-        cls, root: str | Path, *, accept: Accept = accept_all, part_bytes: PartBytes | None = None
+        cls,
+        root: str | Path,
+        *,
+        accept: Accept = accept_all,
+        part_bytes: PartBytes | None = None,
+        links: Links = "inside",
     ) -> FileTree:
         """Find and hash the files below a folder; a single file gives a tree of one, its root being the parent.
 
@@ -49,6 +54,7 @@ class FileTree:
             accept: called with each (relative path, is a folder); folders that it refuses are not entered.
             part_bytes: returns the size of the parts that a file of a given size is sent in. The hashes of the
                 parts are made, too: for files that are sent in any case.
+            links: the policy for symbolic links.
 
         Raises:
             InvalidInputError: nothing is there, or it holds files that cannot be uploaded; all of them are listed.
@@ -57,7 +63,7 @@ class FileTree:
             >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
             '0 files, 0 B'
         """
-        listing = list_folder(root, accept=accept)
+        listing = list_folder(root, accept=accept, links=links)
         if listing.problems:
             raise InvalidInputError([*listing.problems, *unreadable(listing)])
         return cls.of(listing, part_bytes=part_bytes)

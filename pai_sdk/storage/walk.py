@@ -41,7 +41,8 @@ Accept: TypeAlias = Callable[[str, bool], bool]
 NOTHING_THERE = "there is no such file or folder"
 _log = logging.getLogger(__name__)
 
-_IGNORE_HINT = "remove it, or name it in .paiignore"
+_HINT = "remove it"
+_FOLLOW_HINT = "remove it, or take what it leads to by links='follow'"
 
 
 def accept_all(path: str, is_dir: bool) -> bool:
@@ -58,16 +59,20 @@ class FolderListing:
     problems: tuple[Problem, ...] = ()
 
 
-def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListing:
+def list_folder(
+    root: str | Path, *, accept: Accept = accept_all, links: Links = "inside", hint: str = ""
+) -> FolderListing:
     """Find the files below a folder; a single file is a folder with one file, its parent being the root.
 
-    Links to files and folders within the root are followed. Links that lead outside, to nothing, or back to a
-    folder they lie in are problems, and so are sockets, pipes and devices, and names that are not UTF-8. Temporary
-    files of our downloads are left out.
+    Links to files and folders within the root are followed. Links that lead outside (unless all are followed), to
+    nothing, or back to a folder they lie in are problems, and so are sockets, pipes and devices, and names that
+    are not UTF-8. Temporary files of our downloads are left out.
 
     Args:
         root: the folder or file.
         accept: called with each folder before it is entered and with each file; what it refuses is left out.
+        links: the policy for symbolic links.
+        hint: what to do with a file that cannot be taken.
 
     Raises:
         InvalidInputError: there is no such folder or file.
@@ -80,7 +85,7 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     problems: list[Problem] = []
     is_dir = stat.S_ISDIR(status.st_mode)
     folder = root if is_dir else root.parent
-    walk = FolderWalk(folder, accept=accept, report=problems.append)
+    walk = FolderWalk(folder, accept=accept, links=links, hint=hint, report=problems.append)
     found = walk.found() if is_dir else walk.file(root.name, status)
     files = tuple(found)
     return FolderListing(folder, files, tuple(sorted(problems, key=lambda problem: problem.where)))
@@ -140,6 +145,7 @@ class FolderWalk:
         accept: called with each folder before it is entered and with each file; what it refuses is left out.
         links: what is done with symbolic links.
         folders: find empty folders, too.
+        hint: what to do with a file that cannot be taken.
         report: called with each problem: what cannot be taken, and why.
 
     Example:
@@ -159,12 +165,15 @@ class FolderWalk:
         accept: Accept = accept_all,
         links: Links = "inside",
         folders: bool = False,
+        hint: str = "",
         report: Callable[[Problem], None] = lambda problem: None,
     ) -> None:
         self._root = root
         self._accept = accept
         self._links = links
         self._folders = folders
+        self._hint = hint or _HINT
+        self._outside_hint = hint or _FOLLOW_HINT
         self._report = report
 
     def found(self, prefix: str = "") -> Iterator[Found]:
@@ -201,14 +210,14 @@ class FolderWalk:
             except FileNotFoundError:  # removed since its entry was read
                 continue
             except OSError as error:
-                self._report(Problem(path, f"cannot be read: {error.strerror or error}", _IGNORE_HINT))
+                self._report(Problem(path, f"cannot be read: {error.strerror or error}", self._hint))
 
     def file(self, path: str, status: os.stat_result, target: str = "") -> Iterator[Found]:
         """One file, or the problem that it is not a regular one."""
         if stat.S_ISREG(status.st_mode):
             yield Found(path, status, target)
         else:
-            self._report(Problem(path, "is a socket, pipe or device, not a file", _IGNORE_HINT))
+            self._report(Problem(path, "is a socket, pipe or device, not a file", self._hint))
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -221,7 +230,7 @@ class FolderWalk:
             if folder and isinstance(error, FileNotFoundError):  # removed since its entry was read
                 return
             self._report(
-                Problem(folder or str(self._root), f"cannot be read: {error.strerror or error}", _IGNORE_HINT)
+                Problem(folder or str(self._root), f"cannot be read: {error.strerror or error}", self._hint)
             )
 
     def _sort_key(self, entry: os.DirEntry[str]) -> str:
@@ -251,11 +260,11 @@ class FolderWalk:
         target = os.path.realpath(entry.path)
         top = real_paths[0].rstrip(os.sep) + os.sep
         if self._links == "inside" and not (target + os.sep).startswith(top):
-            self._report(Problem(path, f"is a link to {target}, outside of the folder", _IGNORE_HINT))
+            self._report(Problem(path, f"is a link to {target}, outside of the folder", self._outside_hint))
         elif is_dir and target in real_paths:
-            self._report(Problem(path, "is a link to a folder that it lies in", _IGNORE_HINT))
+            self._report(Problem(path, "is a link to a folder that it lies in", self._hint))
         elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - realpath gives text
-            self._report(Problem(path, "is a link to nothing", _IGNORE_HINT))
+            self._report(Problem(path, "is a link to nothing", self._hint))
         else:
             return target if is_dir else None
         return ""

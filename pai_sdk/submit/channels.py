@@ -152,7 +152,7 @@ class ChannelResolver:
             siblings = path.parent.iterdir() if path is not None and path.parent.is_dir() else ()
             hint = did_you_mean(nearest(path.name, (entry.name for entry in siblings))) if path else ""
             raise InvalidInputError([Problem("", f"no such file or folder: {source}", hint)])
-        tree = FileTree.scan(path)
+        tree = FileTree.scan(path, links="follow")  # data is where the user keeps it, such as a cache of links
         if not tree.entries:
             raise InvalidInputError([Problem("", f"the folder {source} is empty")])
         upload = Upload(tree, self._backend.place(tree, "input"))

@@ -20,18 +20,17 @@ from pai_sdk.schemas.values import hyperparameter_text
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.submit.job_names import new_name
 from pai_sdk.submit.problems import Problems
+from pai_sdk.submit.script_text import PROGRAM, SHELLS, WINDOWS_LINE_END, file_problems, is_shell, unix_text
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LONGEST_BASE = 75  # hyperparameters and a random ending come behind it
 _MOST = 2**31 - 1  # the numbers of the wire have 32 bits
 _INTERPRETERS = ("python", "python3", "sh", "bash")
-_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 # Their failure matters little, or cannot happen: they only feed the program behind the pipe.
 _FEEDERS = frozenset(("echo", "printf", "yes", "cat", "seq", "ls", "find", "true", ":", "zcat", "gunzip"))
 _NOT_SHELL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?:(?<=[\s;&|(])|^)#[^\n]*""", re.DOTALL)
 _NOT_EXAMINED = re.compile(r"['\"`]|\$\(|<<|[<>]\(|\bcase\b|PIPESTATUS")
 _PIPELINE = re.compile(r"(?:[<>]&|&>|>\||\|&|[^;&\n|]|(?<!\|)\|(?!\|))+")
-_PROGRAM = re.compile(r"[\s({!]*(?:(?:\w+=\S*|do|then|else|time|exec|nohup|env)\s+)*([^\s()]+)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -159,7 +158,10 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
         if not isinstance(name, str):
             continue  # reported by name_problems
         with problems.under(f"{where}[{name!r}]"):
-            values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
+            text = hyperparameter_text(value)
+            if text.endswith("\r"):
+                problems.add(f"{where}[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
+            values.append(HyperParameter.model_validate({"name": name, "value": text}))
     return values
 
 
@@ -173,6 +175,8 @@ def environment(given: Mapping[str, str | Secret] | None, problems: Problems) ->
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str | Secret):
             problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
+        elif isinstance(value, str) and value.endswith("\r"):
+            problems.add(f"environments[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
         else:
             values[name] = value.placeholder if isinstance(value, Secret) else value
     return values or None
@@ -185,8 +189,8 @@ def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[st
             what = is_of_type(requirement)
         elif not requirement.strip():
             what = "is empty"
-        elif "\n" in requirement:
-            what = "has more than one line"
+        elif "\n" in requirement or "\r" in requirement:
+            what = "has a line end"
         else:
             continue
         problems.add(f"requirements[{number}]", what, "give one requirement, such as 'numpy==2.1'")
@@ -246,7 +250,7 @@ def check_values(image: str, command: str | Sequence[str], problems: Problems) -
 
 
 def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
-    """The command as it is sent: text is run by `sh -c`, a list is sent unchanged.
+    """The command as it is sent: text is run by `sh -c`, with Unix line ends; a list is sent unchanged.
 
     Args:
         command: as the user gave it.
@@ -259,22 +263,32 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
     if isinstance(command, str):
         if not command.strip():
             problems.add("command", "is empty", "give the program to run")
-        return ["sh", "-c", command]
+        return ["sh", "-c", unix_text(command)]
     parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
     if not parts or not all(isinstance(part, str) for part in parts):
         problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
+        return parts
+    for number, part in enumerate(parts):
+        if part.endswith("\r"):
+            problems.add(f"command[{number}]", WINDOWS_LINE_END, "remove it: part.rstrip('\\r')")
+    if is_shell(parts) and "\r\n" in parts[-1]:
+        what = "has Windows line ends, which a shell takes for a part of names and values"
+        problems.add(f"command[{len(parts) - 1}]", what, "give the script as one text, or replace them by '\\n'")
     return parts
 
 
 def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
-    """Check that the first script of the command is in the code folder.
+    """Check that the first script of the command is in the code folder, and that the job can read the scripts.
 
     Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
     relative path. Anything else may come from the image or from an earlier step.
 
     Raises:
-        InvalidInputError: the script is missing; the nearest name is offered.
+        InvalidInputError: the script is missing, and the nearest name is offered; or files have Windows line ends
+            or another encoding.
     """
+    if found := [*file_problems(command, tree)]:
+        raise InvalidInputError(found)
     script = _first_script(command)
     names = [entry.path for entry in tree.entries]
     if script is None or script in names:
@@ -312,13 +326,13 @@ def hiding_pipe(command: Sequence[str]) -> str:
         ''
     """
     *shell, script = command or [""]
-    is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in _SHELLS and shell[-1].startswith("-")
+    is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in SHELLS and shell[-1].startswith("-")
     # Characters that are quoted or in a comment are replaced, so that places in both texts are the same.
     plain = _NOT_SHELL.sub(lambda found: "_" * len(found[0]), script)
     if not is_shell or "pipefail" in f"{shell}{plain}" or _NOT_EXAMINED.search(plain):
         return ""
     for found in _PIPELINE.finditer(plain):
         *first, _ = re.split(r"(?<!>)\|&?", found[0])
-        if any((begin := _PROGRAM.match(part)) and begin[1] not in _FEEDERS for part in first):
+        if any((begin := PROGRAM.match(part)) and begin[1] not in _FEEDERS for part in first):
             return script[found.start() : found.end()].strip(" \t()")
     return ""

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.code.ignore import ALWAYS_PRUNED, IgnoreRules
+from pai_sdk.code.package import package_code
+from pai_sdk.errors import CodeError
 from pai_sdk.storage.walk import list_folder
 
 # Few letters, so that rules and names meet.
@@ -219,7 +221,7 @@ def test_rules_that_may_not_be_read_are_reported(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     (tmp_path / ".gitignore").write_text("data\n")
-    monkeypatch.setattr(Path, "read_text", refuse)  # root may read everything
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # root may read everything
     accepts = IgnoreRules(tmp_path).accepts
     assert accepts("data", True)
     assert accepts("train.py", False)
@@ -247,3 +249,21 @@ def test_rule_files_of_every_kind(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     (tmp_path / "folder" / ".paiignore").write_text("//\n*.txt\n")
     with caplog.at_level(logging.WARNING):
         assert not IgnoreRules(tmp_path).accepts("folder/b.txt", False)
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".paiignore"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le with mark", "utf-32"])
+def test_ignore_files_in_the_encodings_of_editors_count(tmp_path: Path, name: str, encoding: str) -> None:
+    rules = "data/\r\n*.csv\r\n"
+    content = b"\xff\xfe" + rules.encode("utf-16-le") if " " in encoding else rules.encode(encoding)
+    (tmp_path / name).write_bytes(content)
+    accept = IgnoreRules(tmp_path).accepts
+    assert (accept("data", True), accept("a.csv", False), accept("a.py", False)) == (False, False, True)
+
+
+def test_an_ignore_file_that_cannot_be_read_as_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".paiignore").write_bytes("*.csv\n".encode("utf-16-le"))
+    (tmp_path / "train.py").touch()
+    with pytest.raises(CodeError) as refused:
+        package_code(tmp_path)
+    assert refused.value.problems[0].where == str(tmp_path / ".paiignore")

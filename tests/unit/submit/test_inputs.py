@@ -101,3 +101,14 @@ def test_a_required_channel_and_a_misnamed_one_are_reported_together() -> None:
     processor = made()
     processor.set_input_channels([Channel(name="train", required=True)])
     assert {*problems(processor, {"trian": FileSystemInput("a")})} == {"inputs['trian']", "inputs['train']"}
+
+
+def test_an_input_folder_may_have_links_to_files_elsewhere(tmp_path: Path) -> None:
+    """As the cache of huggingface_hub has it."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "1f3a").write_text("weights")
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "model.bin").symlink_to("../blobs/1f3a")
+    (upload,) = made().plan({"model": snapshot}).uploads
+    assert [(file.path, file.size_bytes) for file in upload.tree.entries] == [("model.bin", 7)]

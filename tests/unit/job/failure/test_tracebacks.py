@@ -292,3 +292,70 @@ def test_no_log_breaks_the_search(lines: list[str]) -> None:
     found = find_traceback(lines)
     root_cause(found)
     shortened(found)
+
+
+IPYTHON = """\
+---------------------------------------------------------------------------
+KeyError                                  Traceback (most recent call last)
+Cell In[3], line 2
+      1 table = {}
+----> 2 price(table)
+
+File ~/work/shop.py:7, in price(table)
+      6 def price(table):
+----> 7     return table["price"]
+
+KeyError: 'price'"""
+CHAINED = (
+    IPYTHON
+    + """
+
+The above exception was the direct cause of the following exception:
+
+ShopError                                 Traceback (most recent call last)
+Cell In[3], line 4
+      2     price(table)
+----> 4 raise ShopError("closed") from error
+
+ShopError: closed"""
+)
+PAPERMILL = f"""\
+Traceback (most recent call last):
+  File "/opt/papermill/execute.py", line 251, in raise_for_execution_errors
+    raise error
+papermill.exceptions.PapermillExecutionError:
+---------------------------------------------------------------------------
+Exception encountered at "In [3]":
+{IPYTHON}
+"""
+RICH = """\
+╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /ml/usercode/train.py:3 in <module>                                          │
+│                                                                              │
+│ ❱ 3 table["price"]                                                           │
+╰──────────────────────────────────────────────────────────────────────────────╯
+KeyError: 'price'"""
+COLOURED = (
+    "Traceback (most recent call last):\n"
+    '  File \x1b[35m"/ml/usercode/train.py"\x1b[0m, line \x1b[35m3\x1b[0m, in \x1b[35m<module>\x1b[0m\n'
+    '    \x1b[31mtable\x1b[0m\x1b[1;31m["price"]\x1b[0m\n'
+    "\x1b[1;35mKeyError\x1b[0m: \x1b[35m'price'\x1b[0m"
+)
+
+
+@pytest.mark.parametrize(
+    "text", [IPYTHON, CHAINED, PAPERMILL, RICH, COLOURED], ids=["IPython", "chain", "papermill", "rich", "colours"]
+)
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "])
+def test_tracebacks_of_other_programs_name_the_exception(text: str, prefix: str) -> None:
+    found = find_traceback(["epoch 1", *(f"{prefix}{line}".rstrip() for line in text.splitlines())])
+    assert root_cause(found) == "KeyError: 'price'"
+    assert found.startswith("Traceback (most recent call last):")
+    assert "\x1b" not in found
+    assert "KeyError: 'price'" in shortened(found)
+
+
+def test_the_end_of_a_frame_is_not_needed() -> None:
+    """The log may be cut off, or the program may be killed while it writes."""
+    for lines in (IPYTHON.splitlines()[:5], RICH.splitlines()[:3], RICH.splitlines()[:1]):
+        assert root_cause(find_traceback(lines)) == ""

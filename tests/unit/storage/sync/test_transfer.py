@@ -7,6 +7,7 @@ import signal
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -23,7 +24,7 @@ from pai_sdk.storage.oss import file_download as download_module
 from pai_sdk.storage.oss import file_upload as upload_module
 from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.pool import TransferPool
-from pai_sdk.storage.transfer import download, manifest_uri, upload_tree
+from pai_sdk.storage.transfer import download, manifest_uri, upload, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
@@ -537,3 +538,39 @@ def test_one_bar_counts_all_bytes(
     download(client, FOLDER, tmp_path / "b")
     (bar,) = bars
     assert (bar.desc, bar.n, bar.total, bar.is_closed) == ("downloading", 3072, 3072, True)
+
+
+def hugging_face_cache(folder: Path) -> Path:
+    """A snapshot of a model as huggingface_hub keeps it: links to blobs beside it."""
+    (folder / "blobs").mkdir(parents=True)
+    (folder / "blobs" / "1f3a").write_text("weights")
+    snapshot = folder / "snapshots" / "abc"
+    (snapshot / "deep").mkdir(parents=True)
+    (snapshot / "model.bin").symlink_to("../../blobs/1f3a")
+    (snapshot / "deep" / "all").symlink_to("../../../blobs")
+    return snapshot
+
+
+def test_links_in_data_are_followed(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    upload(client, hugging_face_cache(tmp_path), OssUri(BUCKET, "models/"))
+    names = {name: one.content for name, one in oss.buckets[BUCKET].items() if name.startswith("models/")}
+    assert names == {"models/model.bin": b"weights", "models/deep/all/1f3a": b"weights"}
+
+
+@pytest.mark.parametrize("links", ["inside", "error"])
+def test_links_out_of_a_folder_may_be_refused(
+    client: OssClient, oss: FakeOss, tmp_path: Path, links: Literal["inside", "error"]
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        upload(client, hugging_face_cache(tmp_path), OssUri(BUCKET, "models/"), links=links)
+    assert [problem.where for problem in refused.value.problems] == ["deep/all", "model.bin"]
+    assert ".paiignore" not in str(refused.value), "nobody reads it there"
+    assert not oss.buckets[BUCKET]
+
+
+def test_a_link_to_nothing_in_data_is_an_error(client: OssClient, tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(InvalidInputError) as refused:
+        upload(client, tmp_path, OssUri(BUCKET, "models/"))
+    (problem,) = refused.value.problems
+    assert (problem.where, problem.hint) == ("gone", "remove it")
