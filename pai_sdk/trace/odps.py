@@ -119,7 +119,7 @@ class OdpsSink:
         self._quota = quota
         self._schema: pa.Schema | None = None
         self._connecting = threading.Lock()
-        self._connected: _Connection | None = None
+        self._connected: tuple[Any, _Connection] | None = None  # and its schema
         _odps_module()
 
     def __repr__(self) -> str:
@@ -160,10 +160,7 @@ class OdpsSink:
             raise InvalidInputError(problems)
         if self._run_column is not None and self._run_column.lower() not in map(str.lower, schema.names):
             schema = schema.append(pa.field(self._run_column, pa.string()))
-        with self._connecting:
-            if schema != self._schema:  # of an earlier writer
-                self._connected = None
-            self._schema = schema
+        self._schema = schema  # without the lock, which a check under way holds for as long as its requests take
         return schema
 
     def check(self) -> None:
@@ -172,18 +169,21 @@ class OdpsSink:
         Raises:
             TraceError: the table does not have these columns with these types, or MaxCompute refuses.
         """
-        with self._connecting:
-            if self._connected is None:
-                self._connected = self._connect()
+        self._connection()
 
     def open(self) -> _Session:
         """Begin an upload session; errors as for `check`."""
-        self.check()
-        assert self._connected is not None  # noqa: S101 - by check()
-        return _Session(self._connected, compression=self._compression)
+        return _Session(self._connection(), compression=self._compression)
 
-    def _connect(self) -> _Connection:
-        schema = self._schema
+    def _connection(self) -> _Connection:
+        """Returns the connection for the columns of the last writer; connects at its first use."""
+        with self._connecting:
+            schema = self._schema
+            if self._connected is None or schema is None or not self._connected[0].equals(schema):
+                self._connected = schema, self._connect(schema)
+            return self._connected[1]
+
+    def _connect(self, schema: pa.Schema | None) -> _Connection:
         if schema is None:
             raise TraceError(f"{self!r}: prepare() must be called before open()")
         provider = self._credentials or default_credentials()
