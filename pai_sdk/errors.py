@@ -665,6 +665,8 @@ class TuningFailed(PaiError):
         shown = _reasons({f"trial {number}": text for number, text in failures.items()})
         first = f"{len(failures)} of {trials} trials failed:"
         rest = f"the study {study} can be continued, when the reason is gone"
+        if not failures:
+            first = f"none of {trials} trials is complete: all of them were pruned"
         if generation is not None:
             first = f"all {len(failures)} trials of generation {generation} failed:"
             rest = f"the study {study} has no trial to go on from; begin a new study when the reason is gone"

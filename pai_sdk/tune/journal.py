@@ -80,6 +80,12 @@ class StudyJournal(BaseJournalBackend, ABC):
             self._write("".join(f"{line}\n" for line in lines).encode())
             self._pending.clear()
 
+    def abandon(self) -> None:
+        """Drop what is not committed, and write nothing more."""
+        with self._lock:
+            self._pending.clear()
+            self._claim = None
+
     @abstractmethod
     def _write(self, content: bytes) -> None:
         """Write the lines of one commit."""

@@ -64,7 +64,13 @@ def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> A
         options["target_name"] = metrics[0]
         if len(metrics) > 1:
             options["target"] = lambda trial: trial.values[0]
-    return getattr(optuna.visualization, KINDS[kind])(study.optuna, **options)
+    try:
+        return getattr(optuna.visualization, KINDS[kind])(study.optuna, **options)
+    except ImportError as error:  # scikit-learn, for the importance
+        what = f"the picture {kind!r} needs more packages: {error}"
+        raise MissingExtraError(what, extra=error.name or "plotly") from error
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:  # too few trials, say
+        raise InvalidInputError([Problem("kind", f"{kind!r} cannot be drawn: {error}")]) from error
 
 
 def _history(study: Study) -> Plot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -30,6 +30,7 @@ _MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
     "qmc": lambda seed: optuna.samplers.QMCSampler(seed=seed, scramble=True),
 }
+_NEEDS: Mapping[str, Sequence[str]] = {"cmaes": ["cmaes"], "gp": ["torch", "scipy"], "qmc": ["scipy"]}
 _SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2", "qmc", "pbt")
 
 
@@ -210,10 +211,12 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
         what = f"{sampler!r} is not known" if isinstance(sampler, str) else is_of_type(sampler)
         problems.add("sampler", what, hint)
         return lambda seed, skipped: SeededSampler(_MAKERS["random"], seed)
+    missing = [name for name in _NEEDS.get(str(sampler), ()) if importlib.util.find_spec(name) is None]
+    if missing:  # Optuna imports them when the second trial begins, or later
+        problems.add("sampler", f"{sampler!r} needs {missing[0]}", f"run: pip install {' '.join(missing)}")
+        return lambda seed, skipped: SeededSampler(_MAKERS["random"], seed)
     try:
         make(0)
-        if sampler == "cmaes":
-            importlib.import_module("cmaes")  # Optuna imports it when the second trial begins
     except ImportError as error:  # of what only this sampler needs
         problems.add("sampler", f"{sampler!r} cannot be used: {error}", f"run: pip install {error.name or '…'}")
     except Exception as error:  # whatever the user's function raises

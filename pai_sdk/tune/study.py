@@ -158,7 +158,9 @@ class Study:
         self._journal = journal
         self._distributions = {name: distribution_of(one) for name, one in self.space.ranges.items()}
         self._session = session
-        self._failed = 0
+        self._is_exhausted = False
+        # Samplers of a grid stop the study after its last point, which Optuna allows in `optimize` only.
+        found.stop = self._stop  # type: ignore[method-assign]
 
     @classmethod
     def create(cls, journal: StudyJournal, uri: str, rules: StudyRules, session: Any = None) -> Study:
@@ -320,12 +322,15 @@ class Study:
             trials: how many the study is to have.
 
         Returns:
-            The trial; None when all have begun, or while the generation before it has not ended.
+            The trial; None when all have begun or the sampler has no more values, or while the generation before
+            it has not ended.
 
         Raises:
             TuningFailed: all trials of the generation before it failed, also of the last generation.
         """
         number = self.begun
+        if self._is_exhausted:
+            return None
         return self.ask() if self._earlier_generation_ended(number) and number < trials else None
 
     def _earlier_generation_ended(self, number: int) -> bool:
@@ -346,14 +351,29 @@ class Study:
         return True
 
     def ask(self) -> LiveTrial:
-        """Begin a trial. It is committed with the next commit, with all of its hyperparameters and its parent."""
-        trial = self.optuna.ask(self._distributions)
+        """Begin a trial. It is committed with the next commit, with all of its hyperparameters and its parent.
+
+        Raises:
+            InvalidInputError: the sampler raises, as one of Optuna does that does not fit the search space.
+        """
+        try:
+            trial = self.optuna.ask(self._distributions)
+        except Exception as error:
+            self._journal.abandon()  # it has a trial without all of its hyperparameters
+            what = f"has no values for trial {self.begun - 1}: {type(error).__name__}: {error}"
+            missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+            raise InvalidInputError(
+                [Problem("sampler", what, f"run: pip install {missing}" if missing else "")]
+            ) from error
         live = LiveTrial(trial, self.space.decoded(trial.params), is_new=True)
         if isinstance(self.optuna.sampler, PopulationSampler):
             self._set_parent(live, self.optuna.sampler.parent(self.optuna, trial.number))
             if live.parent is not None:
                 trial.set_user_attr(_PARENT, live.parent)
         return live
+
+    def _stop(self) -> None:
+        self._is_exhausted = True
 
     def _set_parent(self, live: LiveTrial, parent: int | None) -> None:
         live.parent = parent

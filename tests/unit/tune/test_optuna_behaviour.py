@@ -13,7 +13,7 @@ import pytest
 from optuna.pruners import BasePruner, HyperbandPruner, PatientPruner, SuccessiveHalvingPruner
 
 from pai_sdk import Pipeline, report
-from pai_sdk.errors import InvalidInputError, PipelineFailed
+from pai_sdk.errors import InvalidInputError, PipelineFailed, TuningFailed
 from pai_sdk.storage.store import open_store
 from pai_sdk.tune import Tuner, Uniform
 from pai_sdk.tune.journal import open_journal
@@ -69,6 +69,71 @@ def test_a_pruner_object_keeps_nothing_of_a_study_in_another_one(tmp_path: Path)
     finally:
         _TRIALS = before
     assert search(tmp_path / "last", pruner, [6]) == first
+
+
+# ---- samplers ---------------------------------------------------------------------------------------------------
+
+GRID = {"x": [0.1, 0.5], "kind": ["a", "b"]}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize(
+    ("make", "space"),
+    [
+        (lambda: optuna.samplers.GridSampler(GRID), {"x": Uniform(0, 1), "kind": ["a", "b"]}),
+        (lambda: optuna.samplers.BruteForceSampler(), GRID),
+    ],
+)
+def test_a_sampler_that_has_no_more_values_ends_the_search(
+    tmp_path: Path, make: Callable[[], Any], space: dict[str, Any], parallel: int
+) -> None:
+    tuner = Tuner(
+        lambda config: config["x"], space, "loss", trials=20, parallel=parallel, sampler=make(), study=tmp_path
+    )
+    trials = tuner.run(show=False)
+    assert {trial.state for trial in trials} == {"complete"}
+    assert len({(trial.params["x"], trial.params["kind"]) for trial in trials}) == 4
+    assert 4 <= len(trials) <= 4 + parallel
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: optuna.samplers.GridSampler({"y": [0.1]}),
+        lambda: optuna.samplers.GridSampler({"x": [5.0], "kind": ["c"]}),
+        lambda: optuna.samplers.BruteForceSampler(),
+    ],
+)
+def test_a_sampler_that_does_not_fit_the_space_is_named(
+    tmp_path: Path, make: Callable[[], Any], parallel: int
+) -> None:
+    def tuner(sampler: Any) -> Tuner:
+        space = {"x": Uniform(0, 1), "kind": ["a", "b"]}
+        return Tuner(lambda config: 1.0, space, trials=3, parallel=parallel, sampler=sampler, study=tmp_path)
+
+    with pytest.raises(InvalidInputError) as caught:
+        tuner(make()).run(show=False)
+    assert [problem.where for problem in caught.value.problems] == ["sampler"]
+    assert [trial.state for trial in tuner("random").run(show=False)] == ["complete"] * 3
+
+
+def test_what_a_sampler_needs_is_named_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInputError, match="pip install cmaes"):
+        Tuner(lambda config: 1.0, SPACE, sampler="cmaes")
+
+
+def test_a_search_whose_trials_are_all_pruned_says_so(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        report({"loss": 1.0}, step=1)
+
+    pruner = optuna.pruners.ThresholdPruner(upper=0.5)
+    with pytest.raises(TuningFailed, match="all of them were pruned") as caught:
+        Tuner(train, SPACE, trials=3, pruner=pruner, study=tmp_path).run(show=False)
+    assert caught.value.failures == {}
 
 
 # ---- constraints ------------------------------------------------------------------------------------------------
