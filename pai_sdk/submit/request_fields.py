@@ -10,6 +10,7 @@ from typing import Any
 from pai_sdk.backend.places import PLACES, place_of_type
 from pai_sdk.base.hints import is_of_type, name_hint, nearest
 from pai_sdk.base.peer_names import value_hint
+from pai_sdk.code.script_text import PROGRAM, SHELLS, WINDOWS_LINE_END, file_problems, is_shell, unix_text
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk.schemas.names import is_of_the_contract, name_problems
@@ -20,7 +21,6 @@ from pai_sdk.schemas.values import hyperparameter_text
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.submit.job_names import new_name
 from pai_sdk.submit.problems import Problems
-from pai_sdk.submit.script_text import PROGRAM, SHELLS, WINDOWS_LINE_END, file_problems, is_shell, unix_text
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LONGEST_BASE = 75  # hyperparameters and a random ending come behind it

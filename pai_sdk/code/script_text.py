@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pai_sdk.base.text_files import decoded
+from pai_sdk.code.text_files import decoded
 from pai_sdk.errors import Problem
 from pai_sdk.storage.tree import FileTree
 
