@@ -23,6 +23,7 @@ __all__ = [
     "REASON_STOPPED_BY_USER",
     "REASON_STOPPED_FROM_OUTSIDE",
     "REASON_SUPERVISOR_LOST",
+    "REASON_USER_REMOVED",
     "disk_full_message",
     "disk_full_said_message",
     "exit_reason",
@@ -48,6 +49,8 @@ REASON_STOPPED_FROM_OUTSIDE = "StoppedFromOutside"
 """Not by `job.stop()`: a signal ended what runs the job, such as that of `docker stop`."""
 REASON_ENGINE_RESTARTED = "EngineRestarted"
 """The Docker engine ended or started anew, and took the job's containers along: submit the job again."""
+REASON_USER_REMOVED = "UserRemoved"
+"""The user was removed from the service while the job waited in the queue."""
 REASON_NODE_LOST = "NodeLost"
 """A node of the cluster, or the process on it that had an instance, is gone: submit the job again."""
 REASON_PREEMPTED = "Preempted"

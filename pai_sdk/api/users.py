@@ -40,7 +40,10 @@ class AccessKey(Received):
 
 
 class AuditRecord(Received):
-    """A request that changed something, or was refused for a lack of rights."""
+    """A request that changed something or was refused for a lack of rights, or a failed sign-in (user `-`).
+
+    `created_id` is what the request has created, such as the id of a job.
+    """
 
     number: int | None = None
     time: str | None = None
@@ -50,6 +53,7 @@ class AuditRecord(Received):
     path: str | None = None
     status: int | None = None
     client: str | None = None
+    created_id: str | None = None
 
 
 class ServiceUsers:

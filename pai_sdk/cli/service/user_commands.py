@@ -184,13 +184,15 @@ def audit(
     if as_json:
         print_json([one.model_dump() for one in found])
         return
-    columns = (Column("TIME"), Column("USER"), Column("STATUS"), Column("REQUEST"), Column("FROM"))
+    headings = ("TIME", "USER", "STATUS", "REQUEST", "CREATED", "FROM")
+    columns = tuple(Column(heading) for heading in headings)
     rows = [
         (
             one.time or "",
             one.user or "(the service)",
             str(one.status),
             f"{one.method} {one.path}",
+            one.created_id or "",
             one.client or "",
         )
         for one in found

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash, roa_signature
-from pai_sdk.service.http.gate import headers_of, throttle
+from pai_sdk.service.http.gate import CLAIMED_KEY, headers_of, throttle
 from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.identity.key_ring import KeyRing
 from pai_sdk.service.identity.principal import Principal
@@ -26,6 +26,7 @@ __all__ = ["LONGEST_SKEW_S", "Authenticator", "SignedRequest"]
 
 LONGEST_SKEW_S = 15 * 60
 _ACS3_FIELDS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
+_CLAIMED_KEY = re.compile(r"Credential=([^,\s]+)|^acs ([^:\s]+):")
 _MUST_BE_SIGNED = ("host", "x-acs-date", "x-acs-content-sha256", "x-acs-signature-nonce")
 _MISMATCH = (
     "The signature does not fit the request: check the access key secret, and that no proxy changes requests."
@@ -69,7 +70,11 @@ class Authenticator:
             WireError: the request is refused.
         """
         request = _signed_request(scope)
-        principal = self.check(request)
+        try:
+            principal = self.check(request)
+        except WireError:
+            scope.setdefault("state", {})[CLAIMED_KEY] = self._claimed_key(request)
+            raise
         scope.setdefault("state", {})["principal"] = principal
         # Only signed requests are counted: unsigned ones cannot use up the key's limit.
         throttle(self._rates.take(principal.key_id))
@@ -111,6 +116,12 @@ class Authenticator:
                 "The header x-acs-signature-nonce is missing or was used before; sign every request anew.",
             )
         return principal
+
+    def _claimed_key(self, request: SignedRequest) -> str:
+        """Returns the key id that a refused request names, if it is one of ours: other texts may be secrets."""
+        named = _CLAIMED_KEY.search(request.headers.get("authorization", ""))
+        key_id = named[1] or named[2] if named else ""
+        return key_id if self._keys.principal(key_id) is not None else ""
 
     def check_body(self, request: SignedRequest, body: bytes) -> None:
         """Check that the body is the one that was signed.

@@ -15,11 +15,17 @@ from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
-__all__ = ["Audit", "Gate", "headers_of", "throttle"]
+__all__ = ["CLAIMED_KEY", "REFUSED_AS", "Audit", "Gate", "headers_of", "throttle"]
 
 logger = logging.getLogger(__name__)
 
 _CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."
+
+REFUSED_AS = "refused_as"
+"""Of the state of a request: the code of the error with which it was refused."""
+
+CLAIMED_KEY = "claimed_key"
+"""Of the state of a refused request: the access key that it claimed to be signed with, if there is one."""
 
 Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
 """Notes a request, given its scope and the status of its response."""
@@ -41,7 +47,7 @@ class Gate:
             returns is called with the body.
         longest_body_bytes: a longer body is refused.
         headers: of every response, unless the application has set them itself.
-        audit: called with each request that was admitted, once its response has a status.
+        audit: called with each request that was admitted or refused, once its response has a status.
         is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
             was admitted. Then the response is refused, or cut off.
     """
@@ -82,12 +88,13 @@ class Gate:
                 raise _RevokedMeanwhile
             has_begun = True
             if message["type"] == "http.response.start":
-                if self._audit is not None and "principal" in scope["state"]:
+                if self._audit is not None and scope["state"].keys() & {"principal", REFUSED_AS}:
                     await self._audit(scope, message["status"])
                 with_missing_headers(message, (*self._headers, (b"x-acs-request-id", request_id.encode())))
             await send(message)
 
         async def refuse(error: WireError) -> None:
+            scope["state"][REFUSED_AS] = error.code
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
             await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
 

@@ -1,4 +1,4 @@
-"""The audit log of a service: who has changed what, and who was refused it. It has no secrets and no content."""
+"""The audit log of a service: who has changed what, and who was refused. It has no secrets and no content."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class AuditEntry:
     Attributes:
         number: counts the entries.
         at: seconds since 1970, UTC.
-        user: whose key signed it; empty for the service's own key.
+        user: whose key signed it; empty for the service's own key, `-` for a failed sign-in.
         key_id: that key.
         method, path: of the request, without its query.
         status: of the response.
         client: the address that it came from.
+        created_id: what the request has created, such as a job; empty if nothing, or if its name is in the path.
     """
 
     number: int
@@ -42,6 +43,7 @@ class AuditEntry:
     path: str
     status: int
     client: str
+    created_id: str = ""
 
 
 class AuditLog:
@@ -54,17 +56,26 @@ class AuditLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, principal: Principal, method: str, path: str, status: int, client: str) -> None:
+    def note(
+        self, principal: Principal, method: str, path: str, status: int, client: str, created_id: str = ""
+    ) -> None:
         """Note a request."""
         with self._database.write() as session:
-            self.note_in(session, principal, method, path, status, client)
+            self.note_in(session, principal, method, path, status, client, created_id)
 
     def note_in(
-        self, session: Session, principal: Principal, method: str, path: str, status: int, client: str
+        self,
+        session: Session,
+        principal: Principal,
+        method: str,
+        path: str,
+        status: int,
+        client: str,
+        created_id: str = "",
     ) -> None:
         """Note a request in the transaction that carries it out."""
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
-        row |= {"path": path[:500], "status": status, "client": client}
+        row |= {"path": path[:500], "status": status, "client": client, "created_id": created_id}
         (newest,) = session.connection().execute(_NEW_ENTRY, row).inserted_primary_key or (0,)
         if newest % _SPARE_ENTRIES == 0:
             session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
@@ -86,6 +97,16 @@ class AuditLog:
             wanted = wanted.where(AuditRow.number < before)
         with self._database.read() as session:
             return [
-                AuditEntry(row.number, row.at, row.user, row.key_id, row.method, row.path, row.status, row.client)
+                AuditEntry(
+                    row.number,
+                    row.at,
+                    row.user,
+                    row.key_id,
+                    row.method,
+                    row.path,
+                    row.status,
+                    row.client,
+                    row.created_id,
+                )
                 for row in session.scalars(wanted)
             ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from pai_sdk.agent.protocol import Ending
-from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER, REASON_USER_REMOVED
 from pai_sdk.execution.base import InstanceState
 from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
@@ -31,6 +31,7 @@ from pai_sdk.service.state.models import (
     JobLabel,
     LatestMetric,
     Progress,
+    RemovedUserRow,
     Transition,
 )
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, job_not_found
@@ -297,6 +298,19 @@ class Jobs:
             message = f"The job was stopped before it began{again}."
             _enter(session, job, JobStatus.TERMINATED, message, REASON_STOPPED_BY_USER, message)
             return False
+
+    def stop_queued_of_removed(self) -> None:
+        """Ends the jobs that wait in the queue and whose user was removed; jobs that have begun are left alone."""
+        removed = select(RemovedUserRow.name)
+        waiting = select(Job.id).where(Job.status == JobStatus.SUBMITTED, Job.owner.in_(removed))
+        with self.database.read() as session:
+            found = list(session.scalars(waiting))
+        for job_id in found:
+            with suppress(WireError), self._changing(job_id) as (session, job):
+                if job.status in QUEUED:
+                    again = " again" if job.attempt > 1 else ""
+                    message = f"The job was stopped before it began{again}: its user {job.owner!r} was removed."
+                    _enter(session, job, JobStatus.TERMINATED, message, REASON_USER_REMOVED, message)
 
     def delete(self, job_id: str) -> None:
         """Forget a job that has ended.

@@ -244,6 +244,9 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Start jobs from the queue until the next one has to wait."""
+        # Here and not where the user is removed: a request that was admitted before may create a job after that,
+        # and an attempt that fails puts a job back into the queue.
+        self._jobs.stop_queued_of_removed()
         while (job := self._queue.next_to_begin(self._capacity, self.held)) is not None:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())

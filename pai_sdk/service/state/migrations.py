@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, column, delete, func, insert, select, table, text, update
+from sqlalchemy import Connection, column, delete, func, insert, inspect, select, table, text, update
 
 from pai_sdk.service.state.models import Base, Job, LatestMetric, Metric
 from pai_sdk.service.state.schema import Schema
@@ -72,6 +72,13 @@ def _with_workspace_lists(connection: Connection) -> None:
     )
 
 
+def _with_created_ids(connection: Connection) -> None:
+    """To version 9: what a request of the audit log has created."""
+    known = {column["name"] for column in inspect(connection).get_columns("audit_log")}
+    if "created_id" not in known:  # a database from before there was an audit log gets all of the table at once
+        connection.execute(text("ALTER TABLE audit_log ADD COLUMN created_id VARCHAR NOT NULL DEFAULT ''"))
+
+
 _MIGRATIONS = (
     _with_priority,
     _with_steps,
@@ -80,5 +87,6 @@ _MIGRATIONS = (
     _with_owners,
     _with_turns,
     _with_workspace_lists,
+    _with_created_ids,
 )
 JOBS = Schema("jobs", Base.metadata, _MIGRATIONS)

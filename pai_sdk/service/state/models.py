@@ -137,6 +137,7 @@ class AuditRow(Base):
     path: Mapped[str] = mapped_column(Text)
     status: Mapped[int]
     client: Mapped[str]
+    created_id: Mapped[str] = mapped_column(server_default="")
 
 
 class Transition(Base):

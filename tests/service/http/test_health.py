@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import oss2
 import pytest
@@ -27,6 +28,35 @@ def test_a_service_that_works_says_so_without_a_key(service: Client) -> None:
     assert response.headers["Cache-Control"] == "no-store"
     assert ask(service, "HEAD").status_code == 200
     assert ask(service, "POST").status_code in (400, 401, 403), "only reading it needs no key"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("authorization", "query"),
+    [
+        ("Bearer a-token", ""),
+        ("Basic dXNlcjpwYXNz", ""),
+        ("OSS a:b", ""),
+        ("OSS4-HMAC-SHA256 Credential=a", ""),
+        ("ODPS a:b", ""),
+        ("ACS3-HMAC-SHA256 Credential=a", ""),
+        ("", "?t=1"),
+        ("", "?OSSAccessKeyId=a&Signature=b&Expires=1"),
+        ("Bearer a-token", "?probe"),
+    ],
+)
+def test_a_key_or_a_query_does_not_matter(service: Client, method: str, authorization: str, query: str) -> None:
+    headers = {"Authorization": authorization} if authorization else {}
+    url = f"{service.info.endpoint}/healthz{query}"
+    assert requests.request(method, url, headers=headers, timeout=PATIENCE_S).status_code == 200
+
+
+def test_an_object_of_that_name_is_an_object(service: Client) -> None:
+    service.bucket().put_object("healthz", b"an object")
+    signed = urlsplit(service.bucket().sign_url("GET", "healthz", 600))
+    host = f"{service.info.bucket}.localhost:{signed.port}"
+    url = f"http://127.0.0.1:{signed.port}/healthz?{signed.query}"
+    assert requests.get(url, headers={"Host": host}, timeout=PATIENCE_S).content == b"an object"
 
 
 def test_a_bucket_of_that_name_is_a_bucket(service: Client) -> None:

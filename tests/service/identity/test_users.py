@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pai_sdk.service.identity.users import Users
+from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import Keys
-from tests.service.identity.test_two_users import with_new_key
-from tests.service.services import running_service
+from tests.service.fakes import ScriptedExecutor
+from tests.service.identity.test_two_users import user, with_new_key
+from tests.service.services import job_body, running_service
+from tests.service.test_scheduler import root
 
 
 class DatabaseIsAway(Exception):
@@ -84,3 +88,41 @@ def test_a_user_whose_creation_was_cut_off_has_a_bucket_after_the_next_start(
         alice = with_new_key(operator, "alice")
         alice.bucket().put_object("mine", b"1")
         assert alice.bucket().get_object("mine").read() == b"1"
+
+
+def test_queued_jobs_of_a_removed_user_are_stopped_and_running_ones_go_on(start: Callable[..., Any]) -> None:
+    executor = ScriptedExecutor()
+    with start(executor, slots=1) as operator:
+        bob, alice = user(operator, "bob"), user(operator, "alice")
+        running = bob.create(job_body())
+        bob.until(running, "Running")
+        queued = [bob.create(job_body()) for _ in range(12)]
+        other = alice.create(job_body())
+        assert operator.call("DELETE", "/users/bob").status_code == 200
+        for job_id in queued:
+            job = operator.until(job_id)
+            assert (job["Status"], job["ReasonCode"]) == ("Terminated", "UserRemoved")
+            assert "'bob'" in job["ReasonMessage"]
+        assert operator.get(f"/trainingjobs/{running}")["Status"] == "Running"
+        executor.succeed(root(operator, running))
+        assert operator.until(running)["Status"] == "Succeed"
+        operator.until(other, "Running")
+        assert executor.begun == [running, other]
+
+
+def test_queued_jobs_are_stopped_after_a_kill_right_behind_the_removal(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = ScriptedExecutor()
+    with start(executor, slots=1) as operator:
+        bob = user(operator, "bob")
+        running = bob.create(job_body())
+        bob.until(running, "Running")
+        queued = bob.create(job_body())
+        monkeypatch.setattr(Scheduler, "wake", lambda scheduler: None)
+        assert operator.call("DELETE", "/users/bob").status_code == 200
+    monkeypatch.undo()
+    with start(executor, slots=1) as operator:
+        assert operator.until(queued)["ReasonCode"] == "UserRemoved"
+        assert operator.get(f"/trainingjobs/{running}")["Status"] == "Running"
+    assert executor.begun == [running]

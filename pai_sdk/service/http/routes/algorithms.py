@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
@@ -55,6 +56,7 @@ async def create_algorithm(request: Request, context: ContextOf, principal: Prin
         display_name=wanted.display_name,
         description=wanted.description,
     )
+    note_created(request, algorithm_id)
     return success(request, {"AlgorithmId": algorithm_id})
 
 

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import request_id, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, check_workspace, read_pairs
@@ -65,6 +66,7 @@ async def create_experiment(request: Request, context: ContextOf, principal: Pri
         artifact_uri=wanted.artifact_uri,
         labels=_by_key(wanted.labels),
     )
+    note_created(request, experiment_id)
     return success(request, {"ExperimentId": experiment_id})
 
 

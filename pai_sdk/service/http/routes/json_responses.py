@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from pai_sdk.service.budgets import Work
+from pai_sdk.service.http.gate import REFUSED_AS
 from pai_sdk.service.jobs.reading import in_one_message
 from pai_sdk.service.runs.responses import json_bytes, json_list
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
@@ -131,4 +132,5 @@ def _place_of(loc: Sequence[str | int]) -> str:
 
 def refusal(request: Request, error: WireError) -> JSONResponse:
     """The response to a request that is refused."""
+    setattr(request.state, REFUSED_AS, error.code)
     return wire_error_response(error, request_id=request_id(request), host=request.headers.get("host", ""))

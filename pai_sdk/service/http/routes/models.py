@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, check_workspace, read_pairs
@@ -100,6 +101,7 @@ async def create_model(request: Request, context: ContextOf, principal: Principa
         fields=wanted.fields(without=("model_name", "workspace_id")),
         labels=_by_key(wanted.labels),
     )
+    note_created(request, model_id)
     return success(request, {"ModelId": model_id})
 
 

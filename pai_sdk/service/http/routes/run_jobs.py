@@ -18,6 +18,7 @@ from pai_sdk.execution.contract import public_fields
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
 from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
@@ -199,6 +200,7 @@ async def rerun_job(
         return create_job(context, read_body(json_bytes(made)), principal)[0]
 
     job_id = await run_in_threadpool(create)
+    note_created(request, job_id)
     context.runner.wake()
     return json_response({"id": job_id}, LIVE)
 

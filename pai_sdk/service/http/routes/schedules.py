@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.execution.contract import public_fields
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize
@@ -72,7 +73,9 @@ async def create_schedule(request: Request, context: ContextOf, principal: Princ
             request=job.request.to_wire(),
         )
 
-    return success(request, _in_list(await run_in_threadpool(create)))
+    created = await run_in_threadpool(create)
+    note_created(request, created.id)
+    return success(request, _in_list(created))
 
 
 @router.get("")

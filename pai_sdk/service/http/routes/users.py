@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageSize, check_workspace
@@ -54,6 +55,7 @@ async def create_user(request: Request, context: ContextOf, principal: Principal
         context.make_bucket(wanted.name)  # where this is cut off, the next start of the service does it
         return context.users.get(wanted.name)
 
+    note_created(request, wanted.name)
     return success(request, _shown(context, await run_in_threadpool(create)))
 
 
@@ -81,8 +83,9 @@ async def update_user(request: Request, context: ContextOf, name: str) -> Respon
 
 @router.delete("/{name}")
 def delete_user(request: Request, context: ContextOf, name: str) -> Response:
-    """DeleteUser, with all keys. Jobs and bucket stay, for administrators."""
+    """DeleteUser, with all keys. Queued jobs are stopped; running jobs and the bucket stay, for administrators."""
     context.users.remove(name)
+    context.runner.wake()  # it stops the queued jobs
     return success(request)
 
 
@@ -90,6 +93,7 @@ def delete_user(request: Request, context: ContextOf, name: str) -> Response:
 def create_key(request: Request, context: ContextOf, name: str) -> Response:
     """CreateAccessKey. The secret is in this response, and nowhere else."""
     key = context.users.new_key(name)
+    note_created(request, key.key_id)
     return success(request, {"AccessKeyId": key.key_id, "AccessKeySecret": key.secret})
 
 
@@ -109,7 +113,7 @@ def list_audit_entries(
     before: Annotated[int | None, Query(alias="Before", ge=1)] = None,
     page_size: PageSize = 100,
 ) -> Response:
-    """ListAuditEntries: requests that changed something or were refused, the newest first.
+    """ListAuditEntries: requests that changed something or were refused, and failed sign-ins, the newest first.
 
     The next page is asked for with the last `Number` of this one as `Before`.
     """
@@ -124,6 +128,7 @@ def list_audit_entries(
             "Path": one.path,
             "Status": one.status,
             "Client": one.client,
+            "CreatedId": one.created_id,
         }
         for one in found
     ]

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
+from pai_sdk.service.http.auditing import note_created
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
@@ -44,6 +45,7 @@ async def create_workspace(request: Request, context: ContextOf, principal: Prin
     principal.require("admin")
     wanted = read_model(_NewWorkspace, read_body(await request.body()))
     created = await run_in_threadpool(context.workspaces.add, wanted.name)
+    note_created(request, created.id)
     return success(request, {"WorkspaceId": created.id})
 
 

@@ -201,7 +201,7 @@ class ScheduleRunner:
         row = _unchanged(session, due.row)
         row.next_time, row.last_time = due.following, due.at
         row.last_job_id, row.last_error = job_id, None
-        self._audit.note_in(session, owner, "POST", _PATH, 200, row.id)
+        self._audit.note_in(session, owner, "POST", _PATH, 200, row.id, job_id)
 
     def _skip(self, due: _Due, why: str, *, refused: tuple[Principal, int] | None = None) -> None:
         """Go on to the next time, without a job for this one."""
