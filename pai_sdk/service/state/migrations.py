@@ -74,8 +74,10 @@ def _with_workspace_lists(connection: Connection) -> None:
 
 def _with_created_ids(connection: Connection) -> None:
     """To version 9: what a request of the audit log has created."""
-    known = {column["name"] for column in inspect(connection).get_columns("audit_log")}
-    if "created_id" not in known:  # a database from before there was an audit log gets all of the table at once
+    found = inspect(connection)
+    if not found.has_table("audit_log"):
+        return  # from before there was one: it is created as it is now
+    if "created_id" not in {column["name"] for column in found.get_columns("audit_log")}:
         connection.execute(text("ALTER TABLE audit_log ADD COLUMN created_id VARCHAR NOT NULL DEFAULT ''"))
 
 
