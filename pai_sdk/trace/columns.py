@@ -34,6 +34,7 @@ _SCALARS = (
     *(decimal.Decimal, datetime.date, datetime.time, datetime.timedelta),
 )
 _TEXTS = frozenset({str, type(None)})
+_FLAGS = frozenset({bool, type(None)})
 _WHOLE = frozenset({int, type(None)})
 _NUMBERS = frozenset({int, float, type(None)})  # items of these types need no look at each of them
 _UNITS = ("D", "s", "ms", "us", "ns")  # of numpy's times, those that Arrow has
@@ -216,7 +217,7 @@ def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
             values = [as_number(value, whole=whole) for value in values]
         return _cast(pa.array(values), type_)
     if kinds.is_boolean(type_):
-        return _cast(pa.array([as_number(value) for value in values]), type_)
+        return _cast(pa.array(values if given <= _FLAGS else [as_number(value) for value in values]), type_)
     check_plain(values, type_)
     return _cast(pa.array([None if is_missing(value) else value for value in values]), type_)
 

@@ -27,6 +27,7 @@ _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NUMPY_UNIT_NS = {**_UNIT_NS, "m": 60 * 10**9, "h": 3600 * 10**9, "D": _DAY_NS, "W": 7 * _DAY_NS}
 _SMALLER = {"ps": 10**3, "fs": 10**6, "as": 10**9}  # parts of a nanosecond
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH_WITHOUT_ZONE = _EPOCH.replace(tzinfo=None)
 _NULL = "give None for a null"
 
 
@@ -185,12 +186,12 @@ def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 def _instant(value: Any) -> int | None:
     """Return nanoseconds since 1970 in UTC."""
-    if is_missing(value):
-        return None
-    value = _of_pandas(value)
+    if type(value) is not datetime.datetime:  # the usual one needs no look at pandas
+        if is_missing(value):
+            return None
+        value = _of_pandas(value)
     if isinstance(value, datetime.datetime):
-        value = value.replace(tzinfo=datetime.timezone.utc) if value.tzinfo is None else value
-        return _timedelta_ns(value - _EPOCH)
+        return _timedelta_ns(value - (_EPOCH_WITHOUT_ZONE if value.tzinfo is None else _EPOCH))
     if isinstance(value, datetime.date):
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY_NS
     return _of_numpy(value, "datetime64", "datetime, date, or datetime64")

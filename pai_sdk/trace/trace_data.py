@@ -318,7 +318,7 @@ class TraceData:
         try:
             fragment = ds.ParquetFileFormat().make_fragment(*self._place(file), partition_expression=expression)
             fragment.ensure_complete_metadata()
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             return f"it is not a Parquet file, or is damaged: {error}"
         except OSError as error:
             if error.errno is not None:

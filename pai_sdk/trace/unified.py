@@ -108,6 +108,6 @@ def _wider_value(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     fields = [pa.schema([pa.field("", type_)]) for type_ in (one, other)]
     try:
         found = pa.unify_schemas(fields, promote_options="permissive").field(0).type
-    except pa.ArrowTypeError:
+    except (pa.ArrowTypeError, pa.ArrowInvalid):  # the latter for too many digits
         return None
     return None if kinds.is_decimal(found) and found.precision > _MOST_DIGITS else found

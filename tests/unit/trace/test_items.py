@@ -146,7 +146,7 @@ def test_times_of_numpy_have_any_unit(unit: str) -> None:
 
 
 def test_texts_of_numpy_2() -> None:
-    if not hasattr(np.dtypes, "StringDType"):
+    if not hasattr(getattr(np, "dtypes", None), "StringDType"):
         pytest.skip("numpy 1")
     texts = np.array(["a", "中"], np.dtypes.StringDType())
     assert stored("string", texts) == ["a", "中"]

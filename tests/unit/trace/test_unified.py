@@ -54,6 +54,7 @@ def test_the_wider_type_holds_the_values_of_both(
         (pa.decimal128(10, 2), pa.float64()),
         (pa.decimal128(38, 2), pa.decimal128(38, 10)),
         (pa.decimal128(38, 37), pa.int8()),
+        (pa.decimal256(76, 0), pa.decimal128(5, 2)),
         (pa.timestamp("ns", "UTC"), pa.timestamp("ns")),
         (pa.list_(pa.int64()), pa.int64()),
         (pa.list_(pa.int64()), pa.list_(pa.string())),
