@@ -108,6 +108,24 @@ def test_an_engine_that_ends_or_starts_anew_ends_its_jobs_with_a_reason_of_its_o
     assert lines_of(job)[-1] == "saved"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_engine_that_ends_or_starts_anew_lets_a_job_save_for_its_whole_grace_period(submit, engine, dies):
+    """By default an engine kills after 10 seconds."""
+    saves = "trap 'sleep 13; echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    job = submit(saves, tags={"pai-sdk.local.grace_s": "40"})
+    up(job)
+    if dies:
+        engine.kill()
+    else:
+        engine.end()
+    engine.up()
+    with pytest.raises(JobFailed) as failed:
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert failed.value.reason_code == "EngineRestarted"
+    assert lines_of(job)[-1] == "saved"
+
+
 def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
     monkeypatch.setattr(executor, "_SPARE_AFTER_GRACE_S", 0.5)
     job = submit(SAVES, count=3, tags={"pai-sdk.local.grace_s": "1"})
