@@ -234,8 +234,9 @@ class Executor(Protocol):
         4. *Stop.* `stop` returns at once. Every process of the job gets SIGTERM, then the grace period, then
            SIGKILL. The reason of the first stop is the one reported. A job at its time limit is ended likewise.
         5. *Instances.* Those of a job of several find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
-           The first failure ends the others and is the one reported; a success ends no other instance. Each
-           instance prints to its own file, `Sandbox.log_file`.
+           The first failure ends the others and is the one reported, unless an instance was lost with its node and
+           the others may have failed because they missed it; a success ends no other instance. Each instance
+           prints to its own file, `Sandbox.log_file`.
         6. *Withdraw.* After `withdraw` a start that was cut off never begins, and `state` says for good whether
            the job has begun. A job that has begun continues.
         7. *Remove.* `remove` kills what runs and removes the job's folder. `sweep` kills and removes what is left
