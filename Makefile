@@ -28,7 +28,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check format page docs release-trial bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check format page docs release-trial bench matrix lowest clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -110,6 +110,9 @@ bench: $(VENV)/.dev ## the benchmarks, beside other packages; QUICK=1 for a few 
 matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python from 3.10 to 3.13 that is installed
 	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \
 		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
+
+lowest: $(VENV)/.dev ## a short set of tests with the lowest releases of all requirements that are allowed
+	@.ci/lowest $(BIN)/python .tox/lowest
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) $(TORCH) $(PAGE)/node_modules .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -192,6 +192,11 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
     for node, name in uses.names:
         if name:
             findings.update(_missing(node.lineno, name))
+    for unclear in uses.unclear:
+        line = getattr(unclear, "lineno", 1)
+        findings.add(
+            Leftover(line, "pai in a class with an attribute pai", "write pai_sdk there if it is the package")
+        )
     for node in uses.places:
         line, column = node.lineno, node.col_offset
         if isinstance(node, ast.ImportFrom):
@@ -200,10 +205,12 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
             before = (match[0] if match else "")[: -len(_OLD)]
             *above, last = _LINE_END.split(before) if match else [""]
             line, column = line + len(above), len(last.encode()) + (0 if above else column)
+        elif isinstance(node, ast.Global | ast.Nonlocal):  # which have no places of their names
+            column += _column_of_name(lines[line - 1][column:])
         if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
             places.add((line, column))
         else:  # in a formatted text, where older Pythons do not tell the place
-            findings.add(Leftover(line, "pai in a formatted text", "write pai_sdk there"))
+            findings.add(Leftover(line, "pai in a formatted text, or behind a line break", "write pai_sdk there"))
     for line, column in sorted(places, reverse=True):
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
@@ -223,6 +230,8 @@ class _Uses(ast.NodeVisitor):
         self.names: list[tuple[Any, str]] = []
         self.attributes: list[ast.Attribute] = []
         self.imports = binds_old
+        self.unclear: list[ast.AST] = []
+        self._outer = [binds_old]  # a scope each: what functions and classes within it see
         self._is_ours = [binds_old]  # a scope each: whether `pai` is the package there
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -253,22 +262,66 @@ class _Uses(ast.NodeVisitor):
         if node.id == _OLD and self._is_ours[-1]:
             self.places.append(node)
 
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
+        if _OLD in node.names and self._is_ours[-1]:
+            self.places.append(node)
+
+    visit_Nonlocal = visit_Global
+
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        self._is_ours.append(self._is_ours[-1] and not _rebinds(node))
-        self.generic_visit(node)
-        self._is_ours.pop()
+        self._visit_scope(node, is_ours=self._outer[-1] and not _rebinds(node))
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_Lambda = visit_FunctionDef
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        has_attribute = _rebinds(node)
+        if has_attribute and self._outer[-1]:
+            self.unclear += [name for name in _own_nodes(node) if _is_name(name, ast.Load)]
+        self._visit_scope(node, is_ours=self._outer[-1] and not has_attribute)
 
-def _rebinds(function: ast.AST) -> bool:
-    """True if `pai` is something else within a function: a parameter, or a variable."""
+    def _visit_scope(self, node: ast.AST, *, is_ours: bool) -> None:
+        # What is within a class does not see the attributes of that class.
+        self._outer.append(self._outer[-1] if isinstance(node, ast.ClassDef) else is_ours)
+        self._is_ours.append(is_ours)
+        self.generic_visit(node)
+        self._is_ours.pop()
+        self._outer.pop()
+
+
+def _rebinds(scope: ast.AST) -> bool:
+    """True if `pai` is something else within a function or class: a parameter, variable, attribute or function."""
+    own = list(_own_nodes(scope))
+    if any(isinstance(node, ast.Global | ast.Nonlocal) and _OLD in node.names for node in own):
+        return False
     return any(
-        (isinstance(node, ast.arg) and node.arg == _OLD)
-        or (isinstance(node, ast.Name) and node.id == _OLD and isinstance(node.ctx, ast.Store))
-        for node in ast.walk(function)
+        _is_name(node, ast.Store)
+        or (isinstance(node, ast.arg) and node.arg == _OLD)
+        or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == _OLD)
+        or (isinstance(node, ast.ExceptHandler) and node.name == _OLD)
+        or (isinstance(node, ast.alias) and node.asname == _OLD)
+        for node in own
     )
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yields the nodes of a function or class, without those of the functions and classes within it."""
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _is_name(node: ast.AST, context: type[ast.expr_context]) -> bool:
+    return isinstance(node, ast.Name) and node.id == _OLD and isinstance(node.ctx, context)
+
+
+def _column_of_name(statement: bytes) -> int:
+    """Returns where `pai` stands in a `global` or `nonlocal` statement; -1 if it is on a later line."""
+    match = re.search(rb"(?<![\w])" + _OLD.encode() + rb"(?!\w)", statement)
+    return match.start() if match else -1
 
 
 def _missing(line: int, name: str) -> Iterator[Leftover]:

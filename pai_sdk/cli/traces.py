@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from enum import Enum
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,6 +90,7 @@ def _trace_of(run: str, uncommitted: bool) -> TraceData:
 def _print(found: pa.Table, as_format: RowFormat) -> None:
     from pai_sdk.trace.cells import rows_of_table
 
+    found = found.rename_columns(_distinct(found.column_names))
     rows = rows_of_table(found)
     if as_format is RowFormat.json:
         for row in rows:
@@ -99,6 +101,15 @@ def _print(found: pa.Table, as_format: RowFormat) -> None:
         writer.writerows(rows)
     else:
         _print_table(found.column_names, rows)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Returns the names with numbers behind those that occur before, as DuckDB 2 has them; 1.5 repeats a name."""
+    distinct: list[str] = []
+    for name in names:
+        candidates = (f"{name}_{number}" if number else name for number in count())
+        distinct.append(next(candidate for candidate in candidates if candidate not in distinct))
+    return distinct
 
 
 def _print_table(names: list[str], rows: list[list[Any]]) -> None:

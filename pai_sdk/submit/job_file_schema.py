@@ -134,7 +134,8 @@ def _descriptions(kind: type) -> dict[str, str]:
     """The attributes of a class, as its docstring describes them."""
     _, _, attributes = cleandoc(kind.__doc__ or "").partition("Attributes:")
     found = _ATTRIBUTE.finditer(attributes.partition("Example:")[0])
-    return {each[1]: each[2][:1].upper() + " ".join(each[2][1:].split()) for each in found}
+    texts = {each[1]: " ".join(each[2].split()) for each in found}
+    return {name: text[:1].upper() + text[1:] for name, text in texts.items()}
 
 
 if __name__ == "__main__":

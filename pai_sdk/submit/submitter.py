@@ -72,6 +72,8 @@ class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
 
         `print(plan)` shows it. Three things need the network: a `git_config`, since the code's hash is not known
         without the code, an algorithm that is given by its name, and `resume`, which looks for the checkpoint.
+        Where nothing is configured, the plan is one for the embedded service, which is started: its bucket is in
+        the request. It ends when it is idle for half an hour. With a region of Alibaba Cloud, nothing is started.
 
         Args:
             inputs: input channel to what fills it: a URI, a local file or folder, a dataset.

@@ -81,8 +81,8 @@ def test_without_a_wait(shell: Shell, memory: FakeBackend, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("--instance-typ ecs.c6.large", "No such option: --instance-typ"),
-        ("--source-dir src", "No such option: --source-dir"),
+        ("--instance-typ ecs.c6.large", "No such option:? '?--instance-typ"),
+        ("--source-dir src", "No such option:? '?--source-dir"),
         ("-t ecs.c6.large --session mine", "there is no variable 'mine'"),
         ("--set lr=0.1", "instance_type"),
     ],

@@ -46,6 +46,35 @@ CASES = {
     "texts and comments": ("import pai\n'pai.job'  # import pai\n", "import pai_sdk\n'pai.job'  # import pai\n"),
     "lines of Windows": ("import pai\r\npai.job\r\n", "import pai_sdk\r\npai_sdk.job\r\n"),
     "other packages": ("import paint\nfrom paint.pai import pai\nfrom . import pai\npai.x\n", None),
+    "an attribute of a class": (
+        "import pai\nclass A:\n    pai = 1\n    b = 2\n    def f(self): return pai.x, self.pai\nA.pai\npai.y\n",
+        "import pai_sdk\nclass A:\n    pai = 1\n    b = 2\n    def f(self): return pai_sdk.x, self.pai\n"
+        "A.pai\npai_sdk.y\n",
+    ),
+    "an annotated attribute": (
+        "import pai\nclass A:\n    pai: str\n    class B:\n        c = pai.x\n",
+        "import pai_sdk\nclass A:\n    pai: str\n    class B:\n        c = pai_sdk.x\n",
+    ),
+    "a class without one": (
+        "import pai\nclass A:\n    b = pai.x\n",
+        "import pai_sdk\nclass A:\n    b = pai_sdk.x\n",
+    ),
+    "a global": (
+        "pai = None\ndef f():\n    global a, pai\n    import pai\n    pai = pai.x\n",
+        "pai_sdk = None\ndef f():\n    global a, pai_sdk\n    import pai_sdk\n    pai_sdk = pai_sdk.x\n",
+    ),
+    "a nonlocal": (
+        "def f():\n    import pai\n    def g():\n        nonlocal pai\n        pai = 1\n",
+        "def f():\n    import pai_sdk\n    def g():\n        nonlocal pai_sdk\n        pai_sdk = 1\n",
+    ),
+    "a parameter of an inner function": (
+        "import pai\ndef f():\n    g = lambda pai: pai\n    return pai.x\n",
+        "import pai_sdk\ndef f():\n    g = lambda pai: pai\n    return pai_sdk.x\n",
+    ),
+    "an exception of that name": (
+        "import pai\ndef f():\n    try: pass\n    except OSError as pai: print(pai.errno)\n",
+        "import pai_sdk\ndef f():\n    try: pass\n    except OSError as pai: print(pai.errno)\n",
+    ),
     "a variable": ("pai = 3\nprint(pai)\n", None),
     "already": ("from pai_sdk import Estimator\n", None),
 }
@@ -250,3 +279,14 @@ def test_recipes_and_estimators_of_frameworks_need_no_manual_change() -> None:
     migrated = migrate_source(program)
     assert migrated.findings == []
     assert migrated.text == program.replace("from pai.", "from pai_sdk.")
+
+
+def test_a_name_that_may_be_the_attribute_of_its_class_is_listed() -> None:
+    migrated = migrate_source("import pai\nclass A:\n    pai = pai.job\n")
+    assert [found.line for found in migrated.findings if "attribute" in found.what] == [3]
+    assert migrated.text.endswith("    pai = pai.job\n")
+
+
+def test_a_global_on_a_later_line_is_listed() -> None:
+    migrated = migrate_source("import pai\ndef f():\n    global a, \\\n        pai\n    pai = 1\n")
+    assert [found.line for found in migrated.findings] == [3]

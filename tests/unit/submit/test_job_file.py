@@ -195,3 +195,9 @@ def test_every_parameter_has_a_description(kind: str) -> None:
     properties = cast("dict[str, Any]", job_file_schema()["$defs"][kind]["properties"])
     assert set(properties) == {"kind", *parameters_of(KINDS[kind])}
     assert not [name for name, schema in properties.items() if name != "kind" and not schema["description"]]
+
+
+def test_descriptions_are_sentences() -> None:
+    """A first word of one letter lost its blank: "Asecond submission"."""
+    described = job_file_schema()["$defs"]["Estimator"]["properties"]["idempotency_key"]["description"]
+    assert described.startswith("A second submission ")
