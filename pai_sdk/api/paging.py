@@ -7,7 +7,7 @@ from typing import Any
 
 
 def pages(
-    fetch: Callable[[int, int], Mapping[str, Any]], items: str, *, page_size: int = 100
+    fetch: Callable[[int, int], Mapping[str, Any]], items: str, *, page_size: int = 100, skip: int = 0
 ) -> Iterator[list[Any]]:
     """The pages of a list; each is requested when the caller has consumed the one before.
 
@@ -17,22 +17,29 @@ def pages(
         fetch: requests a page: (number, counted from 1; size).
         items: the field of the response that has the page's items.
         page_size: items in a page.
+        skip: leave out so many of the first items. Their pages are not requested, unless the service gives smaller
+            pages than requested.
 
     Example:
         >>> responses = {1: {"Jobs": ["a", "b"], "TotalCount": "3"}, 2: {"Jobs": ["c"], "TotalCount": "3"}}
         >>> [*pages(lambda number, size: responses[number], "Jobs", page_size=2)]
         [['a', 'b'], ['c']]
     """
-    seen, number = 0, 1
+    number = skip // page_size + 1
+    seen = (number - 1) * page_size
     before: list[Any] | None = None
     while True:
         response = fetch(number, page_size)
         page = response.get(items) or []
+        total = number_of(response.get("TotalCount"))
+        if before is None and number > 1 and 0 < len(page) < page_size and total != seen + len(page):
+            number, seen = 1, 0  # its pages are smaller, so this one begins elsewhere
+            continue
         if not page or page == before:  # the same page again: this list has no page numbers
             return
-        yield page
+        if rest := page[max(0, skip - seen) :]:
+            yield rest
         seen += len(page)
-        total = number_of(response.get("TotalCount"))
         if total is not None and seen >= total:
             return
         before = page

@@ -160,6 +160,7 @@ class TrainingJobs:
         end_time: str | None = None,
         newest_first: bool = True,
         page_size: int = 100,
+        skip: int = 0,
     ) -> Iterator[JobRecord]:
         """ListTrainingJobs, all pages; a job that slips onto a second page while others are created comes once.
 
@@ -176,6 +177,7 @@ class TrainingJobs:
             end_time: created until then.
             newest_first: the order.
             page_size: items in a page.
+            skip: leave out so many of the first jobs; their pages are not requested.
         """
         query = {
             "Status": status,
@@ -193,7 +195,7 @@ class TrainingJobs:
         }
         seen: set[str] = set()
         without_new = 0
-        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size):
+        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size, skip):
             known = len(seen)
             for item in page:
                 record = read_item(JobRecord, item, "ListTrainingJobs")
@@ -311,12 +313,13 @@ class TrainingJobs:
         query: Mapping[str, Any],
         items: str,
         page_size: int,
+        skip: int = 0,
     ) -> Iterator[_Page]:
         def fetch(number: int, size: int) -> Mapping[str, Any]:
             paged = {**query, "PageNumber": number, "PageSize": size}
             return self.transport.call(action, "GET", path, params, paged).json
 
-        return pages(fetch, items, page_size=page_size)
+        return pages(fetch, items, page_size=page_size, skip=skip)
 
 
 def offers_of(response: ApiResponse) -> frozenset[str]:

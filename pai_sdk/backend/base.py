@@ -307,8 +307,9 @@ class Backend(Protocol):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         newest_first: bool = True,
+        skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """All jobs that fit, page after page as the caller reads on."""
+        """All jobs that fit but the first `skip`, page after page as the caller reads on."""
         ...
 
     def stop(self, job_id: str) -> None:

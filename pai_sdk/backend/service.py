@@ -284,6 +284,7 @@ class ServiceBackend:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         newest_first: bool = True,
+        skip: int = 0,
     ) -> Iterator[JobRecord]:
         """All jobs of the workspace that fit, however old; of all workspaces when none is set."""
         return self._jobs.list(
@@ -292,6 +293,7 @@ class ServiceBackend:
             labels=labels,
             workspace_id=self._settings.workspace_id,
             newest_first=newest_first,
+            skip=skip,
         )
 
     def stop(self, job_id: str) -> None:

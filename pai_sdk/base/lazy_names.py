@@ -5,9 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from opcode import opmap
+from types import FrameType
 from typing import Any
 
 __all__ = ["lazy_names"]
+
+
+_IMPORT_FROM = opmap["IMPORT_FROM"]
 
 
 def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
@@ -36,7 +41,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
 
     def load(name: str) -> Any:
         if name not in homes:
-            import_module("pai_sdk.base.peer_names").check_name(name)
+            is_import = _is_import(sys._getframe(1))
+            import_module("pai_sdk.base.peer_names").check_name(name, package, is_import=is_import)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
             return import_module(f"{package}.{name}")
@@ -45,3 +51,14 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
         return value
 
     return [words[5] for words in found if words[1] != package and len(words) == 6], load
+
+
+def _is_import(caller: FrameType | None) -> bool:
+    """Return whether the code that asks for an attribute of a module is a `from … import`."""
+    while caller is not None and caller.f_code.co_name == "__getattr__":  # of a module that calls this one's
+        caller = caller.f_back
+    if caller is None:
+        return False
+    # For packages, importlib asks first; for modules, the instruction of the statement itself.
+    is_in_importlib = caller.f_globals.get("__name__") == "importlib._bootstrap"
+    return is_in_importlib or caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from pai_sdk.errors import NotOfferedError
+from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
 __all__ = [
     "ATTRIBUTES",
@@ -491,11 +491,17 @@ def attribute_hint(kind: type, name: str) -> str | None:
     return next((hints[name] for c in kind.__mro__ if name in (hints := ATTRIBUTES.get(c.__name__, {}))), None)
 
 
-def check_name(name: str) -> None:
-    """Refuse a name of another SDK that is imported from a package of ours.
+def check_name(name: str, package: str = "pai_sdk", *, is_import: bool = True) -> None:
+    """Refuse a name of another SDK that is imported from a package of ours, or is an attribute of it.
+
+    Args:
+        name: the name.
+        package: the package.
+        is_import: whether it is for `from … import`, which replaces an `AttributeError` by its own message.
 
     Raises:
-        NotOfferedError: it names the replacement. `from … import` replaces an `AttributeError` by its own message.
+        NotOfferedError: it names the replacement. Outside an import it is a `NotOfferedAttributeError`, so that
+            `hasattr` and `getattr` with a default work.
 
     Example:
         >>> check_name("TrainingInput")
@@ -503,4 +509,8 @@ def check_name(name: str) -> None:
         pai_sdk.errors.NotOfferedError: TrainingInput is not part of pai_sdk: a URI or a local path: ...
     """
     if name in NAMES:
-        raise NotOfferedError(name, NAMES[name])
+        raise (
+            NotOfferedError(name, NAMES[name])
+            if is_import
+            else NotOfferedAttributeError(package, name, NAMES[name])
+        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pai_sdk.compat.helpers import snake_to_camel
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
     from pai_sdk.schemas.record import ChannelUri, JobRecord
 
-__all__ = ["AlipaiNames", "RecordPart", "TrainingJobStatus", "one_page"]
+__all__ = ["AlipaiNames", "RecordPart", "TrainingJobStatus", "page_range"]
 
 _T = TypeVar("_T")
 
@@ -208,11 +206,10 @@ class AlipaiNames:
         return self.status.is_success
 
 
-def one_page(jobs: Iterator[_T], page_size: int | None, page_number: int | None) -> list[_T]:
-    """One page of a list, as alipai's `TrainingJob.list` returns it.
+def page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:
+    """The first item of a page of a list, as alipai's `TrainingJob.list` has it, and the item after the last one.
 
     Args:
-        jobs: all of them.
         page_size: 50 by default.
         page_number: from 1, which is the default.
 
@@ -220,8 +217,8 @@ def one_page(jobs: Iterator[_T], page_size: int | None, page_number: int | None)
         InvalidInputError: one of them is no positive number.
 
     Example:
-        >>> one_page(iter("abcde"), 2, 2)
-        ['c', 'd']
+        >>> page_range(2, 2)
+        (2, 4)
     """
     size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
     for name, value in (("page_size", size), ("page_number", number)):
@@ -229,7 +226,7 @@ def one_page(jobs: Iterator[_T], page_size: int | None, page_number: int | None)
             raise InvalidInputError(
                 [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
             )
-    return [*islice(jobs, (number - 1) * size, number * size)]
+    return (number - 1) * size, number * size
 
 
 def _part(value: dict[str, Any] | None) -> RecordPart | None:

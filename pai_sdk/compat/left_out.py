@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from pai_sdk.compat.replacements import instead_of
-from pai_sdk.errors import NotOfferedError
+from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
 __all__ = ["DEPLOYING", "SERVING", "left_out", "module_left_out", "names_left_out"]
 
@@ -32,7 +32,9 @@ class _LeftOut(type):
     def __getattr__(cls, attribute: str) -> Any:
         if attribute.startswith("_"):
             raise AttributeError(attribute)  # asked by Python itself
-        raise NotOfferedError(f"{cls.name}.{attribute}", cls.instead)
+        error = NotOfferedAttributeError(cls.name, attribute, cls.instead)
+        error.args = (f"{error.name} is not part of pai_sdk: {cls.instead}",)
+        raise error
 
 
 def left_out(name: str, instead: str) -> type:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -16,7 +17,7 @@ from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.job_names import AlipaiNames, one_page
+from pai_sdk.compat.job_names import AlipaiNames, page_range
 from pai_sdk.compat.peer_attributes import PeerAttributes
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
@@ -64,8 +65,9 @@ class JobSource(Protocol):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
+        skip: int = 0,
     ) -> Iterator[TrainingJob]:
-        """The jobs that fit."""
+        """The jobs that fit, but the first `skip`."""
         ...
 
 
@@ -167,8 +169,10 @@ class TrainingJob(AlipaiNames, PeerAttributes):
             InvalidInputError: there is no such status, the name or the labels are no texts, or a page is no
                 positive number.
         """
-        jobs = _source(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
-        return jobs if page_size is page_number is None else one_page(jobs, page_size, page_number)
+        start, end = (0, None) if page_size is page_number is None else page_range(page_size, page_number)
+        source = _source(session, local=local)
+        jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start)
+        return jobs if end is None else [*islice(jobs, end - start)]
 
     # ---- what it is now
 

@@ -37,7 +37,10 @@ RETRYABLE_REASONS = (
 _PREFIX = "pai-sdk."
 _MAX_RETRIES, _RETRY_ON = f"{_PREFIX}max_retries", f"{_PREFIX}retry_on"
 _MOST = 1000
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0
+_FIRST_WAIT_S = 5.0
+
+LONGEST_WAIT_S = 600.0
+"""The longest time between two attempts, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -127,4 +130,4 @@ class JobRetries:
             >>> [JobRetries.wait_s(attempt) for attempt in (1, 2, 3, 20)]
             [5.0, 10.0, 20.0, 600.0]
         """
-        return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))
+        return min(LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))

@@ -360,6 +360,7 @@ class Session(NamedSettings):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
+        skip: int = 0,
     ) -> Iterator[TrainingJob]:
         """All jobs that fit, the newest first.
 
@@ -368,13 +369,14 @@ class Session(NamedSettings):
             name: only jobs with this text in their name.
             labels: only jobs that bear all of these labels.
             local: those in Docker on this machine instead of those of the service.
+            skip: leave out so many of the newest ones.
 
         Raises:
             InvalidInputError: there is no such status, or the name or the labels are no texts.
         """
         check_filters(status, name, labels)
         backend = self.local if local else self.backend_for(None)
-        records = backend.list(status=status, name=name, labels=labels)
+        records = backend.list(status=status, name=name, labels=labels, skip=skip)
         return JobList(TrainingJob(record.training_job_id, backend, record=record) for record in records)
 
     def watch(

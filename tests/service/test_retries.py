@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pai_sdk.schemas import job_retries
+from pai_sdk.service.jobs import job_table
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until
 
@@ -82,6 +84,21 @@ def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(
     job = client.until(job_id)
     assert (job["Status"], job["ReasonMessage"]) == ("Terminated", "The job was stopped before it began again.")
     assert client.bucket().get_object("counts/checkpoints/step").read() == b"1\n", "its outputs are saved"
+
+
+def test_the_next_attempt_does_not_wait_for_a_clock_that_was_set_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)
+    set_back_s = [0.0]
+    clock = SimpleNamespace(time=lambda: time.time() - set_back_s[0], monotonic=time.monotonic)
+    monkeypatch.setattr(job_table, "time", clock)
+    job_id = client.create(counting(2, retries=1))
+    until(lambda: "Running" in statuses(client.get(f"/trainingjobs/{job_id}")))
+    client.until(job_id, "Submitted")
+    set_back_s[0] = 24 * 3600.0
+    job = client.until(job_id, timeout_s=60)
+    assert (job["Status"], statuses(job).count("Running")) == ("Succeed", 2)
 
 
 def test_the_next_attempt_begins_after_a_restart_of_the_service(

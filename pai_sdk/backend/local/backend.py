@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -342,8 +343,14 @@ class LocalBackend:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         newest_first: bool = True,
+        skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """All local jobs that fit."""
+        """All local jobs that fit, but the first `skip`."""
+        return islice(self._all_jobs(status, name, labels or {}, newest_first=newest_first), skip, None)
+
+    def _all_jobs(
+        self, status: str | None, name: str | None, labels: Mapping[str, str], *, newest_first: bool
+    ) -> Iterator[JobRecord]:
         ids = self._jobs.ids()
         for job_id in ids if newest_first else reversed(ids):
             try:
@@ -354,7 +361,7 @@ class LocalBackend:
             if (
                 (status is None or record.status == status)
                 and (name is None or name in (record.training_job_name or ""))
-                and all(carried.get(key) == value for key, value in (labels or {}).items())
+                and all(carried.get(key) == value for key, value in labels.items())
             ):
                 yield record
 

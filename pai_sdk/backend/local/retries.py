@@ -48,7 +48,9 @@ class LocalRetries:
             state: by `LocalJobs.state`: that of a job that waits.
         """
         sandbox = self._jobs.sandbox(job_id)
-        if time.time() < (state.ended_at or 0.0) + JobRetries.wait_s(sandbox.attempt):
+        since_end_s = time.time() - (state.ended_at or 0.0)
+        # Before its end: the clock was set back, and would make it wait for as long.
+        if 0 <= since_end_s < JobRetries.wait_s(sandbox.attempt):
             return
         if time.monotonic() < self._not_before.get(job_id, 0.0):
             return

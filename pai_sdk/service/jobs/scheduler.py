@@ -208,7 +208,7 @@ class Scheduler:
         """The time until the next look: while jobs run, or until the next attempt at one that waits for it."""
         if self._active:
             return max(_LOOK_S, _LOOK_S_A_JOB * len(self._active))
-        return None if self._next_attempt_at is None else max(0.0, self._next_attempt_at - time.time())
+        return None if self._next_attempt_at is None else max(0.0, self._next_attempt_at - time.monotonic())
 
     def _take_up_again(self) -> None:
         """Go on with what an earlier process began: with its jobs, and with the deletion of their folders."""
@@ -222,7 +222,7 @@ class Scheduler:
                 self._activate(job, "running", JobStatus(job.status), since=begun_at(job))
 
     def _look_around(self) -> None:
-        if self._next_attempt_at is not None and time.time() >= self._next_attempt_at:
+        if self._next_attempt_at is not None and time.monotonic() >= self._next_attempt_at:
             self._next_attempt_at = None
             self._woken.set()
         if self._woken.is_set():
@@ -254,7 +254,9 @@ class Scheduler:
         if not self._queue_is_empty:
             # Its first job waits. It need not be read for each of many jobs that are submitted meanwhile.
             self._read_again_at = time.monotonic() + _LOOK_S
-        self._next_attempt_at = None if self._queue_is_empty else self._jobs.next_attempt_at()
+        wait_s = None if self._queue_is_empty else self._jobs.next_attempt_in_s()
+        # By the monotonic clock: the other one may be set back.
+        self._next_attempt_at = None if wait_s is None else time.monotonic() + wait_s
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
         request = TrainingJobRequest.model_validate(job.request)

@@ -243,3 +243,31 @@ def test_a_job_that_is_as_before_equals_its_snapshot_whatever_the_request(
         Reply({"Status": "Running", "RequestId": "r-2"}),
     ]
     assert jobs.get("t-1") == jobs.get("t-1")
+
+
+# ---- a later part of the list
+
+
+@pytest.mark.parametrize(
+    ("skip", "largest", "total", "asked"),
+    [
+        (0, 100, str, ["1", "2", "3"]),
+        (250, 100, str, ["3"]),
+        (100, 100, str, ["2", "3"]),
+        (9000, 100, str, ["91"]),
+        (250, 40, str, ["3", "1", "2", "3", "4", "5", "6", "7"]),  # its pages are smaller
+        (250, 100, lambda count: None, ["3", "1", "2", "3", "4"]),
+    ],
+)
+def test_pages_before_the_first_job_are_not_requested(
+    server: ScriptedServer,
+    jobs: TrainingJobs,
+    skip: int,
+    largest: int,
+    total: Callable[[int], Any],
+    asked: list[str],
+) -> None:
+    everything = [{"TrainingJobId": f"t-{number}"} for number in range(260)]
+    server.answer = paged("TrainingJobs", everything, largest=largest, total=total)
+    assert [job.training_job_id for job in jobs.list(skip=skip)] == [f"t-{number}" for number in range(skip, 260)]
+    assert [each.query["PageNumber"] for each in server.asked] == asked

@@ -82,8 +82,8 @@ class Jobs:
     def get_job(self, job_id: str) -> TrainingJob:
         return TrainingJob(job_id, FakeBackend())
 
-    def list_jobs(self, **_: object) -> Iterator[TrainingJob]:
-        return (self.get_job(f"train{number}") for number in range(7))
+    def list_jobs(self, *, skip: int = 0, **_: object) -> Iterator[TrainingJob]:
+        return (self.get_job(f"train{number}") for number in range(skip, 7))
 
 
 def test_a_job_is_found_by_the_names_of_its_parameters() -> None:

@@ -89,3 +89,20 @@ def test_parts_of_alipais_session_name_the_replacement() -> None:
     ):
         session.training_job_api  # noqa: B018
     assert not hasattr(session, "nothing_at_all")
+
+
+@pytest.mark.parametrize("module", ["pai_sdk", "pai_sdk.estimator", "pai_sdk.job"])
+def test_a_name_of_another_sdk_is_no_attribute_and_its_import_says_what_replaces_it(module: str) -> None:
+    found = import_module(module)
+    assert not hasattr(found, "HyperparameterTuner")
+    assert getattr(found, "HyperparameterTuner", None) is None
+    with pytest.raises(AttributeError, match=r"Tuner\(estimator"):
+        _ = found.HyperparameterTuner
+    with pytest.raises(NotOfferedError, match=r"Tuner\(estimator"):
+        exec(f"from {module} import HyperparameterTuner")
+
+
+def test_no_stand_in_makes_hasattr_raise() -> None:
+    assert not hasattr(Predictor, "predict")
+    with pytest.raises(NotOfferedError):
+        _ = Predictor.predict
