@@ -68,6 +68,8 @@ def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceDa
         uncommitted: as for `read_trace`.
     """
     files = files_of_runs(store.list(), uncommitted=uncommitted)
+    if files.incomplete:  # a listing takes a while: it may have a commit of this moment, and not its blocks
+        files = files_of_runs(store.list(), uncommitted=uncommitted)
     if not files.read:
         why = "there is no Parquet file in it"
         if files.uncommitted:

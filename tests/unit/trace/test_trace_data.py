@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pai_sdk.errors import InvalidInputError, TraceError
-from pai_sdk.storage.store import open_store
+from pai_sdk.storage.store import LocalStore, open_store
 from pai_sdk.trace import ParquetSink, TraceData, TraceWriter, read_trace
 
 Write = Callable[..., None]
@@ -378,3 +378,18 @@ def test_columns_that_differ_only_in_case_are_one_in_sql(folder: str, write: Wri
     write("r4", {"LOSS": "string"}, LOSS=["high"])
     with pytest.raises(InvalidInputError, match="column 'loss'"):
         read_trace(folder).query("SELECT loss FROM trace")
+
+
+def test_a_commit_that_comes_during_the_listing_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = three_blocks(str(tmp_path))
+    original, hidden = LocalStore.list, [{paths[0]}]
+
+    def listed(self: LocalStore, *args: Any, **options: Any) -> Any:
+        without = hidden.pop() if hidden else set()
+        return (file for file in original(self, *args, **options) if file.path not in without)
+
+    monkeypatch.setattr(LocalStore, "list", listed)
+    assert steps(read_trace(tmp_path)) == Counter(range(4))
+    assert not caplog.text
