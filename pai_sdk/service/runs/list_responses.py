@@ -28,7 +28,9 @@ _OF_RUN = (
     *("hparams", "damaged", "is_loading", "error"),
 )
 QUEUE_PLACE = "queue_place"
-FIELDS = (*_OF_RUN, QUEUE_PLACE, *_OF_TAGS)
+MEDIA = "media"
+_MEDIA_KINDS = ("image", "histogram", "text")
+FIELDS = (*_OF_RUN, QUEUE_PLACE, MEDIA, *_OF_TAGS)
 """The fields of a row, besides the id and the version."""
 
 _MOST_TAGS = 1000
@@ -48,6 +50,8 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
     for name in fields:
         if name in _OF_RUN and (value := getattr(brief, name)) not in (None, "", 0, {}):
             row[name] = plain(value)
+    if MEDIA in fields and (media := _media_of(brief)):
+        row[MEDIA] = media
     summaries = [brief.tags.get(tag) for tag in tags]
     for name in fields if tags else ():
         if (of := _OF_TAGS.get(name)) is not None:
@@ -58,6 +62,12 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
             if others:
                 row.setdefault("nonfinite", {})[name] = others
     return row
+
+
+def _media_of(brief: RunBrief) -> list[str]:
+    """Returns what a run has besides numbers, as `KIND:TAG`; the first thousand, sorted."""
+    found = sorted(f"{one.kind}:{one.tag}" for one in brief.tags.values() if one.kind in _MEDIA_KINDS)
+    return found[:_MOST_TAGS]
 
 
 def tag_row(summary: TagSummary) -> dict[str, Any]:

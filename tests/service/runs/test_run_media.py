@@ -152,3 +152,12 @@ def test_long_texts_are_cut_visibly(service: Client, job_id: str) -> None:
 def test_a_tag_of_another_kind_is_refused(service: Client, job_id: str) -> None:
     assert service.call("GET", f"/runs/{job_id}/media", kind="image", tag="loss").status_code == 404
     assert service.call("GET", "/runs/nothing/media").status_code == 404
+
+
+def test_the_list_says_which_runs_have_what(service: Client, job_id: str) -> None:
+    plain = service.create(job_body())
+    until(lambda: plain in {run["id"] for run in service.get("/runs", fields="media")["runs"]}, "the run")
+    found = {run["id"]: run.get("media") for run in service.get("/runs", fields="media")["runs"]}
+    expected = ["histogram:old", "histogram:weights", "image:grid", "image:hostile", "image:samples", "text:note"]
+    assert (found[job_id], found[plain]) == (expected, None)
+    assert "media" not in service.get("/runs", fields="name")["runs"][0]

@@ -22,6 +22,7 @@ export interface Run {
   is_loading?: boolean;
   error?: string;
   queue_place?: number;
+  media?: string[]; // kinds and tags of what is no number: `image:samples`
   last?: (number | null)[];
   min?: (number | null)[];
   max?: (number | null)[];
@@ -91,9 +92,12 @@ export function readMore(): void {
   limit.value = Math.min(MOST_RUNS, limit.value + RUNS_AT_ONCE);
 }
 
+/** Whether the list has the media of the runs, which only one view needs. */
+export const asksMedia = signal(false);
+
 /** What the list is asked for now, as one text. */
 export function question(): string {
-  return JSON.stringify([filter.value, sort.value]);
+  return JSON.stringify([filter.value, sort.value, asksMedia.value]);
 }
 
 let asking: AbortController | undefined;
@@ -118,7 +122,7 @@ async function read(): Promise<void> {
   [asked, askedAt, isOutdated] = [key, Date.now(), false];
   const of = question();
   try {
-    const query = { filter: filter.value, sort: sort.value, limit: limit.value, fields: FIELDS };
+    const query = { filter: filter.value, sort: sort.value, limit: limit.value, fields: asksMedia.value ? `${FIELDS},media` : FIELDS };
     const found = await ask<RunList>("runs", { query, signal: ending.signal });
     batch(() => {
       list.value = found;
@@ -148,7 +152,7 @@ async function countAll(ending: AbortSignal): Promise<void> {
 /** Reads the list now, when the filter or the order changes, and when runs change. */
 export function beginList(): void {
   effect(() => {
-    void [filter.value, sort.value, limit.value];
+    void [question(), limit.value];
     readList();
   });
   follow("runs", () => readList());

@@ -1,12 +1,12 @@
 // Images, histograms and texts of the runs that are shown, side by side: `#view=media&media=image:samples&step=400`.
 //
 // One tag at a time. The slider moves all runs to the same step; without a step each shows its newest.
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { change, field, linkTo } from "../address.ts";
 import { colourOf } from "../colours.ts";
 import { count } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
-import { list, names, shown } from "../runs.ts";
+import { asksMedia, listOf, names, question, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
 import { Histogram } from "./media/histogram.tsx";
 import { rangeOf, type Range } from "./media/heat.ts";
@@ -29,49 +29,50 @@ writer.add_text("notes", "the first try", step)`;
 
 /** Of the runs of the filter. */
 export function Media() {
+  useEffect(() => void (asksMedia.value = true), []);
+  const [isRead, setRead] = useState(false);
+  if (!isRead && asksMedia.value && listOf.value === question()) setRead(true);
   return (
     <main class="media">
       <h1>{t("Media")}</h1>
-      {list.value && shown.value.length === 0 && <Notice>{t("No run matches this filter.")}</Notice>}
-      {!list.value && <p class="soft" aria-live="polite">{t("Loading …")}</p>}
-      {shown.value.length > 0 && <MediaOf runs={shown.value} />}
+      {isRead && shown.value.length === 0 && <Notice>{t("No run matches this filter.")}</Notice>}
+      {!isRead && <p class="soft" aria-live="polite">{t("Loading …")}</p>}
+      {isRead && shown.value.length > 0 && <MediaOf runs={shown.value} />}
     </main>
   );
 }
 
 /** Of some runs; also for one run on its own page. */
 export function MediaOf({ runs }: { runs: readonly RunPart[] }) {
-  const asked = runs.slice(0, MOST_RUNS);
-  const [first, setFirst] = useState(""); // the tag that is shown where the address names none
-  const chosen = readChoice(mediaField.value) ? mediaField.value : first;
+  const tags = mergedTags(runs);
+  const choice = readChoice(mediaField.value) ?? tags[0];
+  const chosen = choice ? writeChoice(choice) : "";
+  const having = runs.filter(({ media }) => media?.includes(chosen));
+  const asked = having.slice(0, MOST_RUNS);
   const found = useMedia(asked, chosen);
-  const tags = mergedTags(found.values());
-  if (!chosen && tags[0]) setFirst(writeChoice(tags[0]));
-  const choice = readChoice(chosen);
   const cards = asked.flatMap((run) => {
     const media = found.get(run.id);
-    return media && (media.error || (media.chosen === chosen && media.items.length > 0)) ? [{ run, media }] : [];
+    return media?.chosen === chosen ? [{ run, media }] : [];
   });
-  const isRead = found.size === asked.length;
-  const isLoading = !isRead || [...found.values()].some((media) => media.chosen !== chosen);
-  const lacking = asked.length - cards.length;
+  const isLoading = cards.length < asked.length;
+  const lacking = runs.length - having.length;
   const step = stepField.value === "" || Number.isNaN(Number(stepField.value)) ? undefined : Number(stepField.value);
   const range = useMemo(
     () => (choice?.kind === "histogram" ? rangeOf(cards.flatMap(({ media }) => media.items)) : undefined),
     [found, chosen],
   );
-  if (isRead && tags.length === 0 && cards.length === 0) return <Nothing />;
+  if (!choice) return <Nothing />;
   return (
     <>
-      {runs.length > asked.length && (
-        <Notice>{t("The first {n} of {total} runs; a filter or a selection in the list narrows them.", { n: asked.length, total: count(runs.length) })}</Notice>
+      {having.length > asked.length && (
+        <Notice>{t("The first {n} of {total} runs; a filter or a selection in the list narrows them.", { n: asked.length, total: count(having.length) })}</Notice>
       )}
       <div class="tools">
         <TagChoice tags={tags} choice={choice} chosen={chosen} />
         <StepChoice cards={cards} step={step} />
         {isLoading && <span class="soft" aria-live="polite">{t("Loading …")}</span>}
       </div>
-      <div class={`media-grid ${choice?.kind ?? ""}`}>
+      <div class={`media-grid ${choice.kind}`}>
         {cards.map(({ run, media }) => (
           <Card key={run.id} run={run} media={media} choice={choice} step={step} range={range} isAlone={runs.length === 1} />
         ))}
@@ -81,14 +82,14 @@ export function MediaOf({ runs }: { runs: readonly RunPart[] }) {
   );
 }
 
-function TagChoice({ tags, choice, chosen }: { tags: (Choice & { runs: number })[]; choice: Choice | undefined; chosen: string }) {
+function TagChoice({ tags, choice, chosen }: { tags: Choice[]; choice: Choice; chosen: string }) {
   const kinds: Record<Kind, string> = { image: t("Images"), histogram: t("Histograms"), text: t("Texts") };
   const isKnown = tags.some((tag) => writeChoice(tag) === chosen);
   return (
     <label>
       {t("What")}{" "}
       <select value={chosen} onChange={(event) => change({ media: event.currentTarget.value }, { replace: true })}>
-        {!isKnown && choice && <option value={chosen}>{choice.tag}</option>}
+        {!isKnown && <option value={chosen}>{choice.tag}</option>}
         {KINDS.map((kind) => {
           const some = tags.filter((tag) => tag.kind === kind);
           if (some.length === 0) return null;
@@ -134,7 +135,7 @@ function StepChoice({ cards, step }: { cards: readonly { media: RunMedia }[]; st
 interface CardProps {
   run: RunPart;
   media: RunMedia;
-  choice: Choice | undefined;
+  choice: Choice;
   step: number | undefined;
   range: Range | undefined;
   isAlone: boolean;
@@ -151,10 +152,10 @@ function Card({ run, media, choice, step, range, isAlone }: CardProps) {
         {item && <span class="soft">{t("step {n}", { n: item.step })}</span>}
       </header>
       {media.error && <p class="bad">{media.error}</p>}
-      {choice?.kind === "image" && media.items.length > 0 && <Picture run={run.id} name={name} tag={choice.tag} items={media.items} step={step} />}
-      {choice?.kind === "histogram" && media.items.length > 0 && range && <Histogram name={name} items={media.items} step={step} range={range} />}
-      {choice?.kind === "histogram" && media.items.length > 0 && !range && <p class="soft">{t("These histograms have no values.")}</p>}
-      {choice?.kind === "text" && item && <LongText key={item.index} name={name} item={item} />}
+      {choice.kind === "image" && media.items.length > 0 && <Picture run={run.id} name={name} tag={choice.tag} items={media.items} step={step} />}
+      {choice.kind === "histogram" && media.items.length > 0 && range && <Histogram name={name} items={media.items} step={step} range={range} />}
+      {choice.kind === "histogram" && media.items.length > 0 && !range && <p class="soft">{t("These histograms have no values.")}</p>}
+      {choice.kind === "text" && item && <LongText key={item.index} name={name} item={item} />}
     </article>
   );
 }

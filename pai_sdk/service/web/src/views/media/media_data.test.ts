@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { itemAt, mergedTags, readChoice, writeChoice, type Item, type RunMedia } from "./media_data.ts";
+import { itemAt, mergedTags, readChoice, writeChoice, type Item, type RunPart } from "./media_data.ts";
 
 const item = (index: number, step: number): Item => ({ index, step, wall: 0 });
-const media = (...tags: [string, string][]): RunMedia => ({
-  tags: tags.map(([kind, tag]) => ({ kind, tag, count: 1 })),
-  items: [],
-  v: "",
-  chosen: "",
-  error: "",
-});
+const run = (...media: string[]): RunPart => ({ id: "", v: "", media });
 
 test("a choice is read as it is written", () => {
   const choice = { kind: "image", tag: "a:b/c" } as const;
@@ -17,9 +11,9 @@ test("a choice is read as it is written", () => {
   assert.deepEqual(["", "image:", "sound:a", "image"].map(readChoice), [undefined, undefined, undefined, undefined]);
 });
 
-test("tags of several runs are counted, unknown kinds left out", () => {
-  const found = mergedTags([media(["text", "t"], ["image", "b"], ["audio", "s"]), media(["image", "b"], ["image", "a"])]);
-  assert.deepEqual(found.map(({ kind, tag, runs }) => `${kind} ${tag} ${runs}`), ["image a 1", "image b 2", "text t 1"]);
+test("tags of several runs come once, unknown kinds are left out", () => {
+  const found = mergedTags([run("text:t", "image:b", "audio:s"), run("image:b", "image:a:c"), { id: "", v: "" }]);
+  assert.deepEqual(found.map(writeChoice), ["image:a:c", "image:b", "text:t"]);
 });
 
 test("the item of a step is the newest up to it", () => {

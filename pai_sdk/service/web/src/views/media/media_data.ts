@@ -13,14 +13,7 @@ export interface Item {
   height?: number;
 }
 
-export interface MediaTag {
-  tag: string;
-  kind: string;
-  count: number;
-}
-
 export interface RunMedia {
-  tags: MediaTag[];
   items: Item[];
   v: string; // the version of the run that this was read at
   chosen: string; // the tag that the items are of
@@ -28,7 +21,7 @@ export interface RunMedia {
 }
 
 export type Choice = { kind: Kind; tag: string };
-export type RunPart = Pick<Run, "id" | "v" | "name">;
+export type RunPart = Pick<Run, "id" | "v" | "name" | "media">;
 
 export const KINDS: readonly Kind[] = ["image", "histogram", "text"];
 
@@ -43,19 +36,11 @@ export function writeChoice({ kind, tag }: Choice): string {
   return `${kind}:${tag}`;
 }
 
-/** The tags of several runs, each once, with the number of runs that have it; by kind, then by name. */
-export function mergedTags(all: Iterable<RunMedia>): (Choice & { runs: number })[] {
-  const found = new Map<string, Choice & { runs: number }>();
-  for (const { tags } of all) {
-    for (const { tag, kind } of tags) {
-      const known = KINDS.find((one) => one === kind);
-      if (!known) continue;
-      const key = `${known}:${tag}`;
-      found.set(key, { kind: known, tag, runs: (found.get(key)?.runs ?? 0) + 1 });
-    }
-  }
+/** What several runs have, each once; by kind, then by name. */
+export function mergedTags(runs: readonly RunPart[]): Choice[] {
+  const found = [...new Set(runs.flatMap(({ media }) => media ?? []))].map(readChoice).filter((choice) => choice !== undefined);
   const place = ({ kind }: Choice): number => KINDS.indexOf(kind);
-  return [...found.values()].sort((one, other) => place(one) - place(other) || one.tag.localeCompare(other.tag));
+  return found.sort((one, other) => place(one) - place(other) || one.tag.localeCompare(other.tag));
 }
 
 /** The newest item that is not after a step; the first one where all are; without a step the newest of all. */

@@ -1,7 +1,7 @@
 // Images, histograms and texts of runs, as the service gives them; read again while a run grows.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, Refusal } from "../../api.ts";
-import { readChoice, type Item, type MediaTag, type RunMedia, type RunPart } from "./media_data.ts";
+import { readChoice, type Item, type RunMedia, type RunPart } from "./media_data.ts";
 
 const PAUSE_MS = 5000; // a run that reports has a new version all the time
 const AT_ONCE = 3; // of the six requests that a browser sends to one place
@@ -44,10 +44,10 @@ export function useMedia(runs: readonly RunPart[], chosen: string): ReadonlyMap<
 async function mediaOf(run: RunPart, chosen: string, signal: AbortSignal): Promise<{ id: string; media: RunMedia } | undefined> {
   try {
     const query = readChoice(chosen) ?? {};
-    const { tags, items } = await ask<{ tags: MediaTag[]; items?: Item[] }>("media", { run: run.id, query, signal });
-    return { id: run.id, media: { tags, items: items ?? [], v: run.v, chosen, error: "" } };
+    const { items } = await ask<{ items?: Item[] }>("media", { run: run.id, query, signal });
+    return { id: run.id, media: { items: items ?? [], v: run.v, chosen, error: "" } };
   } catch (error) {
     if (!(error instanceof Refusal)) return undefined;
-    return { id: run.id, media: { tags: [], items: [], v: run.v, chosen, error: error.message } };
+    return { id: run.id, media: { items: [], v: run.v, chosen, error: error.message } };
   }
 }

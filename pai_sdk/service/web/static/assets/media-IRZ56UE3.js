@@ -1,1 +1,0 @@
-import{f as a,g as b}from"./chunk-TGPLRKD5.js";import"./chunk-SU27WKGI.js";import"./chunk-6QKPCH3I.js";import"./chunk-TTTI3N5C.js";import"./chunk-P7TJDQOJ.js";import"./chunk-LLDIWCOF.js";export{a as Media,b as MediaOf};

@@ -1,0 +1,69 @@
+"""The media of many runs in a real browser: of those that have some, wherever they stand in the list."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pai_sdk.run.events.writer import EventWriter
+from tests.browser import open_browser, open_page, why_no_browser
+from tests.e2e.test_page import live, origin_of, served_folder, show
+from tests.service.runs.test_run_media import old_image, png, write_events
+from tests.waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = [
+    pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_S * 500)
+    with open_browser() as opened:
+        yield opened
+
+
+def test_media_of_the_oldest_of_many_runs(browser: Browser, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    for number in range(30):
+        run = tmp_path / "runs" / f"run-{number:02}"
+        with EventWriter(run) as writer:
+            writer.scalars({"loss": 1.0}, 1)
+            if number == 1:
+                writer.text("notes", "only here", 1)
+        if number == 0:
+            write_events(run, (1, old_image("samples", png(3, 2, 128))))
+        for file in run.iterdir():
+            os.utime(file, (1.7e9 + number, 1.7e9 + number))
+    with (
+        served_folder(tmp_path / "runs") as server,
+        open_page(browser, origin_of(link := server.new_link())) as watched,
+    ):
+        page = watched.page
+        page.goto(link)
+        live(page)
+        show(page, "view=media")
+        cards = page.locator(".media-card")
+        expect(cards).to_have_count(1)
+        expect(cards).to_contain_text("run-00")
+        expect(cards.locator("img, canvas").first).to_be_visible()
+        expect(page.locator("main")).to_contain_text("29 of these runs have nothing under this name.")
+        page.get_by_label("What").select_option("text:notes")
+        expect(cards).to_contain_text(re.compile("run-01.*only here"))
+        expect(cards).to_have_count(1)
+        assert page.locator(".media-card .bad").count() == 0
+        show(page, "view=media&q=name=run-07")
+        expect(page.locator("main")).to_contain_text("These runs have no images, histograms or texts.")
+        assert watched.faults == []
