@@ -138,7 +138,7 @@ class FunctionTrials:
         """End the trials whose time is over; their calls take no place any more."""
         now = time.monotonic()
         for future, call in [*calls.items()]:
-            if call.deadline is None or now < call.deadline:
+            if call.deadline is None or now < call.deadline or future.done():
                 continue
             with self._lock:
                 if call.live.number not in self._ended:
@@ -176,7 +176,8 @@ class FunctionTrials:
     def _run_trial(self, live: LiveTrial) -> None:
         if live.pruned_at is not None:
             with self._lock:
-                self._study.prune(live)
+                if not self._is_given_up(live):
+                    self._study.prune(live)
             return
         folder = self._folder / str(live.number)
         if self._study.population is not None:
@@ -198,6 +199,8 @@ class FunctionTrials:
         error: BaseException | None = None
         try:
             # Other trials go on from the checkpoints of a member: they are saved before it ends.
+            if self._is_given_up(live):  # its session was not known yet when the others were stopped
+                return
             with session if self._study.population is not None else nullcontext(), session.bound():
                 value = call_training(self._function, dict(live.params), on_result)
             error = None if live.points else _without_metrics(value)
