@@ -76,7 +76,9 @@ def _ray(folder: Path, *options: str) -> Iterator[int]:
 def _started(command: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
     """The process of `ray start`; None if Ray gave the start up, as it does after 30 s."""
     begun = log.tell()
-    started = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    # As on a node with two GPUs that Ray is not told of; an actor without GPUs gets this variable of its node.
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"}
+    started = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     while b"Ray runtime started" not in Path(log.name).read_bytes()[begun:]:
         if started.poll() is not None:
             _kill(started)

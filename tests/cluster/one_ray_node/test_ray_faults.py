@@ -13,6 +13,7 @@ from pai_sdk.agent.processes import session_leaders
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.ray.executor import RayExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
+from tests.cluster.talking import TALKS
 from tests.unit.execution.conformance import STOP, Harness
 from tests.waiting import until
 
@@ -38,14 +39,13 @@ def mirrors_of(executor: RayExecutor) -> list[int]:
     return [int(process.name) for process, _ in session_leaders(str(executor.hub))]
 
 
-def worker_of(name: str) -> int:
-    """The process id of the actor that has an instance: what started the guardian of its supervisor."""
-    (found,) = [
+def workers_of(name: str) -> list[int]:
+    """The process ids of the actors that have the instances of a job, given the name of one of these."""
+    return [
         int(process.name)
         for process in Path("/proc").glob("[0-9]*")
         if b"ray::InstanceActor" in _command_line(process) and _has_open(process, name)
     ]
-    return found
 
 
 def _command_line(process: Path) -> bytes:
@@ -79,12 +79,36 @@ def test_an_instance_that_is_lost_ends_the_job(harness: Harness) -> None:
     name = f"{root.name}-master-0"
     children = [process for process in Path("/proc").glob("[0-9]*") if _is_of(process, name)]
     assert children
-    os.kill(worker_of(name), signal.SIGKILL)
+    (worker,) = workers_of(name)
+    os.kill(worker, signal.SIGKILL)
     state = harness.wait(root)
     assert (state.succeeded, state.reason_code, state.failed_instance) == (False, "NodeLost", name)
     assert name in state.reason_message
     assert harness.log(root) == "up\n"
     until(lambda: not any(_is_of(process, name) for process in children), "the end of its processes")
+
+
+def test_an_instance_that_misses_a_lost_one_is_not_the_cause(harness: Harness) -> None:
+    """It fails as soon as its connection breaks, mostly before Ray says that the other one is gone."""
+    root = harness.start(TALKS, count=2)
+    for rank in range(2):
+        harness.until_log(root, "up", rank=rank)
+    first, _ = workers_of(f"{root.name}-master-0")
+    os.kill(first, signal.SIGKILL)
+    state = harness.wait(root)
+    assert (state.succeeded, state.reason_code) == (False, "NodeLost"), state
+    assert sorted((one.exit_code is None, one.name == state.failed_instance) for one in state.instances) == [
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_an_instance_without_gpus_sees_none_of_those_of_its_node(harness: Harness) -> None:
+    root = harness.start('echo "<$CUDA_VISIBLE_DEVICES>"')
+    chooses = harness.start('echo "<$CUDA_VISIBLE_DEVICES>"', Environments={"CUDA_VISIBLE_DEVICES": "1"})
+    assert harness.wait(root).succeeded
+    assert harness.wait(chooses).succeeded
+    assert (harness.log(root), harness.log(chooses)) == ("<>\n", "<1>\n")
 
 
 def _is_of(process: Path, name: str) -> bool:
