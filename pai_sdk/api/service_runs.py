@@ -149,7 +149,7 @@ class _Reading:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError)):
+        if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)):
             raise BadAnswerError(
                 f"{self._action}: the response is not what the API describes ({type(error).__name__})",
                 status_code=self._response.status_code,

@@ -88,8 +88,11 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
     if len(shown) < 2 or not finite:
         return ""
     low, high = scale or (min(finite), max(finite))
-    height = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BLOCKS[int((value - low) * height + 1e-9)] if math.isfinite(value) else " " for value in shown)
+    # Halves, as the difference of two finite numbers may be infinite.
+    height = (len(_BLOCKS) - 1) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.0
+    return "".join(
+        _BLOCKS[int((value / 2 - low / 2) * height + 1e-9)] if math.isfinite(value) else " " for value in shown
+    )
 
 
 class MetricCurves(dict[str, MetricCurve]):

@@ -95,19 +95,20 @@ class JobComparison:
     def _compared(self) -> ComparedHyperparameters:
         return compare_hyperparameters([job.hyperparameters for job in self.jobs])
 
-    def best(self, metric: str, *, mode: str = "min") -> ComparedJob:
+    def best(self, metric: str, mode: str | None = None) -> ComparedJob:
         """The job with the least or the largest value of a metric.
 
         Args:
             metric: its name.
-            mode: `min` or `max`.
+            mode: `min` or `max`. There is no default: whether small values of a metric are good is not guessed.
 
         Raises:
-            InvalidInputError: no job has a value of this metric, or there is no such mode.
+            InvalidInputError: no job has a value of this metric, the mode is missing, or there is no such mode.
         """
         having = [job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)]
         if mode not in ("min", "max"):
-            raise InvalidInputError([Problem("mode", f"{mode!r} is not known", "there is: min, max")])
+            wrong = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
+            raise InvalidInputError([Problem("mode", wrong, "give mode='min' or mode='max'")])
         if not having:
             raise InvalidInputError(
                 [Problem("metric", f"no job has a value of {metric!r}", _there_is(self.metrics))]
@@ -206,7 +207,7 @@ def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -
 
     Example:
         >>> def best_rate(jobs: list[TrainingJob]) -> object:
-        ...     return compare(jobs, ["loss"]).best("loss").hyperparameters["lr"]
+        ...     return compare(jobs, ["loss"]).best("loss", mode="min").hyperparameters["lr"]
     """
     if isinstance(metrics, str):
         raise InvalidInputError([wrong_type("metrics", metrics, "give a list of names, such as ['loss']")])

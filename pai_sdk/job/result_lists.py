@@ -81,15 +81,23 @@ class MetricList(list[MetricPoint]):
     def to_pandas(self) -> pd.DataFrame:
         """A data frame with a row a value, and the columns `name`, `step`, `value`, `time` and `instance`.
 
+        What is no time is NaT.
+
         Raises:
             MissingExtraError: pandas is not installed.
         """
         pandas = import_pandas()
+        steps = [point.step for point in self]
+        has_huge = any(
+            step is not None and not -(2**63) <= step < 2**63 for step in steps
+        )  # a service may have any
         columns = {
             "name": [point.name for point in self],
-            "step": pandas.array([point.step for point in self], dtype="Int64"),
+            "step": pandas.array(steps, dtype="object" if has_huge else "Int64"),
             "value": pandas.array([point.value for point in self], dtype="float64"),
-            "time": pandas.to_datetime([point.timestamp for point in self], utc=True, format="ISO8601"),
+            "time": pandas.to_datetime(
+                [point.timestamp for point in self], utc=True, format="ISO8601", errors="coerce"
+            ),
             "instance": [point.instance for point in self],
         }
         return pandas.DataFrame(columns)

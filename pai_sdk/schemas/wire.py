@@ -132,15 +132,18 @@ class Received(BaseModel):
 
 
 def wire_time(seconds: float | None) -> str | None:
-    """Seconds since 1970 as the wire has them.
+    """Seconds since 1970 as the wire has them; None for what is no time, or none of the years 1 to 9999.
 
     Example:
-        >>> wire_time(0.25)
-        '1970-01-01T00:00:00.250Z'
+        >>> wire_time(0.25), wire_time(float("nan")), wire_time(1e300)
+        ('1970-01-01T00:00:00.250Z', None, None)
     """
     if seconds is None:
         return None
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    try:
+        moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -153,6 +156,6 @@ def seconds_of(moment: str | None) -> float | None:
     """
     try:
         found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
-    except ValueError:
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

@@ -35,6 +35,7 @@ __all__ = [
     "SESSION_STOP",
     "EventWriter",
     "as_float64",
+    "check_scalars",
     "crc32c",
     "double_field",
     "event_file_source",
@@ -209,8 +210,7 @@ class _Template:
         exact, simple = _key(EXACT_FIELD, 1), _key(2, 5)
         begins = []
         for tag in tags:
-            if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
-                raise TypeError(f"{tag!r} cannot be the name of a metric; give text")
+            _check_tag(tag)
             name = _bytes_field(1, tag)
             size = len(name) + len(exact) + 8 + len(simple) + 4
             begins.append(_key(1, 2) + _varint(size) + name + exact)
@@ -435,9 +435,7 @@ class EventWriter:
                     self._file = None
 
     def _encoded_step(self, step: int) -> bytes:
-        step = operator.index(step)
-        if not -(2**63) <= step < 2**63:
-            raise OverflowError(f"step {step} is not a whole number of 64 bits")
+        step = _checked_step(step)
         self._step = (step, _varint(step))
         return self._step[1]
 
@@ -524,6 +522,31 @@ def _begin_in_child() -> None:
 atexit.register(_flush_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def _check_tag(tag: object) -> None:
+    if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
+        raise TypeError(f"{tag!r} cannot be the name of a metric; give text")
+
+
+def _checked_step(step: Any) -> int:
+    found = operator.index(step)
+    if not -(2**63) <= found < 2**63:
+        raise OverflowError(f"step {found} is not a whole number of 64 bits")
+    return found
+
+
+def check_scalars(values: Mapping[str, Any], step: Any) -> None:
+    """Check what `EventWriter.scalars` checks, and write nothing.
+
+    Raises:
+        TypeError: a name is no text, a value is no number, or the step is no whole number.
+        OverflowError: a value is no float64, or the step no int64.
+    """
+    _checked_step(step)
+    for tag, value in values.items():
+        _check_tag(tag)
+        as_float64(tag, value)
 
 
 def as_float64(tag: str, value: Any) -> float:

@@ -106,7 +106,7 @@ def number_axis(
         >>> [text for _, text in number_axis(0.001, 20.0, is_log=True).ticks]
         ['0.001', '0.01', '0.1', '1', '10']
     """
-    low, high = max(low, -_LARGEST), min(high, _LARGEST)
+    low, high = (min(max(value, -_LARGEST), _LARGEST) for value in (low, high))
     if is_log:
         bottom, top = _padded(math.log10(low), math.log10(high), margin)
         bottom, top = max(10.0 ** max(bottom, -307.0), 5e-324), 10.0 ** min(top, 300.0)
@@ -205,7 +205,7 @@ def _padded(low: float, high: float, margin: float) -> tuple[float, float]:
 
 
 def _linear_ticks(low: float, high: float, least_step: float = 0.0) -> tuple[list[float], float]:
-    rough = max((high - low) / _MOST_TICKS, least_step)
+    rough = max((high - low) / _MOST_TICKS, least_step, 1 / _LARGEST)
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * times for times in (1, 2, 5, 10) if size * times >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run.events.series import Floats, Series, Values
+from pai_sdk.run.events.series import Floats, Integers, Series, Values
 from pai_sdk.run.plots.bucketing import (
     MOST_BUCKETS,
     Buckets,
@@ -43,6 +43,7 @@ __all__ = [
 Band: TypeAlias = Literal["std", "range", "quantile"]
 """The band around the line of a group: one standard deviation, least to largest, or the middle half."""
 
+_LARGEST_X = 1e300
 _RAW_POINTS_PER_BUCKET = 2
 
 
@@ -142,15 +143,27 @@ def _shared(series: Sequence[Series], x: XAxis) -> list[SharedX]:
         content, end = columns[at].tobytes(), at + 1
         while end < len(series) and columns[end].nbytes == len(content) and columns[end].tobytes() == content:
             end += 1
-        place = columns[at]
+        place: Floats | Integers = columns[at]
         rows: Values = np.stack([one.value for one in series[at:end]])  # type: ignore[assignment]
-        place = (place - place[0] if x.startswith("relative") and len(place) else place).astype(np.float64)
+        if x in ("wall", "relative_time") and not (is_time := np.isfinite(place)).all():
+            place, rows = place[is_time], rows[:, is_time]  # foreign files may have anything there
+        place = _from_first(place) if x.startswith("relative") and len(place) else place.astype(np.float64)
         if x in ("wall", "relative_time") and (np.diff(place) < 0).any():
             order = np.argsort(place, kind="stable")  # points are by step, and some were written again
             place, rows = place[order], rows[:, order]
         found.append(SharedX(place, rows))
         at = end
     return found
+
+
+def _from_first(place: Floats | Integers) -> Floats:
+    """Differences from the first x; they are finite, whatever is there."""
+    if place.dtype.kind == "i" and int(place[-1]) - int(place[0]) < 2**63:
+        exact: Floats = (place - place[0]).astype(np.float64)  # as differences of floats may not be
+        return exact
+    bounded: Floats = np.clip(place.astype(np.float64), -_LARGEST_X, _LARGEST_X)
+    differences: Floats = bounded - bounded[0]
+    return differences
 
 
 def _smoothed(shared: Sequence[SharedX], smooth: float, half_life: float | None) -> list[SharedX]:

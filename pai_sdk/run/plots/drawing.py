@@ -109,7 +109,8 @@ def lines_of(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
         y, low, high = curve.value[at], curve.low, curve.high
         if low is not None and high is not None:
             low, high = low[at], high[at]
-            y = np.where(np.isfinite(y), y, low / 2 + high / 2)
+            with np.errstate(over="ignore", invalid="ignore"):  # a band may be infinite on both sides
+                y = np.where(np.isfinite(y), y, low / 2 + high / 2)
         nan_x, inf_x = (curve.x[counts > 0] for counts in (curve.nan_count, curve.inf_count))
         not_finite = int(curve.nan_count.sum()), int(curve.inf_count.sum())
         label = labels.get(curve.name, curve.name)

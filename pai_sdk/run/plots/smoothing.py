@@ -115,7 +115,7 @@ def _smoothed(
     firsts = [_first_finite(values[begin : begin + size]) for begin, size in zip(begins, sizes, strict=True)]
     origin = np.repeat(firsts, sizes)
     length = _part_length(sizes)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         if weights is not None:  # in place: each of these arrays may have millions of values
             values -= origin
             (smooth,) = _decayed_sums(factor, values[None], length)

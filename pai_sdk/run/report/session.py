@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import CheckpointError
-from pai_sdk.run.events.writer import EventWriter, as_float64
+from pai_sdk.run.events.writer import EventWriter, as_float64, check_scalars
 from pai_sdk.run.report.checkpoints import (
     Checkpoint,
     CheckpointConfig,
@@ -840,7 +840,8 @@ def report(
 
     It does not wait, unless a scheduler asked for lock-step, or four checkpoints are not saved yet.
 
-    Outside a job and a session, the first call logs a warning, and no call has an effect.
+    Outside a job and a session, the first call logs a warning, and no call has an effect; metrics and step are
+    checked as in a job.
 
     Args:
         metrics: name to number. Numbers of other libraries, and their arrays with one element, are numbers too. A
@@ -871,11 +872,12 @@ def report(
         ...     report({"loss": 0.5, "eval": {"accuracy": 0.9}}, step=1)
     """
     session = _bound.get() or _job_session or _begin_job()
-    if session is None:
-        return
     if more:
         metrics = {**(metrics or {}), **more}
     try:
+        if session is None:  # what would end a job is an error here, too
+            check_scalars(_flat(metrics or {}), 1 if step is None else step)
+            return
         if checkpoint is None and not validation:
             session.report(metrics or {}, step)
             return

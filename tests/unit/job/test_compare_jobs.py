@@ -80,10 +80,20 @@ def test_one_table_has_what_differs_and_the_best_values() -> None:
     html = found._repr_html_()
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
-    assert found.best("loss").record.training_job_id == "train0"
+    assert found.best("loss", mode="min").record.training_job_id == "train0"
     assert found.best("loss", mode="max").hyperparameters["lr"] == 0.2
     with pytest.raises(InvalidInputError, match="there is: loss, accuracy"):
-        found.best("lss")
+        found.best("lss", mode="min")
+
+
+def test_the_direction_of_a_metric_is_not_guessed() -> None:
+    """`best("accuracy")` was the job with the least one."""
+    found = compare(jobs(3))
+    for mode in (None, "smallest"):
+        with pytest.raises(InvalidInputError) as caught:
+            found.best("loss", mode)
+        assert [problem.where for problem in caught.value.problems] == ["mode"]
+    assert found.best("loss", "max").record.training_job_id == "train2"
 
 
 def test_a_data_frame_has_the_columns_of_runs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from pai_sdk.job.gather import gather
@@ -96,3 +98,19 @@ def test_jobs_that_a_cell_shows_already_are_not_shown_again(monkeypatch: pytest.
     monkeypatch.setattr("pai_sdk.job.result_lists.notebook_cell", lambda: 4)
     with pytest.raises(NotImplementedError):
         shown._ipython_display_()
+
+
+@pytest.mark.parametrize("value", [1.0, math.nan, math.inf, 1e308, None])
+@pytest.mark.parametrize("step", [1, -1, 2**63, -(10**30), None])
+@pytest.mark.parametrize(
+    "timestamp", ["2026-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "x"]
+)
+def test_points_of_any_service_are_shown(value: float | None, step: int | None, timestamp: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    point = MetricPoint(name="loss", value=value, step=step, timestamp=timestamp)
+    found = MetricList([point, point])
+    frame = found.to_pandas()
+    assert [None if pandas.isna(one) else int(one) for one in frame["step"]] == [step, step]
+    assert frame["time"].isna().tolist() == [timestamp == "x" or pandas.isna(frame["time"][0])] * 2
+    assert repr(found)
+    assert found._repr_html_()

@@ -844,7 +844,7 @@ def test_outside_a_job_there_is_one_warning_and_no_effect(
         assert not is_session_enabled()  # a question, not a use: no warning
         assert caplog.records == []
         for _ in range(3):
-            report({"loss": 0.1, "text": "not even checked"}, checkpoint="nowhere")
+            report({"loss": 0.1, "eval": {"acc": 1}}, checkpoint="nowhere")
         assert get_checkpoint() is None
         assert get_all_reported_checkpoints() == []
         assert get_context() == Context()
@@ -853,3 +853,32 @@ def test_outside_a_job_there_is_one_warning_and_no_effect(
         assert not folder.exists()
     assert ["outside a job" in record.getMessage() for record in caplog.records] == [True]
     assert list(tmp_path.iterdir()) == []
+
+
+WRONG_CALLS: list[tuple[dict[Any, Any], Any, type[Exception]]] = [
+    ({"a": "x"}, None, TypeError),
+    ({"a": None}, None, TypeError),
+    ({"a": [1, 2]}, None, TypeError),
+    ({"a": {"b": "x"}}, None, TypeError),
+    ({"a": {"b": 1}, "a/b": 2}, None, TypeError),
+    ({1: 1.0}, None, TypeError),
+    ({"": 1.0}, None, TypeError),
+    ({"a\0": 1.0}, None, TypeError),
+    ({"a": 10**400}, None, OverflowError),
+    ({"a": 1.0}, 1.5, TypeError),
+    ({"a": 1.0}, 2**63, OverflowError),
+]
+
+
+@pytest.mark.parametrize(("metrics", "step", "kind"), WRONG_CALLS)
+def test_what_is_an_error_in_a_job_is_one_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metrics: dict[Any, Any], step: Any, kind: type[Exception]
+) -> None:
+    """A script that was tried by hand failed in its job."""
+    for name in [name for name in os.environ if name.startswith("PAI_")]:
+        monkeypatch.delenv(name)
+    with ReportSession(tmp_path) as session, session.bound(), pytest.raises(kind) as inside:
+        report(metrics, step)
+    with pytest.raises(kind) as outside:
+        report(metrics, step)
+    assert str(outside.value) == str(inside.value)
