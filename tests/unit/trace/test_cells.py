@@ -77,7 +77,7 @@ def test_values_without_an_object_are_texts() -> None:
 def test_both_of_two_columns_with_one_name_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     both: Any = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     _print(both, RowFormat.csv)
-    assert capsys.readouterr().out == "a,a\n1,2\n"
+    assert capsys.readouterr().out == "a,a_1\n1,2\n"
 
 
 def test_a_type_that_duckdb_has_not_is_a_typed_error(tmp_path: Path) -> None:

@@ -743,7 +743,7 @@ def test_elsewhere_a_job_without_pai_sdk_sends_through_fsspec(hdfs: WebHdfs, tmp
 
 def test_without_fsspec_the_error_says_what_to_install(tmp_path: Path) -> None:
     done = run_without_pai_sdk(RunStore.create("memory://x").to_remote("r1"), tmp_path, "-S")
-    assert "install pai-sdk here, or fsspec" in done.stderr
+    assert "install pai_sdk here, or fsspec" in done.stderr
 
 
 def test_without_pai_sdk_a_file_that_fails_does_not_stop_the_others(
