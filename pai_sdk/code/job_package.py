@@ -52,7 +52,6 @@ SHIPPED = (
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INIT = "run/report/in_jobs.py"
 _MENTIONED = re.compile(rb"\bpai_sdk\b")
-_LARGEST_SEARCHED_BYTES = 1 << 20
 # After the PYTHONPATH of the image and of the user, both of which are kept.
 _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '
 
@@ -71,7 +70,7 @@ def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
     return any(
         _MENTIONED.search((tree.root / entry.path).read_bytes())
         for entry in entries
-        if entry.path.endswith((".py", ".ipynb", ".sh")) and entry.size_bytes <= _LARGEST_SEARCHED_BYTES
+        if entry.path.endswith((".py", ".ipynb", ".sh"))
     )
 
 

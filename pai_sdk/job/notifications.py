@@ -102,7 +102,9 @@ class DingTalk:
         """Send a message with the facts; repeated where DingTalk is out of reach or busy."""
         title = f"{facts.get('name') or facts.get('job_id')}: {facts.get('status')}"
         lines = [f"### {title}", *(f"- {name}: {value}" for name, value in facts.items() if value is not None)]
-        text = "\n".join(lines)[:_LONGEST_TEXT]
+        text = "\n".join(lines)
+        if len(text) > _LONGEST_TEXT:
+            text = f"{text[: _LONGEST_TEXT - 1]}…"
         body = {"msgtype": "markdown", "markdown": {"title": title, "text": text}}
         # A signature is valid for an hour, and made for each attempt.
         _post(lambda: self.signed_url(time.time()), body, refusal=_dingtalk_refusal)

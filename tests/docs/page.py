@@ -7,6 +7,8 @@ Blocks run from top to bottom in the current folder; line numbers in tracebacks 
 - `bash` and `console` are executed when they call `pai-sdk` or `docker compose`. Where lines start with `$ `,
   those are the commands. A command must succeed; `# exit 100` at its end says that it must end so instead.
 - `<!-- norun: why -->` on the line above a block keeps it from running; it must still compile.
+- `ipython` is a cell of a notebook: magics work, in the same namespace.
+- Packages outside of the extras and `pip install` lines of the page cannot be imported in its Python blocks.
 - Everything else (json, text, yaml, …) is for reading only.
 """
 
@@ -24,6 +26,9 @@ from sybil.evaluators.doctest import DocTestEvaluator
 from sybil.evaluators.python import PythonEvaluator, pad
 from sybil.parsers.abstract.doctest import DocTestStringParser
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.docs.installed import hide_what_is_not_installed
 
 SHELLS = ("bash", "console", "shell", "sh")
 _INFO = re.compile(r"[ \t]*(?P<language>[\w+-]+)?(?P<attributes>[^\n]*)\n")
@@ -54,6 +59,7 @@ def run(page: Path) -> int:
     document = Sybil(parsers=[parse]).parse(page)
     document.namespace["__name__"] = "__main__"
     examples = list(document.examples())
+    hide_what_is_not_installed(document.text)
     for example in examples:
         print(f"{page.name}:{example.line}", flush=True)
         example.evaluate()
@@ -63,6 +69,8 @@ def run(page: Path) -> int:
 def _evaluator(language: str | None, title: str | None, norun: bool) -> Callable[[Example], None] | None:
     if language in SHELLS:
         return _check_shell if norun else _run_shell
+    if language == "ipython" and not norun:
+        return _run_cell
     if title is not None and not norun:
         return lambda example: _write(example, title)
     if language == "python":
@@ -78,6 +86,15 @@ def _doctests(region: Region, document: Document) -> Iterable[Region]:
     for example in DocTestStringParser(DocTestEvaluator())(region.parsed, document.path):
         example.adjust(region, region.parsed)
         yield example
+
+
+def _run_cell(example: Example) -> None:
+    from IPython.core.interactiveshell import InteractiveShell  # needs the extra [notebook]
+    from traitlets.config import Config
+
+    config = Config({"HistoryManager": {"enabled": False}})
+    shell = InteractiveShell.instance(user_ns=example.namespace, config=config)
+    shell.run_cell(example.parsed).raise_error()
 
 
 def _compile(example: Example) -> None:

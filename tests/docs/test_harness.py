@@ -24,6 +24,10 @@ WORKS = {
     "a reason not to run": "<!-- norun: needs an account -->\n```python\nraise SystemExit(1)\n```\n",
     "other languages": '```json\n{"a":\n```\n\n```\nplain\n```\n',
     "no command of ours": "```bash\nfalse\n```\n",
+    "a package that the page installs": "`pip install pandas`\n\n```python\nimport pandas\n```\n",
+    "a cell of a notebook": (
+        "`[notebook]`\n\n```ipython\n%load_ext pai_sdk\na = 1\n```\n\n```python\nassert a == 1\n```\n"
+    ),
     "a promised exit status": "```console\n$ pai-sdk() { return $1; }\n$ pai-sdk 100 # exit 100\ntext\n```\n",
     "a command over two lines": "```console\n$ pai-sdk() { [ $# = 2 ]; }\n$ pai-sdk a \\\n    b\n```\n",
 }
@@ -31,6 +35,8 @@ FAILS = {
     "an exception": ("text\n\n```python\na = 1\nraise ValueError('boom')\n```\n", 'page.md", line 5'),
     "what does not compile": ("<!-- norun: needs an account -->\n```python\nx = = 1\n```\n", 'page.md", line 3'),
     "a norun without its reason": ("<!-- norun: -->\n```python\nraise ValueError('it ran')\n```\n", "it ran"),
+    "a package of no extra that is named": ("```python\nimport pandas\n```\n", "the page does not install it"),
+    "a cell of a notebook": ("`[notebook]`\n\n```ipython\n%no_such_magic\n```\n", "no_such_magic"),
     "a doctest": ("```python\n>>> 1 + 1\n3\n```\n", "Expected"),
     "a command": (
         "\n```console\n$ true\n$ pai-sdk() { return 3; }\n$ pai-sdk ps\n```\n",

@@ -70,8 +70,13 @@ def top(
 
 
 def _running() -> list[TrainingJob]:
-    listed = TrainingJob.list(status=JobStatus.RUNNING, local=chosen_place().local)
-    return [*islice(listed, _MOST_JOBS)]
+    listed = iter(TrainingJob.list(status=JobStatus.RUNNING, local=chosen_place().local))
+    jobs = [*islice(listed, _MOST_JOBS)]
+    if next(listed, None) is not None:
+        typer.echo(
+            f"more jobs are running: these are the newest {_MOST_JOBS}; name a job to see another one", err=True
+        )
+    return jobs
 
 
 def _rows(job: TrainingJob) -> list[tuple[Any, ...]]:

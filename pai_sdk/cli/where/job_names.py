@@ -121,6 +121,8 @@ def _absent(given: str, jobs: list[TrainingJob]) -> NotFoundError:
     command = f"pai-sdk ps {place.option}".rstrip()
     other = "" if place.is_named else "; other places: --embedded, --profile NAME"
     hint = did_you_mean(near) or f"`{command}` lists them{other}"
+    if len(jobs) >= _MOST_LOOKED_AT:
+        hint += f"; only the newest {_MOST_LOOKED_AT:,} were searched: give the whole id of an older one"
     return _not_found(f"no job in {_places()} has the id or the name {given!r}, or an id that begins so; {hint}")
 
 

@@ -54,6 +54,14 @@ def test_nothing_runs(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
     assert pai("top", "train1").stdout == "train1 Succeed: nothing is running\n"
 
 
+def test_jobs_beyond_the_limit_are_announced(
+    pai: Pai, memory: FakeBackend, entry: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pai("top", "--once").stderr == ""
+    monkeypatch.setattr("pai_sdk.cli.instances.top._MOST_JOBS", 0)
+    assert "more jobs are running" in pai("top", "--once").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "instance", "command"),
     [

@@ -142,6 +142,12 @@ def test_what_mentions_pai_sdk(tmp_path: Path, files: dict[str, str], command: l
     assert mentions_pai_sdk(FileTree.scan(code(tmp_path / "src", **files)), command) is mentioned
 
 
+def test_a_large_notebook_is_searched_too(tmp_path: Path) -> None:
+    """Files of more than 1 MiB were left out, and the job had no pai_sdk."""
+    large = '"image/png": "' + "A" * (2 << 20) + '"\n"from pai_sdk import report"'
+    assert mentions_pai_sdk(FileTree.scan(code(tmp_path / "src", **{"a.ipynb": large})), ["python"])
+
+
 def test_code_that_reports_gets_the_channel_and_keeps_its_hash(tmp_path: Path) -> None:
     source = code(tmp_path / "src", train="from pai_sdk import report")
 
