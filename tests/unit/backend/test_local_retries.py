@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk.backend.local import LocalBackend, retries
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import LaunchSpec
 from pai_sdk.execution.process.executor import ProcessExecutor
@@ -173,3 +174,15 @@ def test_two_processes_begin_an_attempt_once(backend: LocalBackend) -> None:
     while {each.get(job_id).status for each in (backend, *others)} != {"Succeed"}:
         assert time.monotonic() < deadline
     assert lines(backend, job_id) == ["attempt"] * 3
+
+
+def test_a_clock_that_was_set_back_delays_no_attempt(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobRetries, "wait_s", staticmethod(lambda attempt: 5.0))
+    job_id = submit(backend, FAILS_TWICE)
+    until(lambda: len(lines(backend, job_id)) == 1)
+    back_s = 24 * 3600.0
+    clock = SimpleNamespace(time=lambda: time.time() - back_s, monotonic=time.monotonic)
+    monkeypatch.setattr(retries, "time", clock)
+    until_status(backend, job_id, "Succeed")
