@@ -54,7 +54,7 @@ test-cluster: $(VENV)/.dev ## jobs on clusters of Ray and Slurm, on three nodes 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
 
-test-torch: $(TORCH)/.made ## the callbacks in trainings of Lightning, Transformers and Keras (CPU builds in .venv-torch: 3 GB)
+test-torch: $(TORCH)/.made ## the callbacks in trainings of Lightning, Transformers and Keras (CPU builds in .venv-torch: 2.5 GB)
 	@$(TORCH)/bin/python -m pytest -q $(ONCE_MORE) tests/unit/run/report/test_callbacks.py tests/unit/trace/test_adapters.py
 
 e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
