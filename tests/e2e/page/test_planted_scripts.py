@@ -52,7 +52,7 @@ for file in (out / tag / tag, out / turned, out / "page.html"):
     file.write_text(script)
 with TraceWriter({"planted": "string", "value": "string"}) as writer:
     writer.write(planted=[tag], value=[script])
-with EventWriter(events / "texts") as texts:
+with EventWriter(events, source="texts") as texts:
     texts.text(tag + "!", script, 1)
     texts.histogram(tag + "s", [1.0, 2.0], 1)
 raise ValueError(tag + script)
