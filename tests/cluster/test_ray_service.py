@@ -118,7 +118,6 @@ def test_instances_that_miss_one_on_a_lost_node_are_not_the_cause(
     with pytest.raises(JobFailed, match="NodeLost") as failed:
         job.wait(END_S, show_logs=False)
     assert ray_cluster.nodes[1].address in str(failed.value)
-    assert 1 in [one.exit_code for one in job.record.instances]
 
 
 @pytest.mark.slow
