@@ -16,9 +16,9 @@ FAST := tests/unit tests/ci tests/faults tests/docs
 # Tests wait for processes and engines: one that fails is run once more, and both results are shown.
 ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
 
-# PyTorch without CUDA, which takes a tenth of the space. TORCH_INDEX= leaves the choice to pip's settings.
+# PyTorch without CUDA takes a tenth of the space: TORCH_INDEX=URL names an index that has such builds.
 TORCH := .venv-torch
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
 
 # Interpreters of a version manager that are not on PATH; tox finds them here.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)

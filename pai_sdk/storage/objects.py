@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
 from pai_sdk.errors import NameTakenError, StorageError
+from pai_sdk.storage.crc64 import crc64_of
 from pai_sdk.storage.leftovers import open_part
 from pai_sdk.storage.uri import OssUri
 

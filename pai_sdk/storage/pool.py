@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from pai_sdk.base.turns import Turns
 from pai_sdk.errors import (
     CredentialsError,
     PaiError,
@@ -18,6 +17,7 @@ from pai_sdk.errors import (
     UnreachableStorageError,
     UntrustedEndpointError,
 )
+from pai_sdk.storage.turns import Turns
 
 __all__ = ["LARGE_WORKERS", "SMALL_BYTES", "SMALL_WORKERS", "WHY_NOT_ALL", "TransferPool"]
 

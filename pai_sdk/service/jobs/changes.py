@@ -1,13 +1,17 @@
-"""Notifications of changed jobs, from any thread to the long polls, which wait without holding a thread."""
+"""Changes of jobs: when they finished, and notifications to the long polls, which wait without holding a thread."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Changes", "Subscription"]
+__all__ = ["Changes", "FinishTimes", "Subscription"]
+
+_MAX_JOBS = 10_000
 
 
 class Subscription:
@@ -75,3 +79,34 @@ class Changes:
     def _notify(self, job_id: str) -> None:
         for subscription in self._waiting.get(job_id, ()):
             subscription.notify()
+
+
+class FinishTimes:
+    """The times at which the latest jobs finished, for readers that must have seen what they wrote last.
+
+    Safe to use from several threads.
+
+    Example:
+        >>> times = FinishTimes()
+        >>> times.add("train1")
+        >>> times.of("train1") == times.of(None), times.of("train2")
+        (True, -inf)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards both
+        self._times: dict[str, float] = {}
+        self._last = float("-inf")
+
+    def add(self, job_id: str) -> None:
+        """Record that a job finishes now."""
+        with self._lock:
+            self._times.pop(job_id, None)  # so that the oldest is the first
+            self._last = self._times[job_id] = time.monotonic()
+            if len(self._times) > _MAX_JOBS:
+                del self._times[next(iter(self._times))]
+
+    def of(self, job_id: str | None) -> float:
+        """Returns the time of one job, or of the last one of all; minus infinity where none is recorded."""
+        with self._lock:
+            return self._last if job_id is None else self._times.get(job_id, float("-inf"))

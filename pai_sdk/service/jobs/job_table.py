@@ -19,8 +19,7 @@ from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.identity.visibility import PRIVATE, visible_jobs
-from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.finish_times import FinishTimes
+from pai_sdk.service.jobs.changes import Changes, FinishTimes
 from pai_sdk.service.jobs.host_resources import need_or_instances
 from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
 from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED

@@ -9,12 +9,12 @@ import time
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
-from pai_sdk.base.crc64 import combine_crc64
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
 from pai_sdk.service.objects.index import ObjectIndex, replaced_meanwhile
 from pai_sdk.service.objects.object_rows import StoredObject
+from pai_sdk.storage.crc64 import combine_crc64
 
 __all__ = ["Appender", "BoundedReader"]
 

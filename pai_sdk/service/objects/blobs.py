@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.base.files import sync_folder
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
+from pai_sdk.storage.crc64 import crc64_of
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobRange", "BlobWriter", "SharedBlob"]
 

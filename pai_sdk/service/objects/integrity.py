@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import StoredObject
+from pai_sdk.storage.crc64 import crc64_of
 
 __all__ = ["DAMAGED", "IntegrityCheck", "content_is_short"]
 

@@ -20,7 +20,6 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-from pai_sdk.base.crc64 import combine_crc64
 from pai_sdk.service.objects.blobs import BlobFolder, BlobRange, BlobWriter, SharedBlob
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index_database import IndexDatabase
@@ -32,6 +31,7 @@ from pai_sdk.service.objects.object_rows import (
     require_bucket,
     successor,
 )
+from pai_sdk.storage.crc64 import combine_crc64
 
 __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "UploadInfo", "UploadedPart"]
 

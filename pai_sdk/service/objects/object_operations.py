@@ -12,9 +12,7 @@ from urllib.parse import unquote
 
 from starlette.responses import Response
 
-from pai_sdk.base.crc64 import crc64_of
 from pai_sdk.service.objects.body import Threads, read_content, write_body
-from pai_sdk.service.objects.browser_headers import safe_in_browser
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES, CopyOfRow, StoredObject, check_bucket, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
@@ -24,9 +22,11 @@ from pai_sdk.service.objects.xml import (
     content_response,
     iso_time,
     object_headers,
+    safe_in_browser,
     written_headers,
     xml_response,
 )
+from pai_sdk.storage.crc64 import crc64_of
 
 __all__ = [
     "ObjectOperations",

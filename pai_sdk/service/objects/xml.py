@@ -1,4 +1,4 @@
-"""The XML of OSS, and responses: documents, errors, and the content of objects in chunks."""
+"""The XML of OSS, and responses: documents, errors, and objects, with headers that let no browser run them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pai_sdk.service.objects.body import Threads
 from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
 from pai_sdk.service.objects.multipart import UploadedPart
 from pai_sdk.service.objects.object_rows import StoredObject
+from pai_sdk.service.objects.oss_request import OssRequest
 
 __all__ = [
     "HEADER_CRC64",
@@ -36,6 +37,7 @@ __all__ = [
     "object_headers",
     "parse",
     "printable",
+    "safe_in_browser",
     "written_headers",
     "xml_response",
 ]
@@ -44,6 +46,13 @@ HEADER_CRC64 = "x-oss-hash-crc64ecma"
 """The header with the CRC-64/XZ of a whole object, also of a range of it, by which clients check what arrived."""
 
 _log = logging.getLogger(__name__)
+# Types that a browser displays without running anything in them. Types that it does not display stay out: for
+# those, an attachment is what it does anyway. PDF has scripts of its own.
+_DISPLAYED = re.compile(
+    r"(image/(png|jpeg|gif|webp|avif|bmp)|audio/[a-z0-9.-]+|video/[a-z0-9.-]+|text/plain|application/json)"
+    r"( *; *charset=[A-Za-z0-9_-]+)?",
+    re.IGNORECASE,
+)
 _CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_WRITING = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -182,6 +191,23 @@ def object_headers(info: StoredObject) -> dict[str, str]:
 def written_headers(made: StoredObject | UploadedPart) -> dict[str, str]:
     """The headers of the response to a write, by which clients check what arrived."""
     return {"ETag": f'"{made.etag}"', **_crc64_header(made.crc64)}
+
+
+def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str, str]:
+    """Returns the headers of an object with `content-disposition: attachment` where a browser could run it.
+
+    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization` of OSS
+    when they open an address, so official clients with a key receive the headers as they were stored. Type and
+    disposition count as the response has them: a `response-*` parameter is chosen by whoever made the URL.
+    """
+    found = dict(headers)
+    if request.header("authorization") or _DISPLAYED.fullmatch(found.get("content-type", "").strip()):
+        return found
+    kind, separator, parameters = found.get("content-disposition", "").partition(";")
+    if kind.strip().lower() != "attachment":
+        found["content-disposition"] = f"attachment{separator}{parameters}"
+        found["x-oss-force-download"] = "true"  # as OSS marks it
+    return found
 
 
 def _crc64_header(crc64: int | None) -> dict[str, str]:

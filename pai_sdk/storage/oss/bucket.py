@@ -17,12 +17,12 @@ import requests
 import requests.utils
 
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.base.turns import without_turn
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.storage.oss.errors import NotOssError
 from pai_sdk.storage.oss.http import HttpPool, HttpResponse, Pieces
 from pai_sdk.storage.oss.v4 import Signer, canonical_query
 from pai_sdk.storage.oss2_import import oss2
+from pai_sdk.storage.turns import without_turn
 
 __all__ = ["HostSigned", "OssBucket", "Wires"]
 

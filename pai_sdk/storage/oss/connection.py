@@ -17,12 +17,12 @@ from urllib3.exceptions import HTTPError
 
 from pai_sdk.base.endpoint import Endpoint, host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.base.turns import without_turn
 from pai_sdk.config.credentials import Credentials, CredentialsProvider
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
 from pai_sdk.storage.oss.bucket import HostSigned, OssBucket, Wires
 from pai_sdk.storage.oss.errors import ForeignResponseError, storage_error
 from pai_sdk.storage.oss2_import import oss2
+from pai_sdk.storage.turns import without_turn
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]

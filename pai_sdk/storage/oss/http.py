@@ -29,9 +29,9 @@ from urllib3.util.ssl_ import create_urllib3_context
 from urllib3.util.wait import wait_for_read
 
 from pai_sdk.base.connections import TlsConnection
-from pai_sdk.base.turns import without_turn
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.oss2_import import oss2
+from pai_sdk.storage.turns import without_turn
 
 __all__ = ["HttpPool", "HttpResponse", "Pieces"]
 

@@ -6,12 +6,14 @@ import threading
 
 import pytest
 
-from pai_sdk.base.turns import Turns, without_turn
+from pai_sdk.storage.turns import Turns, without_turn
 from tests.waiting import PATIENCE_S
 
 
 def test_of_many_threads_one_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk.base.turns._LOOKS_AFTER_S", PATIENCE_S)  # a busy machine ends no turn for a while
+    monkeypatch.setattr(
+        "pai_sdk.storage.turns._LOOKS_AFTER_S", PATIENCE_S
+    )  # a busy machine ends no turn for a while
     turns, inside, most = Turns(), [], []
 
     def compute() -> None:
