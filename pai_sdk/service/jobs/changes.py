@@ -1,4 +1,4 @@
-"""Changes of jobs: when they finished, and notifications to the long polls, which wait without holding a thread."""
+"""Changes of jobs: when they finished, and notifications to the long polls, which wait without a thread."""
 
 from __future__ import annotations
 
