@@ -171,6 +171,16 @@ def test_a_link_is_pasted_into_a_tab_that_waits_for_one(browser: Browser, sessio
         assert "code" not in page.url
 
 
+def test_the_clock_of_a_browser_may_be_wrong(browser: Browser, session: Session) -> None:
+    link = session.new_page_link()
+    with open_page(browser, origin_of(link)) as watched:
+        watched.page.add_init_script("const now = Date.now; Date.now = () => now() - 3_600_000")
+        watched.page.goto(link)
+        live(watched.page)
+        watched.page.reload()
+        live(watched.page)
+
+
 # ---- jobs
 
 
