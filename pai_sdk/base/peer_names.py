@@ -264,6 +264,7 @@ KEYWORDS: Mapping[str, Keyword] = {
     "enable_sagemaker_metrics": Keyword("", _KEPT),
     "profiler_config": Keyword("", _KEPT),
     "disable_profiler": Keyword("", "leave it out: there is no profiler"),
+    "queue_settings": Keyword("priority", "priority=5, a number from 1 to 9"),
     "rules": Keyword("", _KEPT),
     "tensorboard": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),
     "tensorboard_output_config": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),

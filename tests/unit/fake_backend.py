@@ -142,8 +142,9 @@ class FakeBackend:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         newest_first: bool = True,
+        skip: int = 0,
     ) -> Iterator[JobRecord]:
-        yield self.get("train1")
+        yield from [self.get("train1")][skip:]
 
     def delete(self, job_id: str) -> None:
         raise NotFoundError("gone", code="NotFound", status_code=404)
