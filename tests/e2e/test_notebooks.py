@@ -136,7 +136,7 @@ def test_a_search(tmp_path: Path) -> None:
         return shown(next(cell for cell in cells if source in cell.source))
 
     live = under("trials = tuner.run()")
-    assert "12 jobs" in live
+    assert "12 trials" in live
     assert "best so far: trial" in live
     assert live.count("<table") == 1, "one table that updates in place"
     table = under("trials\n") if any(cell.source == "trials\n" for cell in cells) else shown(cells[2])

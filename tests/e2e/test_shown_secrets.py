@@ -114,7 +114,20 @@ OTHER_COMMANDS = {
         "serve",
         "ui",
     ),
-    *("migrate", "model", "pack", "trace", "config", "exec", "top", "algorithm", "doctor", "download", "wait"),
+    *(
+        "migrate",
+        "model",
+        "pack",
+        "trace",
+        "config",
+        "exec",
+        "top",
+        "algorithm",
+        "doctor",
+        "download",
+        "wait",
+        "wheel",
+    ),
 }
 
 

@@ -26,7 +26,7 @@ __all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name", "page_policy"]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A policy names no address but 127.0.0.1 (CSP 3, host-source); elsewhere the sandbox of the objects has to do.
-_HOST_OF_POLICY = re.compile(r"(127\.0\.0\.1|[a-z0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
+_HOST_OF_POLICY = re.compile(r"(127\.0\.0\.1|[0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 SAFETY_HEADERS = (
     (b"content-security-policy", f"sandbox; {_NOTHING}".encode()),
