@@ -98,7 +98,10 @@ def _print(found: pa.Table, as_format: RowFormat) -> None:
     elif as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(found.column_names)
-        writer.writerows(rows)
+        # Python 3.10 neither writes nor reads a NUL in CSV, and other readers end the text there.
+        writer.writerows(
+            [cell.replace("\0", r"\x00") if isinstance(cell, str) else cell for cell in row] for row in rows
+        )
     else:
         _print_table(found.column_names, rows)
 

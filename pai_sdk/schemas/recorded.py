@@ -25,6 +25,7 @@ def recorded_fields(record: JobRecord) -> dict[str, Any]:
         >>> recorded_fields(JobRecord(training_job_id="train1", training_job_name="digits"))
         {'TrainingJobName': 'digits'}
     """
+    TrainingJobRequest.model_rebuild()  # before pydantic 2.12, fields of a deferred model have no alias until then
     names = {field.alias or name for name, field in TrainingJobRequest.model_fields.items()}
     shown = record.model_dump(mode="json", by_alias=True, exclude_none=True)
     fields = {name: value for name, value in shown.items() if name in names and value not in ([], {})}

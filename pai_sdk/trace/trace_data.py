@@ -173,10 +173,12 @@ class TraceData:
         Raises:
             TraceError: pandas cannot have a value, such as a date after the year 9999.
         """
+        import pyarrow as pa
+
         rows = self.to_arrow(columns)
         try:
             return rows.to_pandas()
-        except (*CELL_ERRORS, NotImplementedError) as error:
+        except (*CELL_ERRORS, NotImplementedError, pa.ArrowException) as error:
             text = f"{self.folder} has values that pandas cannot have: {error}"
             raise TraceError(f"{text}; read the other columns, or use to_arrow()") from error
 

@@ -173,6 +173,8 @@ def _is_unset(value: Any, field: _Field) -> bool:
 
 @cache
 def _fields_of(models: _Models) -> dict[str, _Field]:
+    for model in models:
+        model.model_rebuild()  # before pydantic 2.12, fields of a deferred model have no alias until then
     return {
         field.alias or name: _Field(
             _models_in(field.annotation),

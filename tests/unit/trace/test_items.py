@@ -47,7 +47,7 @@ def stored(type_: str | pa.DataType, value: Any) -> list[Any]:
         ("timestamp", np.datetime64("2026-01-01T00:00:00.000000123"), NS),
         ("timestamp", datetime.date(2026, 1, 1), pd.Timestamp("2026-01-01")),
         ("timestamp", pd.NaT, None),
-        ("timestamp", np.datetime64("NaT"), None),
+        ("timestamp", np.datetime64("NaT", "ns"), None),
         ("timestamp", pd.NA, None),
         ("datetime", NOON.replace(tzinfo=ZONE), NOON - datetime.timedelta(hours=8)),
         ("datetime", np.datetime64("2026-01-01T12", "h"), NOON),
