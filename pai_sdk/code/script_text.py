@@ -10,7 +10,16 @@ from pai_sdk.code.text_files import decoded
 from pai_sdk.errors import Problem
 from pai_sdk.storage.tree import FileTree
 
-__all__ = ["PROGRAM", "SHELLS", "WINDOWS_LINE_END", "file_problems", "is_shell", "programs_in", "unix_text"]
+__all__ = [
+    "PROGRAM",
+    "SHELLS",
+    "WINDOWS_LINE_END",
+    "file_problems",
+    "is_shell",
+    "is_windows_line",
+    "programs_in",
+    "unix_text",
+]
 
 WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file does"
 
@@ -31,6 +40,16 @@ def unix_text(script: str) -> str:
         'export NAME=model\npython train.py'
     """
     return script.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\r")
+
+
+def is_windows_line(text: str) -> bool:
+    r"""Returns whether a text is one line of a Windows file, with half of its line end.
+
+    Example:
+        >>> is_windows_line("model\r"), is_windows_line("two\nlines\r")
+        (True, False)
+    """
+    return text.endswith("\r") and "\n" not in text
 
 
 def is_shell(command: Sequence[str]) -> bool:

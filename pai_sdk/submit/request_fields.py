@@ -10,7 +10,15 @@ from typing import Any
 from pai_sdk.backend.places import PLACES, place_of_type
 from pai_sdk.base.hints import is_of_type, name_hint, nearest
 from pai_sdk.base.peer_names import value_hint
-from pai_sdk.code.script_text import PROGRAM, SHELLS, WINDOWS_LINE_END, file_problems, is_shell, unix_text
+from pai_sdk.code.script_text import (
+    PROGRAM,
+    SHELLS,
+    WINDOWS_LINE_END,
+    file_problems,
+    is_shell,
+    is_windows_line,
+    unix_text,
+)
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk.schemas.names import is_of_the_contract, name_problems
@@ -159,7 +167,7 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
             continue  # reported by name_problems
         with problems.under(f"{where}[{name!r}]"):
             text = hyperparameter_text(value)
-            if text.endswith("\r"):
+            if is_windows_line(text):
                 problems.add(f"{where}[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
             values.append(HyperParameter.model_validate({"name": name, "value": text}))
     return values
@@ -175,7 +183,7 @@ def environment(given: Mapping[str, str | Secret] | None, problems: Problems) ->
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str | Secret):
             problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
-        elif isinstance(value, str) and value.endswith("\r"):
+        elif isinstance(value, str) and is_windows_line(value):
             problems.add(f"environments[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
         else:
             values[name] = value.placeholder if isinstance(value, Secret) else value
@@ -269,7 +277,7 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
         problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
         return parts
     for number, part in enumerate(parts):
-        if part.endswith("\r"):
+        if is_windows_line(part):
             problems.add(f"command[{number}]", WINDOWS_LINE_END, "remove it: part.rstrip('\\r')")
     if is_shell(parts) and "\r\n" in parts[-1]:
         what = "has Windows line ends, which a shell takes for a part of names and values"
