@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -162,6 +163,17 @@ def test_a_failure_tells_where_and_why(client: Client, executor: ScriptedExecuto
     info = client.get(f"/trainingjobs/{job_id}/errorinfo")["ErrorInfo"]
     assert info["Code"] == "NonZeroExit"
     assert info["AdditionalInfo"] == f'{{"Instance": "{job_id}-worker-0", "ExitCode": 3}}'
+
+
+def test_a_disk_that_is_full_when_a_job_begins_is_its_reason(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(spec: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(executor, "start", full)
+    job = client.until(client.create(job_body()))
+    assert (job["Status"], job["ReasonCode"]) == ("InitializeFailed", "DiskFull")
 
 
 def test_a_job_has_run_since_its_instances_began_however_late_that_is_seen(

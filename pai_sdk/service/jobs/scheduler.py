@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pai_sdk.agent.protocol import Ending
-from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.protocol import DISK_IS_FULL, Ending
+from pai_sdk.agent.reasons import REASON_DISK_FULL, REASON_STOPPED_BY_USER
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState, Executor, JobFiles, outcome
 from pai_sdk.execution.contract import launch_spec
@@ -48,6 +48,7 @@ _PAUSE_AFTER_FAULT_S = 1.0
 _RENEW_AGAIN_S = 0.2
 _COPY_THREADS = 4
 _STOPPED = "The job was stopped by its user."
+_DISK_FULL = "The disk of the service is full. Free some space on it, then submit the job again."
 
 _Step: TypeAlias = Literal["staging", "running", "finishing"]
 
@@ -311,6 +312,9 @@ class Scheduler:
             self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
         except Exception as error:
             logger.exception("job %s cannot begin", active.id)
+            if isinstance(error, OSError) and error.errno in DISK_IS_FULL:  # the job may have filled it just now
+                self._end(active, JobStatus.INITIALIZE_FAILED, REASON_DISK_FULL, _DISK_FULL)
+                return
             message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
             self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
         else:
