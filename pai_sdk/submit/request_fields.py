@@ -190,6 +190,10 @@ def environment(given: Mapping[str, str | Secret] | None, problems: Problems) ->
     return values or None
 
 
+# The name as pip reads it; with an address behind "@" it is what the address has.
+_OF_A_STRANGER = re.compile(r"\s*pai[-_.]+(training[-_.]+)?sdk\s*($|[\[=<>!~;#,(])(?!.*@)", re.IGNORECASE)
+
+
 def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
     """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
     for number, requirement in enumerate(given or ()):
@@ -199,6 +203,11 @@ def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[st
             what = "is empty"
         elif "\n" in requirement or "\r" in requirement:
             what = "has a line end"
+        elif _OF_A_STRANGER.match(requirement):
+            what = "is not the name of pai_sdk on PyPI, where it is another company's, or may become one"
+            hint = "leave it out: jobs get `pai_sdk.report` without it; `pai-sdk wheel` makes a wheel for images"
+            problems.add(f"requirements[{number}]", what, hint)
+            continue
         else:
             continue
         problems.add(f"requirements[{number}]", what, "give one requirement, such as 'numpy==2.1'")

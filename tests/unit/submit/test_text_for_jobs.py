@@ -10,6 +10,8 @@ import pytest
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.session import Session
 from pai_sdk.submit.estimator import Estimator
+from pai_sdk.submit.problems import Problems
+from pai_sdk.submit.request_fields import requirement_list
 
 
 @pytest.fixture
@@ -112,3 +114,21 @@ def test_a_file_that_its_program_can_read_goes_along(
     (tmp_path / "train.py").write_text("print(1)\n")
     (tmp_path / name).write_bytes(content)
     assert plan(session, f"python train.py < {name}", source_dir=tmp_path).uploads
+
+
+@pytest.mark.parametrize("form", ["{}", "{}==0.0.1", "{}[service]>=0.1 ; python_version > '3'"])
+@pytest.mark.parametrize("words", [("pai", "sdk"), ("PAI", "Training", "SDK")])
+@pytest.mark.parametrize("separator", ["-", "_", "."])
+def test_the_package_of_another_company_is_no_requirement(
+    form: str, words: tuple[str, ...], separator: str
+) -> None:
+    problems = Problems()
+    requirement_list(["numpy", form.format(separator.join(words))], problems)
+    assert [problem.where for problem in problems.found] == ["requirements[1]"]
+
+
+@pytest.mark.parametrize("name", ["pai-sdk-tools", "pai-sdk @ file:///wheels/pai_sdk.whl", "./pai_sdk.whl"])
+def test_others_are(name: str) -> None:
+    problems = Problems()
+    assert requirement_list([name], problems) == [name]
+    assert problems.found == []
