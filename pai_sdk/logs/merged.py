@@ -1,7 +1,8 @@
 """One order for the lines of several instances, which never changes: a page that was read once stays the same.
 
-The order is made by reading: lines written since the last time are put behind the known ones, instance after
-instance. It is appended to a file beside the logs, so it outlives the process.
+The order is made by reading: lines written since the last time are put behind the known ones, in the order of the
+times at which the supervisors noted the sizes of the logs; of one time, instance after instance. It is appended to
+a file beside the logs, so it outlives the process.
 """
 
 from __future__ import annotations
@@ -9,15 +10,21 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pai_sdk.base.files import append_to
 from pai_sdk.logs.index import LogIndex
+from pai_sdk.logs.times import LogTimes
 
 __all__ = ["MergedOrder", "SingleOrder"]
+
+
+_NOTED_EVERY_S = 1.0
+_MAX_TIMES = 200  # of one reading: each is a look into each log
 
 
 class _Stretch(NamedTuple):
@@ -56,17 +63,20 @@ class MergedOrder:
     Args:
         path: the file that stores the order. One object at a time may use it.
         logs: the logs, always in the same sequence.
+        times: gives the times of each log.
     """
 
-    def __init__(self, path: Path, logs: Sequence[LogIndex]) -> None:
+    def __init__(self, path: Path, logs: Sequence[LogIndex], times: Sequence[Callable[[], LogTimes]]) -> None:
         self._path = path
         self._logs = logs
+        self._times = times
         self._lock = threading.Lock()
         self._is_loaded = False
         self._stretches: list[_Stretch] = []
         self._size_bytes = 0
         self._ends: list[int] = []
         self._taken = [0] * len(logs)
+        self._updated_at = float("-inf")
 
     def update(self, *, is_open: bool) -> tuple[int, OSError | None]:
         """Put new lines in order.
@@ -80,11 +90,7 @@ class MergedOrder:
                 self._take(stretches)
                 self._is_loaded = True
             counts = [log.count(is_open=is_open) for log in self._logs]
-            new = [
-                _Stretch(instance, before, now - before)
-                for instance, (before, now) in enumerate(zip(self._taken, counts, strict=True))
-                if now > before
-            ]
+            new = self._new(counts)
             error = None
             if new:
                 try:
@@ -120,6 +126,31 @@ class MergedOrder:
                 return end - stretch.length + line - stretch.start
         return end
 
+    def _new(self, counts: Sequence[int]) -> list[_Stretch]:
+        """Returns the lines that are not in order yet, by time."""
+        grown = [instance for instance, count in enumerate(counts) if count > self._taken[instance]]
+        ends = [(float("inf"), instance, counts[instance]) for instance in grown]
+        since, self._updated_at = self._updated_at, time.time()
+        # Supervisors note sizes once a second: within two of them, times would not change the order.
+        if len(grown) > 1 and self._updated_at - since > 2 * _NOTED_EVERY_S:
+            noted = {instance: self._times[instance]() for instance in grown}
+            begun = since - _NOTED_EVERY_S
+            for at in _some_of({at for times in noted.values() for at in times.times if at > begun}):
+                for instance, times in noted.items():
+                    line = self._logs[instance].line_at(times.size_before(at))
+                    ends.append((at, instance, min(line, counts[instance])))
+        new: list[_Stretch] = []
+        taken = list(self._taken)
+        for _, instance, end in sorted(ends):
+            if (length := end - taken[instance]) <= 0:
+                continue
+            if new and new[-1].instance == instance:
+                new[-1] = new[-1]._replace(length=new[-1].length + length)
+            else:
+                new.append(_Stretch(instance, taken[instance], length))
+            taken[instance] = end
+        return new
+
     def _write(self, stretches: Sequence[_Stretch]) -> None:
         text = "".join(json.dumps(stretch) + "\n" for stretch in stretches).encode("ascii")
         # Behind the size is what a crash has left of an earlier try.
@@ -130,6 +161,13 @@ class MergedOrder:
             self._stretches.append(stretch)
             self._taken[stretch.instance] += stretch.length
             self._ends.append(stretch.length + (self._ends[-1] if self._ends else 0))
+
+
+def _some_of(moments: set[float]) -> list[float]:
+    """Returns times in their order, or evenly chosen ones of too many."""
+    ordered = sorted(moments)
+    step = -(-len(ordered) // _MAX_TIMES)
+    return ordered[::-step][::-1] if step > 1 else ordered
 
 
 def _read(path: Path) -> tuple[list[_Stretch], int]:

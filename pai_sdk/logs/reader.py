@@ -79,6 +79,10 @@ class InstanceLog:
     @property
     def times(self) -> LogTimes:
         """The times at which it had which sizes, as noted until now."""
+        return self.read_times()
+
+    def read_times(self) -> LogTimes:
+        """Reads the times at which it had which sizes."""
         return LogTimes.read(self._times)
 
     @property
@@ -129,7 +133,8 @@ class OpenLog:
     def __init__(self, instances: Sequence[InstanceLog], order: Path) -> None:
         self.instances = instances
         logs = [log.index for log in instances]
-        self.order = SingleOrder(logs[0]) if len(logs) == 1 else MergedOrder(order, logs)
+        times = [log.read_times for log in instances]
+        self.order = SingleOrder(logs[0]) if len(logs) == 1 else MergedOrder(order, logs, times)
 
     @property
     def is_truncated(self) -> bool:

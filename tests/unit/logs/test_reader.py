@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pai_sdk.logs import merged
 from pai_sdk.logs import search as log_search
 from pai_sdk.logs.index import LogIndex
 from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog
@@ -116,6 +117,44 @@ def test_lines_of_several_instances_have_one_order_that_stays(tmp_path: Path) ->
     assert lines[:2] == ["[master] master 0", "[worker] worker 0"]
 
 
+def test_lines_that_nobody_has_read_are_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """As in the first look at a job that has run for a while: not all of one instance, then all of the next."""
+    names, steps = ("a", "b", "c"), 5
+    for first, name in enumerate(names):
+        text, noted = "", ""
+        for step in range(steps):
+            text += f"{name} {step}\n" * 2
+            noted += f"{100 * step + first} {len(text)}\n"
+        (tmp_path / f"{name}.log").write_text(text)
+        (tmp_path / f"{name}.times").write_text(noted)
+
+    def reader() -> LogReader:
+        return LogReader(
+            OpenLog([InstanceLog(tmp_path / f"{name}.log") for name in names], tmp_path / "order"), is_open=True
+        )
+
+    expected = [f"{name} {step}" for step in range(steps) for name in names for _ in range(2)]
+    assert reader().page(0, 100).texts == expected
+    with (tmp_path / "a.log").open("a") as log:
+        log.write("a 5\n")
+    assert reader().page(0, 100).texts == [*expected, "a 5"]
+
+
+def test_an_order_by_many_times_is_made_of_some_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged, "_MAX_TIMES", 7)
+    for first, name in enumerate(("a", "b")):
+        (tmp_path / f"{name}.log").write_text("".join(f"{step}\n" for step in range(1000, 2000)))
+        noted = "".join(f"{2 * number + first} {5 * number + 5}\n" for number in range(1000))
+        (tmp_path / f"{name}.times").write_text(noted)
+    logs = [InstanceLog(tmp_path / f"{name}.log") for name in ("a", "b")]
+    lines = [*LogReader(OpenLog(logs, tmp_path / "order"), is_open=False).page(0, 5000).lines()]
+    assert len(lines) == 2000
+    for name in ("a", "b"):
+        assert [line.text for line in lines if line.instance == name] == [str(step) for step in range(1000, 2000)]
+    late = max(abs(lines[n].time - lines[n + 1].time) for n in range(1999))
+    assert late < 2000 / 7 * 1.5
+
+
 def test_a_time_is_found_in_all_instances_also_after_a_restart(tmp_path: Path) -> None:
     paths = [tmp_path / "master.log", tmp_path / "worker.log"]
     paths[0].write_text("begin\nno line end")
@@ -126,7 +165,7 @@ def test_a_time_is_found_in_all_instances_also_after_a_restart(tmp_path: Path) -
     def reader() -> LogReader:
         return LogReader(OpenLog([InstanceLog(path) for path in paths], tmp_path / "order"), is_open=False)
 
-    assert reader().page(0, 9).texts == ["begin", "no line end", "one", "two"]
+    assert reader().page(0, 9).texts == ["begin", "one", "no line end", "two"]
     assert [reader().line_at_time(at) for at in (50, 200, 400)] == [0, 3, 4]
 
 
