@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Literal, TypeVar
 
 from pai_sdk.api.paging import number_of
@@ -169,14 +169,12 @@ class JobLogs:
     def _page_before_limit(self, log: tuple[str, str], part: _Part, offset: int, size: int) -> tuple[_Page, int]:
         """The page with a line, and its size: a smaller one, if the service refuses pages that end far behind."""
         end = (offset // size + 1) * size
-        sizes = [size]
-        if end >= self._refused_end:
-            sizes = _sizes_before(self._refused_end, offset, size) or [size]
         # Pages of the first lines, and those of an unknown size, are refused for another reason.
         is_deep = self._is_known and offset >= _LEAST_CAP - _OVERLAP
-        if is_deep and sizes == [size]:
-            sizes += _sizes_before(min(end, self._refused_end), offset, size)
-        for tried in sizes:
+        smaller = _sizes_before(min(end, self._refused_end), offset, size)
+        is_beyond = end >= self._refused_end
+        first = next(smaller, size) if is_beyond else size
+        for tried in chain((first,), smaller if is_deep or is_beyond else ()):
             end = (offset // tried + 1) * tried
             try:
                 page = self._page(*log, offset, tried, since=part.since)
@@ -486,11 +484,9 @@ def _date_of(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _sizes_before(end: int, offset: int, largest: int) -> list[int]:
-    """Sizes of pages with a line that end before another one: with most lines from it on, half as many, ..."""
+def _sizes_before(end: int, offset: int, largest: int) -> Iterator[int]:
+    """Yields sizes of pages with a line that end before another: with most lines from it on, half as many, ..."""
     ends = {(offset // size + 1) * size: size for size in range(_SMALLEST, largest + 1)}
-    sizes = []
     while fitting := [each for each in ends if each < end]:
-        sizes.append(ends[max(fitting)])
+        yield ends[max(fitting)]
         end = offset + (max(fitting) - offset) // 2 + 1
-    return sizes
