@@ -231,7 +231,7 @@ class FsspecStore(Store):
             self._change(path, lambda: put(name, _marked(pieces_of(content))), again=again)
             return self.head(path)
         except StorageError as error:
-            if self._is_object_store or not self._is_taken(name):
+            if self._is_object_store or error.retryable or not self._is_taken(name):
                 raise
             uri = f"{self.uri}{path}"
             what = f"{uri}: a file is where a folder is needed, or a folder where the file would be; remove it"
