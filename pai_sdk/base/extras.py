@@ -1,6 +1,6 @@
 """Optional libraries: the command that installs an extra, and pandas, which no extra has.
 
-The package is in no index. A name in an index may belong to somebody else, so nothing here installs the package by
+The package is in no index. A name in an index may belong to another owner, so nothing here installs the package by
 its name.
 """
 

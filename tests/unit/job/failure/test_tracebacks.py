@@ -301,7 +301,7 @@ Cell In[3], line 2
       1 table = {}
 ----> 2 price(table)
 
-File ~/work/shop.py:7, in price(table)
+File ~/shop/shop.py:7, in price(table)
       6 def price(table):
 ----> 7     return table["price"]
 
