@@ -17,12 +17,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MOST_LINES = 60  # of a function, its docstring aside
-# Classes of one name: each entry says why.
-SAME_CLASS = {
-    "Launch": "of a job's containers, and of the processes that resume from one checkpoint",
-    "Subscription": "to the updates of a job, and to the changes of runs",
-    "Settings": "of a session, and the field of a request that the service calls so",
-}
 MOST_MODULES = 20  # side by side in a folder
 # Imports of our own inside functions: each keeps weight (numpy, pydantic, oss2) away until it is needed.
 MOST_LATE_IMPORTS = 85
@@ -81,16 +75,6 @@ def test_every_function_is_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := _lines(node)) > MOST_LINES
     }
     assert long == {}
-
-
-def test_no_two_public_classes_share_a_name() -> None:
-    names = Counter(
-        node.name
-        for path in MODULES
-        for node in _tree(path).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert {name for name, count in names.items() if count > 1} == set(SAME_CLASS)
 
 
 def test_the_library_does_not_print() -> None:
