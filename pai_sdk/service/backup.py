@@ -43,7 +43,7 @@ from pai_sdk.service.objects.object_rows import is_row
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import read_info
 from pai_sdk.service.state.models import Base, Job
-from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
+from pai_sdk.service.state.sql_engine import display_url, postgres_engine, postgres_url, readable_start_errors
 
 __all__ = ["Contents", "back_up", "restore"]
 
@@ -143,7 +143,7 @@ def back_up(
 def _check_database(root: Path, url: str | None) -> None:
     note = root / _NOTE
     known = note.read_text(encoding="utf-8").strip() if note.exists() else _JOBS
-    given = _JOBS if url is None else shown_url(postgres_url(url))
+    given = _JOBS if url is None else display_url(postgres_url(url))
     if known != given:
         raise InvalidInputError([Problem("database", f"the jobs of {root} are in {known}, not in {given}")])
 
@@ -165,7 +165,10 @@ def _postgres(url: str) -> Iterator[Connection]:
     engine = postgres_engine(parsed)
     options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     try:
-        with told_in_one_sentence(shown_url(parsed)), engine.connect().execution_options(**options) as connection:
+        with (
+            readable_start_errors(display_url(parsed)),
+            engine.connect().execution_options(**options) as connection,
+        ):
             yield connection
     finally:
         engine.dispose()
@@ -309,7 +312,7 @@ def restore(
         tell("filling the database")
         _fill_database(draft / _JOBS, database_url)
         (draft / _JOBS).unlink()
-        replace_file(draft / _NOTE, f"{shown_url(postgres_url(database_url))}\n", mode=0o600)
+        replace_file(draft / _NOTE, f"{display_url(postgres_url(database_url))}\n", mode=0o600)
     draft.replace(root)
     sync_folder(root.parent)
     return contents
@@ -349,12 +352,12 @@ def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
 def _fill_database(jobs: Path, url: str) -> None:
     parsed = postgres_url(url)
     old = Database.in_file(jobs)  # of an older release: it is brought up to date
-    new = Database(postgres_engine(parsed), shown_as=shown_url(parsed))
+    new = Database(postgres_engine(parsed), display_name=display_url(parsed))
     with closing(old), closing(new), old.read() as source, new.write() as target:
         connection = target.connection()
         if connection.scalar(select(func.count()).select_from(Job)):
             raise InvalidInputError(
-                [Problem("database", f"{shown_url(parsed)} has jobs already", "use an empty one")]
+                [Problem("database", f"{display_url(parsed)} has jobs already", "use an empty one")]
             )
         for table in reversed(Base.metadata.sorted_tables):
             connection.execute(delete(table))  # what a new database begins with

@@ -12,7 +12,7 @@ from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.lease import Lease
-from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
+from pai_sdk.service.state.sql_engine import display_url, postgres_engine, postgres_url, readable_start_errors
 
 __all__ = ["open_state"]
 
@@ -31,23 +31,23 @@ def open_state(
         _note_database(folder.root, _IN_THE_FOLDER)
         database = Database.in_file(folder.database_file)
         stack.callback(database.close)
-        with told_in_one_sentence(str(folder.objects_dir)):
+        with readable_start_errors(str(folder.objects_dir)):
             objects = ObjectStore(
                 folder.objects_dir, contents=settings.objects, upload_life_s=settings.upload_life_s
             )
             store = stack.enter_context(objects)
         return database, store
     url = postgres_url(settings.database_url)
-    shown = shown_url(url)
+    shown = display_url(url)
     engine = postgres_engine(url)
     stack.callback(engine.dispose)
-    with told_in_one_sentence(shown):
+    with readable_start_errors(shown):
         _note_database(folder.root, shown)
         objects = ObjectStore(
             folder.objects_dir, earlier=engine, contents=settings.objects, upload_life_s=settings.upload_life_s
         )
         store = stack.enter_context(objects)
-    return Database(engine, shown_as=shown, before_change=lease.require), store
+    return Database(engine, display_name=shown, before_change=lease.require), store
 
 
 def _note_database(root: Path, shown: str) -> None:

@@ -217,7 +217,7 @@ class Service:
             return Turn()
         standby = Standby(self._settings, self._stopped.is_set, certificate)
         if not self._settings.standby:
-            return standby.take(stack)
+            return standby.acquire(stack)
 
         def serve(server: HttpServer) -> None:
             self._server = server

@@ -24,7 +24,7 @@ from pai_sdk.service.http.tls import Certificate
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.lease import LASTS_S, Lease, LeaseTable, now_s
 from pai_sdk.service.state.process_names import ProcessName
-from pai_sdk.service.state.sql_engine import lease_engine, postgres_url, shown_url, told_in_one_sentence
+from pai_sdk.service.state.sql_engine import display_url, lease_engine, postgres_url, readable_start_errors
 from pai_sdk.service.wire_errors import WireError, wire_error_response
 
 __all__ = ["Standby", "Turn"]
@@ -53,7 +53,7 @@ class Turn:
 
     def may_act(self) -> bool:
         """True while no other service can have taken over."""
-        return self.lease is None or self.lease.is_held
+        return self.lease is None or self.lease.is_valid
 
     def loss(self) -> str | None:
         """Why the turn is over; None while it is not."""
@@ -76,19 +76,19 @@ class Standby:
         self._settings = settings
         self._is_stopped = is_stopped
         self._certificate = certificate
-        self._shown = shown_url(url)
+        self._shown = display_url(url)
         self._engine = lease_engine(url)
         self._table = LeaseTable(self._engine)
         self._taken: Turn | None = None
 
-    def take(self, stack: ExitStack) -> Turn:
+    def acquire(self, stack: ExitStack) -> Turn:
         """Take the lease now, or as soon as a killed holder's has run out; given back with the stack.
 
         Raises:
             ServiceStartError: another service renews it, or the database cannot be used.
         """
         stack.callback(self._engine.dispose)
-        with told_in_one_sentence(self._shown):
+        with readable_start_errors(self._shown):
             first, begun = "", time.monotonic()
             while not self._try(None):
                 renewed, waited_s = self._table.renewed_at(), time.monotonic() - begun
@@ -115,7 +115,7 @@ class Standby:
             ServiceStartError: the database cannot be used, or the port is taken.
         """
         stack.callback(self._engine.dispose)
-        with told_in_one_sentence(self._shown):
+        with readable_start_errors(self._shown):
             if self._try(None):
                 return self._opened(stack)
         settings = self._settings
@@ -150,7 +150,7 @@ class Standby:
     def _try(self, listener: socket | None) -> bool:
         """Take the lease if it can be had, and renew it from then on."""
         sent_at = now_s()
-        taken = self._table.take()
+        taken = self._table.acquire()
         if taken is None:
             return False
         lease = Lease(self._table, taken.number, sent_at=sent_at)
@@ -170,7 +170,7 @@ class Standby:
 
 def _end(before: ProcessName) -> None:
     """See that the last holder has ended, as far as we can."""
-    if before.is_here() and not before.has_ended():
+    if before.is_observable() and not before.has_exited():
         logger.warning("process %d held the lease until it ran out, and is killed", before.pid)
         before.kill(patience_s=_KILL_S)
     logger.info("the service that ran on %s as process %d is taken over", before.host, before.pid)

@@ -23,7 +23,7 @@ from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.migrations import JOBS
 from pai_sdk.service.state.schema import Schema
-from pai_sdk.service.state.sql_engine import is_database_away, postgres_url, shown_url
+from pai_sdk.service.state.sql_engine import display_url, is_database_away, postgres_url
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
@@ -189,7 +189,7 @@ def test_a_missing_driver_is_told_with_what_to_install(tmp_path: Path, monkeypat
 def test_the_password_is_in_no_repr(tmp_path: Path) -> None:
     settings = ServiceSettings(data_dir=tmp_path, database_url=UNREACHABLE)
     url = postgres_url(f"{UNREACHABLE}?password={SECRET}&sslmode=require")
-    assert SECRET not in f"{settings!r} {url!r}"[: len(repr(settings)) + 1] + shown_url(url)
+    assert SECRET not in f"{settings!r} {url!r}"[: len(repr(settings)) + 1] + display_url(url)
 
 
 @on_sqlite

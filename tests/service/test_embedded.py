@@ -165,7 +165,7 @@ def test_a_client_that_looks_for_long_does_not_keep_it_from_starting(
 ) -> None:
     """As one that is stopped by a busy machine between its look and its next step."""
     monkeypatch.setattr(folder, "_HANDOVER_S", 0.0)
-    monkeypatch.setattr(folder, "_LONGEST_LOOK_S", PATIENCE_S)
+    monkeypatch.setattr(folder, "_MAX_CLIENT_CHECK_S", PATIENCE_S)
     (tmp_path / "data").mkdir()
     looks = (tmp_path / "data" / "lock").open("w")
     fcntl.flock(looks, fcntl.LOCK_SH)

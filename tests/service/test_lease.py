@@ -36,7 +36,7 @@ class SimulatedTable:
     def can_be_taken(self) -> bool:
         return self.now + self.skew_s >= self.expires_at
 
-    def take(self) -> int | None:
+    def acquire(self) -> int | None:
         if not self.can_be_taken:
             return None
         self.number += 1
@@ -62,7 +62,7 @@ class SimulatedTable:
 
 
 def held_lease(table: SimulatedTable, exits: list[int] | None = None) -> Lease:
-    sent_at, number = table.now, table.take()
+    sent_at, number = table.now, table.acquire()
     assert number is not None
     codes = [] if exits is None else exits
     return Lease(table, number, sent_at=sent_at, clock=lambda: table.now, exit_now=codes.append)
@@ -97,11 +97,11 @@ def test_another_holds_it_only_when_the_first_must_have_ended(script: list[tuple
         elif step == "responses lost":
             table.loses_responses = value
         else:
-            table.take()
+            table.acquire()
         if table.can_be_taken:
             assert first.verdict() == "exit"
         if table.number != first.number:
-            assert not first.is_held
+            assert not first.is_valid
 
 
 @given(st.lists(st.tuples(st.floats(0, 1.9), st.floats(0, 1.9)), max_size=50))
@@ -111,10 +111,10 @@ def test_a_holder_that_reaches_the_database_goes_on(delays: list[tuple[float, fl
     for delay in delays:
         table.delays = [delay]
         assert lease.renew()
-        assert lease.is_held
+        assert lease.is_valid
         table.now += 2.0
-        assert lease.verdict() == "go on"
-        assert table.take() is None
+        assert lease.verdict() == "continue"
+        assert table.acquire() is None
 
 
 def test_one_that_cannot_renew_it_stops_after_6_s_and_is_gone_before_8() -> None:
@@ -136,11 +136,11 @@ def test_one_whose_lease_was_taken_ends_at_once() -> None:
     table, exits = SimulatedTable(), list[int]()
     lease = held_lease(table, exits)
     table.now += 20  # suspended
-    assert table.take() == 2
-    assert not lease.is_held
+    assert table.acquire() == 2
+    assert not lease.is_valid
     lease.renew()
     lease.watch()
-    assert (lease.loss, exits) == ("another service has taken its database", [1])
+    assert (lease.loss, exits) == ("another service has taken over its database", [1])
 
 
 def test_a_lease_that_was_given_back_can_be_taken_at_once() -> None:
@@ -148,7 +148,7 @@ def test_a_lease_that_was_given_back_can_be_taken_at_once() -> None:
     lease = held_lease(table)
     lease.start()
     lease.close()
-    assert table.take() == 3
+    assert table.acquire() == 3
 
 
 # ---- processes --------------------------------------------------------------------------------------------
@@ -156,26 +156,26 @@ def test_a_lease_that_was_given_back_can_be_taken_at_once() -> None:
 
 def test_a_process_that_was_killed_has_ended_and_one_that_is_suspended_can_be_killed() -> None:
     program = (
-        "from pai_sdk.service.state.process_names import ProcessName as P; print(P.ours().to_json(), flush=True)"
+        "import pai_sdk.service.state.process_names as p; print(p.ProcessName.current().to_json(), flush=True)"
     )
     command = [sys.executable, "-c", f"{program}; input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         name = ProcessName.parse(process.stdout.readline())
         assert name is not None
-        assert name.is_here()
-        assert not name.has_ended()
+        assert name.is_observable()
+        assert not name.has_exited()
         os.kill(process.pid, signal.SIGSTOP)
-        assert not name.has_ended()
+        assert not name.has_exited()
         assert not replace(name, machine="another").kill(patience_s=0)
         assert name.kill(patience_s=10)
         assert process.wait() == -signal.SIGKILL
-    assert name.has_ended()
+    assert name.has_exited()
 
 
 def test_this_process_never_ends_itself() -> None:
-    assert not ProcessName.ours().has_ended()
-    assert not ProcessName.ours().kill(patience_s=0)
+    assert not ProcessName.current().has_exited()
+    assert not ProcessName.current().kill(patience_s=0)
     assert ProcessName.parse("") is None
     assert ProcessName.parse('{"pid": 1}') is None
 

@@ -30,7 +30,7 @@ def test_it_ends_after_the_folder_that_is_being_removed(tmp_path: Path, monkeypa
         remove(folder)
 
     monkeypatch.setattr(shutil, "rmtree", slowly)
-    monkeypatch.setattr(trash, "_LONGEST_CLOSE_S", PATIENCE_S)
+    monkeypatch.setattr(trash, "_MAX_CLOSE_S", PATIENCE_S)
     bin_ = Trash(tmp_path)
     for folder in folders(tmp_path, "a", "b", "c"):
         bin_.put(folder)
@@ -58,14 +58,14 @@ def test_a_large_folder_does_not_keep_it_from_ending(
         removing.set()
         go_on.wait(PATIENCE_S)
 
-    monkeypatch.setattr(trash, "_LONGEST_CLOSE_S", 0.05)
+    monkeypatch.setattr(trash, "_MAX_CLOSE_S", 0.05)
     monkeypatch.setattr(shutil, "rmtree", endlessly)
     bin_ = Trash(tmp_path)
     try:
         bin_.put(*folders(tmp_path, "a"))
         assert removing.wait(PATIENCE_S)
         bin_.close()
-        assert "the next service here removes the rest of it" in caplog.text
+        assert "the next start of the service deletes its remaining files" in caplog.text
         assert len(list(tmp_path.iterdir())) == 1
     finally:
         go_on.set()

@@ -138,7 +138,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Take up what an earlier process left, and begin."""
-        self._disk.all_is_well()
+        self._disk.record_success()
         self._woken.set()
         self._thread.start()
 
@@ -450,7 +450,7 @@ class Scheduler:
             self._disk.tell(f"an event of job {job_id} cannot be saved", error)
 
     def _let_go(self, active: _ActiveJob) -> None:
-        self._disk.all_is_well()
+        self._disk.record_success()
         del self._active[active.id]
         self.wake()
 

@@ -1,1 +1,1 @@
-"""What a service tells its operators: figures for Prometheus, and structured logs."""
+"""Metrics for Prometheus and structured logs, for the operators of a service."""

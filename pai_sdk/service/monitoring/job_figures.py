@@ -1,4 +1,4 @@
-"""Figures of jobs, the queue and the resources, read when Prometheus asks."""
+"""Metrics of jobs, queue and resources, read at each scrape of Prometheus."""
 
 from __future__ import annotations
 
@@ -26,27 +26,30 @@ _GIB = 1 << 30
 
 
 class JobFigures(Collector):
-    """Reads the figures; if the database does not respond, all others are there.
+    """Collects the metrics. If the database does not respond, those without it are still exported.
 
     Args:
         database: of the jobs.
-        held: gives the resources of the jobs that have begun.
-        capacity: gives the resources for all jobs.
+        allocations: returns the resources of the started jobs.
+        capacity: returns the resources for all jobs.
     """
 
     def __init__(
-        self, database: Database, held: Callable[[], Sequence[HeldResources]], capacity: Callable[[], Capacity]
+        self,
+        database: Database,
+        allocations: Callable[[], Sequence[HeldResources]],
+        capacity: Callable[[], Capacity],
     ) -> None:
         self._database = database
-        self._held = held
+        self._allocations = allocations
         self._capacity = capacity
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: so the figures are not read when this is registered."""
+        """Returns nothing, so that registering the collector does not read the database."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The figures of this moment."""
+        """Yields the current metrics."""
         up = GaugeMetricFamily("pai_database_up", "1 if the database responds")
         try:
             counts, oldest = self._read()
@@ -69,7 +72,7 @@ class JobFigures(Collector):
     def _of_resources(self) -> Iterable[Metric]:
         capacity = self._capacity()
         cluster = capacity.cluster
-        needs = [one.need.on(cluster) for one in self._held()]
+        needs = [allocation.need.on(cluster) for allocation in self._allocations()]
         limits = {
             "instances": capacity.slots,
             "cpus": capacity.cpus if cluster is None else cluster.cpus,
@@ -97,8 +100,7 @@ class JobFigures(Collector):
 def _oldest_in_queue(now: float) -> Select[float]:
     """Selects since when the oldest job waits for resources.
 
-    A job that is to be tried again entered the queue when its last attempt ended, and waits from the time on at
-    which the next one may begin.
+    A job with a later retry waits from the time at which that attempt may start.
     """
     entered = case((Job.not_before > Transition.started_at, Job.not_before), else_=Transition.started_at)
     return (

@@ -20,10 +20,10 @@ _NO_RESPONSE = "none"
 
 
 class MeasuredRequests:
-    """Passes requests on, and counts them.
+    """Forwards requests to the app, and counts them.
 
     Args:
-        app: what responds.
+        app: the wrapped ASGI application.
         measurements: where the counters are.
     """
 
@@ -34,21 +34,21 @@ class MeasuredRequests:
         self._bytes_out = measurements.object_bytes.labels("out")
         self._streams = measurements.log_followers.labels("stream")
         self._polls = measurements.log_followers.labels("poll")
-        # To look a label up costs more than to count.
+        # `labels()` costs more than `inc()`, so its results are cached.
         self._counters: dict[tuple[str, str, str], Counter] = {}
         self._timers: dict[tuple[str, str], Histogram] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        status, began_s, is_stream, is_held = _NO_RESPONSE, 0.0, False, _is_long_poll_of_log(scope)
+        """Serves one request."""
+        status, response_s, is_stream, is_long_poll = _NO_RESPONSE, 0.0, False, _is_long_poll_of_log(scope)
         measurements, received_at = self._measurements, time.perf_counter()
 
         async def count_sent(message: Message) -> None:
-            nonlocal status, began_s, is_stream, is_held
+            nonlocal status, response_s, is_stream, is_long_poll
             if message["type"] == "http.response.start":
-                status, began_s = str(message["status"]), time.perf_counter() - received_at
-                is_stream, was_held = _kind_of(message)
-                is_held |= was_held
+                status, response_s = str(message["status"]), time.perf_counter() - received_at
+                is_stream, has_waited = _kind_of(message)
+                is_long_poll |= has_waited
                 if is_stream:
                     self._streams.inc()
             elif part_of(scope) == "objects":
@@ -61,7 +61,7 @@ class MeasuredRequests:
                 self._bytes_in.inc(len(message.get("body", b"")))
             return message
 
-        polls = self._polls if is_held else None
+        polls = self._polls if is_long_poll else None
         measurements.requests_under_way.inc()
         if polls is not None:
             polls.inc()
@@ -75,8 +75,8 @@ class MeasuredRequests:
                 self._streams.dec()
             route, method = route_of(scope), scope["method"] if scope["method"] in _METHODS else "other"
             self._counter(route, method, status).inc()
-            if status != _NO_RESPONSE and not is_held:
-                self._timer(route, method).observe(began_s)
+            if status != _NO_RESPONSE and not is_long_poll:
+                self._timer(route, method).observe(response_s)
 
     def _counter(self, route: str, method: str, status: str) -> Counter:
         key = route, method, status
@@ -92,7 +92,7 @@ class MeasuredRequests:
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the path of a request that was handled; for a refused one, the part of the service.
+    """Returns the path template of a handled request; for a refused one, the part of the service.
 
     Example:
         >>> scope = {"type": "http", "path": "/my-bucket/a/b.txt", "headers": [], "state": {"part": "objects"}}
@@ -115,11 +115,11 @@ def _is_long_poll_of_log(scope: Scope) -> bool:
 
 
 def _kind_of(message: Message) -> tuple[bool, bool]:
-    """True for a stream of events; true for a response that may have been held back."""
-    is_stream = is_held = False
+    """Returns whether the response is a stream of events, and whether it may have waited for new lines."""
+    is_stream = has_waited = False
     for name, value in message.get("headers", ()):
         if name == b"content-type":
             is_stream = value.startswith(b"text/event-stream")
         elif name == b"preference-applied":
-            is_held = _LONG_POLL.search(value) is not None
-    return is_stream, is_held
+            has_waited = _LONG_POLL.search(value) is not None
+    return is_stream, has_waited

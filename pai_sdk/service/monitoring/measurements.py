@@ -1,7 +1,7 @@
-"""What a service measures of itself, in the form that Prometheus reads.
+"""Metrics of a service, in the format of Prometheus.
 
-Labels have few values, whatever clients send: routes are templates such as `/api/v1/trainingjobs/{job_id}`, and no
-label has the id of a job, the name of a user or a path.
+The number of label values is bounded, whatever clients send: routes are templates such as
+`/api/v1/trainingjobs/{job_id}`, and no label has the id of a job, the name of a user or a path.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _DATABASE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5,
 
 
 class Measurements:
-    """The counters of one service. Safe to use from several threads.
+    """The metrics of one service. Thread-safe.
 
     Args:
-        executor: the name of what runs the jobs.
+        executor: name of the executor.
     """
 
     def __init__(self, executor: str) -> None:
@@ -99,25 +99,25 @@ class Measurements:
         self._database_errors = Counter("pai_database_errors", "Statements that have failed", registry=registry)
 
     def add(self, collector: Collector) -> None:
-        """Add figures that are read when Prometheus asks."""
+        """Registers a collector, which is read at each scrape."""
         self.registry.register(collector)
 
     def expire_at(self, expires_at: Callable[[], float]) -> None:
-        """Show when the TLS certificate expires.
+        """Exports when the TLS certificate expires.
 
         Args:
-            expires_at: gives the time, in seconds since 1970.
+            expires_at: returns the time, in seconds since 1970.
         """
         name = "pai_tls_certificate_expires_timestamp_seconds"
         gauge = Gauge(name, "When the TLS certificate expires", registry=self.registry)
         gauge.set_function(expires_at)
 
     def text(self) -> bytes:
-        """All figures, in the text format of Prometheus."""
+        """Returns all metrics, in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def job_changed_status(self, job: Job) -> None:
-        """Count a job that has another status now."""
+        """Counts a job whose status has changed."""
         status, now = JobStatus(job.status), job.transitions[-1].started_at
         since = job.transitions[-2].started_at if len(job.transitions) > 1 else now
         if status == JobStatus.INITIALIZING:
@@ -128,21 +128,21 @@ class Measurements:
             self._jobs_ended.labels(status).inc()
 
     def watch_database(self, engine: Engine) -> None:
-        """Measure the statements of a database."""
+        """Measures the statements of a database."""
         kinds = {kind: self._database_seconds.labels(kind) for kind in (*_STATEMENTS, "other")}
 
         @event.listens_for(engine, "before_cursor_execute")
-        def begun(connection: Any, cursor: Any, text: Any, values: Any, context: Any, many: Any) -> None:
+        def before_execute(connection: Any, cursor: Any, text: Any, values: Any, context: Any, many: Any) -> None:
             if context is not None:
-                context.pai_begun = time.perf_counter()
+                context.pai_started_at = time.perf_counter()
 
         @event.listens_for(engine, "after_cursor_execute")
-        def done(connection: Any, cursor: Any, text: str, values: Any, context: Any, many: Any) -> None:
+        def after_execute(connection: Any, cursor: Any, text: str, values: Any, context: Any, many: Any) -> None:
             if context is not None:
                 kind = text[:6].lower()
-                found = kinds.get(kind) or kinds["other"]
-                found.observe(time.perf_counter() - context.pai_begun)
+                histogram = kinds.get(kind) or kinds["other"]
+                histogram.observe(time.perf_counter() - context.pai_started_at)
 
         @event.listens_for(engine, "handle_error")
-        def failed(context: Any) -> None:
+        def count_error(context: Any) -> None:
             self._database_errors.inc()

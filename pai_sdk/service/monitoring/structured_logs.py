@@ -1,7 +1,7 @@
 """Logs of a service as JSON, one object a line, and a line for each request.
 
-A line names the request, the user and the job that it is about, where there are. Secrets are left out: no header
-and no query is logged, and what looks like a signature, a token or a password in other texts is replaced.
+A line has the ids of request, user and job, if there are any. Secrets are left out: no header and no query is
+logged, and what looks like a signature, a token or a password in a message is replaced.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SECRETS = (
     (re.compile(r"(://[^\s/:@]*:)[^\s@]+@"), r"\1***@"),
 )
 _ID_HEADERS = (b"x-acs-request-id", b"x-oss-request-id")
-_LONGEST_PATH = 500
+_MAX_PATH_LENGTH = 500
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes one line of JSON of each record.
+    """Formats each record as one line of JSON.
 
     Example:
         >>> record = logging.makeLogRecord({"levelname": "INFO", "msg": "job train0a1b2c3d4e5f waits"})
@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Returns the line, without a line break."""
         message = _without_secrets(record.getMessage())
         line: dict[str, Any] = {
             "time": _rfc3339(record.created),
@@ -66,11 +66,11 @@ class JsonFormatter(logging.Formatter):
         }
         scope = _request.get()
         if scope is not None:
-            line |= _facts_of(scope)
+            line |= _fields_of(scope)
         jobs = {*_JOB_ID.findall(message)}
         if len(jobs) == 1:
             line["job_id"] = jobs.pop()
-        line |= getattr(record, "facts", {})
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = _without_secrets(self.formatException(record.exc_info))
         if record.stack_info:
@@ -79,10 +79,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggedRequests:
-    """Passes requests on; what is logged meanwhile names the request.
+    """Forwards requests to the app; log lines of a request get its id.
 
     Args:
-        app: what responds.
+        app: the wrapped ASGI application.
         access: also log a line for each request.
     """
 
@@ -91,7 +91,7 @@ class LoggedRequests:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serves one request."""
         token = _request.set(scope)
         try:
             if self._access:
@@ -102,9 +102,9 @@ class LoggedRequests:
             _request.reset(token)
 
     async def _with_line(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun, status, size_bytes, request_id = time.perf_counter(), 0, 0, ""
+        started_at, status, size_bytes, request_id = time.perf_counter(), 0, 0, ""
 
-        async def note(message: Message) -> None:
+        async def record_and_send(message: Message) -> None:
             nonlocal status, size_bytes, request_id
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -115,24 +115,24 @@ class LoggedRequests:
             await send(message)
 
         try:
-            await self._app(scope, receive, note)
+            await self._app(scope, receive, record_and_send)
         finally:
-            facts: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "method": scope["method"],
                 "path": _path_of(scope),
                 "status": status,
-                "duration_ms": round((time.perf_counter() - begun) * 1000, 1),
+                "duration_ms": round((time.perf_counter() - started_at) * 1000, 1),
                 "bytes": size_bytes,
                 "client": (scope.get("client") or ("",))[0],
             }
             if request_id:
-                facts["request_id"] = request_id
-            text = "{method} {path} {status} in {duration_ms} ms".format(**facts)
-            _access.info("%s", text, extra={"facts": facts})
+                fields["request_id"] = request_id
+            text = "{method} {path} {status} in {duration_ms} ms".format(**fields)
+            _access.info("%s", text, extra={"fields": fields})
 
 
 def prepare_logs(settings: ServiceSettings) -> None:
-    """Write the logs of this process as the settings say: lines of requests, and JSON in place of text."""
+    """Configures the logs of this process: request lines and JSON, as the settings select."""
     if settings.access_log:
         _access.setLevel(logging.INFO)
     if settings.log_format == "json":
@@ -140,49 +140,49 @@ def prepare_logs(settings: ServiceSettings) -> None:
 
 
 def _log_as_json() -> None:
-    """Write all logs as JSON to stderr, errors that end a thread among them."""
+    """Writes all logs as JSON to stderr, including errors that stop a thread."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
-    for other in [*root.handlers]:
-        root.removeHandler(other)
+    for previous in [*root.handlers]:
+        root.removeHandler(previous)
     root.addHandler(handler)
     logging.captureWarnings(True)
     if root.level > logging.INFO:
         logging.getLogger("pai_sdk").setLevel(logging.INFO)
 
-    def log_end(ended: threading.ExceptHookArgs) -> None:
-        name = ended.thread.name if ended.thread is not None else "unknown"
-        if ended.exc_value is not None:
-            error = ended.exc_type, ended.exc_value, ended.exc_traceback
-            logger.critical("the thread %s has ended by an error", name, exc_info=error)
+    def log_crash(crash: threading.ExceptHookArgs) -> None:
+        name = crash.thread.name if crash.thread is not None else "unknown"
+        if crash.exc_value is not None:
+            error = crash.exc_type, crash.exc_value, crash.exc_traceback
+            logger.critical("the thread %s has stopped with an error", name, exc_info=error)
 
-    threading.excepthook = log_end
+    threading.excepthook = log_crash
 
 
-def _facts_of(scope: Scope) -> dict[str, str]:
-    facts = {}
+def _fields_of(scope: Scope) -> dict[str, str]:
+    fields = {}
     state = scope.get("state", {})
     if "request_id" in state:
-        facts["request_id"] = state["request_id"]
+        fields["request_id"] = state["request_id"]
     principal: Principal | None = state.get("principal")
     if principal is not None:
-        facts["user"] = principal.user or LOCAL_USER
+        fields["user"] = principal.user or LOCAL_USER
     parameters = scope.get("path_params", {})
     job_id = parameters.get("job_id", parameters.get("run_id", ""))
     if _JOB_ID.fullmatch(job_id):
-        facts["job_id"] = job_id
-    return facts
+        fields["job_id"] = job_id
+    return fields
 
 
 def _path_of(scope: Scope) -> str:
-    """The path of a request; for one of the page the template: its last part may open a file."""
-    return route_of(scope) if part_of(scope) == "page" else str(scope["path"])[:_LONGEST_PATH]
+    """Returns the path of a request; for the page its template, since the last part may be the token of a file."""
+    return route_of(scope) if part_of(scope) == "page" else str(scope["path"])[:_MAX_PATH_LENGTH]
 
 
 def _without_secrets(text: str) -> str:
-    for pattern, shown in _SECRETS:
-        text = pattern.sub(shown, text)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 

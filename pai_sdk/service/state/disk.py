@@ -16,17 +16,17 @@ _READ_ONLY = ("readonly database", "Read-only file system")
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """True if an error says that a disk is full."""
-    return any(words in str(error) for words in _FULL)
+    """Returns True if an error reports a full disk."""
+    return any(phrase in str(error) for phrase in _FULL)
 
 
 def is_read_only(error: BaseException) -> bool:
-    """True if an error says that nothing can be written where it could be before."""
-    return any(words in str(error) for words in _READ_ONLY)
+    """Returns True if an error reports a database or a file system that became read-only."""
+    return any(phrase in str(error) for phrase in _READ_ONLY)
 
 
 class DiskWatch:
-    """Logs errors: one line, once, for a disk that cannot be written; the traceback for any other error.
+    """Logs errors: one line, once, for a disk that cannot be written; with a traceback for any other error.
 
     Args:
         root: the service's data folder; the reserve in it is released when the disk is full.
@@ -35,23 +35,24 @@ class DiskWatch:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._reserve = Reserve.of(root)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    def tell(self, what: str, error: Exception) -> None:
-        """Log what could not be done, and why."""
+    def tell(self, message: str, error: Exception) -> None:
+        """Logs a failed operation and its error."""
         if is_disk_full(error):
             self._reserve.release()
-            text = f"{what}: the disk of {self._root} is full; free some space"
+            line = f"{message}: the disk of {self._root} is full; free some space"
         elif is_read_only(error):
-            text = f"{what}: {self._root} cannot be written any more; make it writable"
+            line = f"{message}: {self._root} cannot be written any more; make it writable"
         else:
-            logger.error("%s", what, exc_info=error)
+            logger.error("%s", message, exc_info=error)
             return
-        if text not in self._told:
-            logger.error("%s", text)
-            self._told.add(text)
+        # The scheduler retries every few seconds; a full disk would also be filled by its own log.
+        if line not in self._logged:
+            logger.error("%s", line)
+            self._logged.add(line)
 
-    def all_is_well(self) -> None:
-        """A write succeeded: take the reserve again, and log the next failure."""
-        self._reserve.hold()
-        self._told.clear()
+    def record_success(self) -> None:
+        """Records a successful write: allocates the reserve again, and lets the next failure be logged."""
+        self._reserve.allocate()
+        self._logged.clear()

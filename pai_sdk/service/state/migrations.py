@@ -1,4 +1,4 @@
-"""The tables of the jobs, and how those of earlier builds become them."""
+"""Migrations of the job tables of earlier builds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["JOBS"]
 
 
 def _with_priority(connection: Connection) -> None:
-    """To version 2: the priority, which until then stood in the request only."""
+    """Migrates to version 2: adds the priority, which was in the request only."""
     connection.execute(text("ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0"))
     jobs = table("jobs", column("number"), column("request", Job.request.type), column("priority"))
     for number, request in connection.execute(select(jobs.c.number, jobs.c.request)).all():
@@ -20,20 +20,20 @@ def _with_priority(connection: Connection) -> None:
 
 
 def _with_steps(connection: Connection) -> None:
-    """To version 3: the step and the instance of a metric's value."""
+    """Migrates to version 3: adds step and instance of a metric's value."""
     connection.execute(text("ALTER TABLE metrics ADD COLUMN step BIGINT"))
     connection.execute(text("ALTER TABLE metrics ADD COLUMN instance VARCHAR"))
 
 
 def _with_metric_times(connection: Connection) -> None:
-    """To version 4: pages of metrics in the order of their times, without sorting all of them for each page."""
+    """Migrates to version 4: adds the index for pages of metrics by time."""
     connection.execute(text("CREATE INDEX IF NOT EXISTS metrics_by_time ON metrics (job_id, timestamp, number)"))
 
 
 def _with_event_files(connection: Connection) -> None:
-    """To version 5: points are in event files; the table keeps those of jobs that have ended, and no others.
+    """Migrates to version 5: points are in event files; the table keeps those of finished jobs only.
 
-    The files and logs of a job that has not ended are read from the beginning by this build.
+    This build reads the files and logs of unfinished jobs again from the start.
     """
     ended = select(Job.id).where(Job.ended_at.is_not(None))
     connection.execute(delete(Metric).where(Metric.job_id.not_in(ended)))
@@ -47,7 +47,7 @@ def _with_event_files(connection: Connection) -> None:
 
 
 def _with_owners(connection: Connection) -> None:
-    """To version 6: whose a job is, who may see it, and its starts."""
+    """Migrates to version 6: adds owner, accessibility and attempts of a job."""
     for column_text in (
         "owner VARCHAR NOT NULL DEFAULT ''",
         "accessibility VARCHAR NOT NULL DEFAULT 'PRIVATE'",
@@ -59,25 +59,25 @@ def _with_owners(connection: Connection) -> None:
 
 
 def _with_turns(connection: Connection) -> None:
-    """To version 7: the first job of a user's line, without reading the line."""
+    """Migrates to version 7: adds the index for the first queued job of each user."""
     connection.execute(
         text("CREATE INDEX IF NOT EXISTS jobs_by_turn ON jobs (status, owner, priority DESC, number)")
     )
 
 
 def _with_workspace_lists(connection: Connection) -> None:
-    """To version 8: the jobs of a workspace, counted without reading their rows."""
+    """Migrates to version 8: adds the index for counting the jobs of a workspace."""
     connection.execute(
         text("CREATE INDEX IF NOT EXISTS jobs_by_workspace ON jobs (workspace_id, created_at, number)")
     )
 
 
 def _with_created_ids(connection: Connection) -> None:
-    """To version 9: what a request of the audit log has created."""
-    found = inspect(connection)
-    if not found.has_table("audit_log"):
-        return  # from before there was one: it is created as it is now
-    if "created_id" not in {column["name"] for column in found.get_columns("audit_log")}:
+    """Migrates to version 9: adds the id that a request of the audit log has created."""
+    inspector = inspect(connection)
+    if not inspector.has_table("audit_log"):
+        return  # older than the audit log: `create_all` adds the table with this column
+    if "created_id" not in {column["name"] for column in inspector.get_columns("audit_log")}:
         connection.execute(text("ALTER TABLE audit_log ADD COLUMN created_id VARCHAR NOT NULL DEFAULT ''"))
 
 

@@ -43,7 +43,7 @@ class Base(DeclarativeBase):
 
 
 class UserRow(Base):
-    """A user of the service; `right` is the most that their keys allow."""
+    """A user of the service; `right` is the upper limit of the rights of their keys."""
 
     __tablename__ = "users"
 
@@ -53,7 +53,7 @@ class UserRow(Base):
 
 
 class RemovedUserRow(Base):
-    """The name of a removed user. It is not given again: it still owns jobs, buckets and tables."""
+    """The name of a removed user. It is not reused: it still owns jobs, buckets and tables."""
 
     __tablename__ = "removed_users"
 
@@ -61,7 +61,7 @@ class RemovedUserRow(Base):
 
 
 class AccessKeyRow(Base):
-    """A key of a user. Its secret is derived from the id, and not kept."""
+    """A key of a user. The secret is derived from the id, and not stored."""
 
     __tablename__ = "access_keys"
 
@@ -91,7 +91,7 @@ class MemberRow(Base):
 
 
 class QuotaRow(Base):
-    """The most that the jobs of a user have at the same time; without a value there is no limit."""
+    """Limits for the concurrent jobs of a user; None is no limit."""
 
     __tablename__ = "quotas"
 
@@ -103,7 +103,7 @@ class QuotaRow(Base):
 
 
 class UseRow(Base):
-    """The average of what a user's jobs held up to the time `at`; `owner` is that of jobs."""
+    """Decayed average of the resources that a user's jobs had until the time `at`; `owner` as in jobs."""
 
     __tablename__ = "use_by_owner"
 
@@ -115,7 +115,7 @@ class UseRow(Base):
 
 
 class BucketOwnerRow(Base):
-    """Whose a bucket is: a user's, or the members' of a workspace."""
+    """Owner of a bucket: a user, or the members of a workspace."""
 
     __tablename__ = "bucket_owners"
 
@@ -141,7 +141,7 @@ class AuditRow(Base):
 
 
 class Transition(Base):
-    """A status that a job went through; `ended_at` is None while it is in it."""
+    """A status in the history of a job; `ended_at` is None for the current one."""
 
     __tablename__ = "transitions"
 
@@ -166,7 +166,7 @@ class JobLabel(Base):
 
 
 class JobAlgorithm(Base):
-    """The registered algorithm a job was made from; its spec, as it was then, is in the job's request."""
+    """The registered algorithm of a job; the spec at the time of submission is in the job's request."""
 
     __tablename__ = "job_algorithms"
     __table_args__ = (Index("job_algorithms_by_name", "name", "job_id"),)
@@ -179,7 +179,7 @@ class JobAlgorithm(Base):
 
 
 class Progress(Base):
-    """The last figure of a job's progress in its log; `name` is the wire's."""
+    """The last progress value in a job's log; `name` as in the REST API."""
 
     __tablename__ = "progress"
 
@@ -252,7 +252,7 @@ class LatestMetric(Base):
 
 
 class Metric(Base):
-    """A point of a job that had ended before points were in event files only. Nothing is added any more."""
+    """A point of a job that finished before points were stored in event files only. No rows are added."""
 
     __tablename__ = "metrics"
     __table_args__ = (
@@ -320,7 +320,7 @@ class AlgorithmVersion(Base):
 
 
 class ScheduleRow(Base):
-    """A job that is created at the times of a cron expression. `number` counts schedules in their order.
+    """A job that is created at the times of a cron expression. `number` counts schedules by creation.
 
     `owner` is a user's name, as with jobs. `next_time` is None while it is disabled. `last_time` is the due time
     for which the job `last_job_id` was created, and `last_error` the reason why there is no job for a later one.
@@ -362,7 +362,7 @@ class ExperimentLabel(Base):
 
 
 class ExperimentRow(Base):
-    """A name under which jobs are kept together. `number` counts experiments in the order of their creation."""
+    """A named group of jobs. `number` counts experiments in the order of their creation."""
 
     __tablename__ = "experiments"
     __table_args__ = (
@@ -387,7 +387,7 @@ class ExperimentRow(Base):
 class ModelRow(Base):
     """A registered model. `number` counts models in the order of their creation.
 
-    `details` has the fields of the wire that nothing is searched by, and `labels` its labels by key.
+    `details` has the fields of the REST API that no query filters by; `labels` maps keys to values.
     """
 
     __tablename__ = "models"
@@ -411,7 +411,7 @@ class ModelRow(Base):
 
 
 class ModelVersionRow(Base):
-    """A version of a registered model: the URI of its files, and the specs of what can be done with it."""
+    """A version of a registered model: the URI of its files, and its specs for training and inference."""
 
     __tablename__ = "model_versions"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Names a process so that others on its machine can see whether it still runs, and end it."""
+"""Identifies a process, so that other processes on its machine can check whether it runs, and kill it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["ProcessName"]
 
 _PROC = Path("/proc")
-_LOOK_S = 0.01
+_POLL_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True)
 class ProcessName:
-    """A process, among all that ever ran on its machine.
+    """Identity of a process; unique among all processes that ever ran on its machine.
 
     Attributes:
         host: the name of its machine, for people.
-        machine: the start of its kernel and the processes it sees; empty where the system does not tell.
-        pid: its number.
-        begun: when it began, in the kernel's ticks.
+        machine: boot id and PID namespace of its kernel; empty where the system has no /proc.
+        pid: process id in that namespace.
+        start_ticks: start time, in clock ticks since boot; a reused pid has another one.
 
     Example:
         >>> ProcessName.parse(ProcessName.ours().to_json()) == ProcessName.ours()
@@ -35,46 +35,48 @@ class ProcessName:
     host: str
     machine: str
     pid: int
-    begun: str
+    start_ticks: str
 
     @classmethod
-    def ours(cls) -> ProcessName:
-        """This process."""
+    def current(cls) -> ProcessName:
+        """Returns the identity of this process."""
         machine = ""
         with suppress(OSError):
             boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
             machine = f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
-        return cls(socket.gethostname(), machine, os.getpid(), _begun(os.getpid()) or "")
+        return cls(socket.gethostname(), machine, os.getpid(), _start_ticks_of(os.getpid()) or "")
 
     @classmethod
     def parse(cls, text: str) -> ProcessName | None:
-        """What `to_json` wrote; None for any other text."""
+        """Parses what `to_json` wrote; returns None for any other string."""
         try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError):
+            fields = json.loads(text)
+            return cls(fields["host"], fields["machine"], fields["pid"], fields["begun"])
+        except (ValueError, TypeError, KeyError):
             return None
 
     def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))
+        """Returns one line of JSON."""
+        # The key of the start time is the one that earlier releases wrote into leases.
+        return json.dumps({"host": self.host, "machine": self.machine, "pid": self.pid, "begun": self.start_ticks})
 
-    def is_here(self) -> bool:
-        """True if it runs, or ran, where we can see it, and is another one than this process."""
-        ours = ProcessName.ours()
-        return bool(self.machine) and self.machine == ours.machine and self != ours
+    def is_observable(self) -> bool:
+        """Returns True if it is another process whose state this process can observe."""
+        current = ProcessName.current()
+        return bool(self.machine) and self.machine == current.machine and self != current
 
-    def has_ended(self) -> bool:
-        """True if it is known to have ended."""
-        return self.is_here() and _begun(self.pid) != self.begun
+    def has_exited(self) -> bool:
+        """Returns True if it has certainly exited; False if it runs or cannot be observed."""
+        return self.is_observable() and _start_ticks_of(self.pid) != self.start_ticks
 
     def kill(self, *, patience_s: float) -> bool:
-        """Kill it where that is possible; it may be suspended.
+        """Kills it with SIGKILL where that is permitted; also works on a suspended process.
 
         Returns:
-            Whether it has ended.
+            True if it has exited.
         """
         deadline = time.monotonic() + patience_s
-        while self.is_here() and not self.has_ended():
+        while self.is_observable() and not self.has_exited():
             try:
                 os.kill(self.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -83,15 +85,16 @@ class ProcessName:
                 return False
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOK_S)
-        return self.has_ended()
+            time.sleep(_POLL_INTERVAL_S)
+        return self.has_exited()
 
 
-def _begun(pid: int) -> str | None:
-    """When that process began; None if it does not run."""
+def _start_ticks_of(pid: int) -> str | None:
+    """Returns the start time of a process in clock ticks since boot; None if it does not run."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    after_name = stat.rpartition(")")[2].split()  # the name may have spaces and parentheses
+    after_name = stat.rpartition(")")[2].split()  # the command's name may hold spaces and parentheses
+    # Field 3 is the state, field 22 the start time (proc(5)). A zombie (Z) or dead (X) process does not run.
     return None if after_name[0] in "ZX" else after_name[19]

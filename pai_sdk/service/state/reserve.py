@@ -1,4 +1,4 @@
-"""Disk space that is reserved, so that the end of a job can still be recorded when the disk is full."""
+"""Reserved disk space, so that the result of a job can still be recorded when the disk is full."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Reserve"]
 logger = logging.getLogger(__name__)
 
 _SIZE_BYTES = 4 << 20
-_TO_BEGIN_BYTES = 2 << 20  # what empty databases take, with their journals
-_FREE_BYTES = 16 * _SIZE_BYTES
+_STARTUP_BYTES = 2 << 20  # of empty databases with their journals
+_MIN_FREE_BYTES = 16 * _SIZE_BYTES
 
 
 class Reserve:
-    """A file of some megabytes, released when the disk is full, and taken again when there is space.
+    """A file of 4 MiB that is deleted when the disk is full, and created again when there is space.
 
     Example:
         >>> Reserve.of(Path("/srv/pai")).hold()  # doctest: +SKIP
@@ -28,18 +28,19 @@ class Reserve:
 
     @classmethod
     def of(cls, data_dir: Path) -> Reserve:
-        """The one of a service's data folder."""
+        """Returns the reserve in the data folder of a service."""
         return cls(data_dir / "reserve")
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def hold(self) -> None:
-        """Take the space, if there is more than enough."""
+    def allocate(self) -> None:
+        """Allocates the space, if much more than that is free."""
         with suppress(OSError):
             disk = os.statvfs(self._path.parent)
-            if self._path.exists() or disk.f_bavail * disk.f_frsize < _FREE_BYTES:
+            if self._path.exists() or disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES:
                 return
+            # Allocated blocks, not a sparse file: only those are free for others after the file is deleted.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, _SIZE_BYTES)
@@ -47,15 +48,15 @@ class Reserve:
                 os.close(descriptor)
 
     def is_writable(self) -> bool:
-        """True if the folder can be written, and its disk has space for small files."""
+        """Returns True if the folder can be written and its disk has space for small files."""
         disk = os.statvfs(self._path.parent)
-        return os.access(self._path.parent, os.W_OK) and disk.f_bavail * disk.f_frsize >= _TO_BEGIN_BYTES
+        return os.access(self._path.parent, os.W_OK) and disk.f_bavail * disk.f_frsize >= _STARTUP_BYTES
 
     def require_space(self) -> None:
-        """Check that a service can begin on this disk; the reserve is released for it.
+        """Checks that a service can start on this disk; releases the reserve if that is needed.
 
         Raises:
-            ServiceStartError: the disk is full all the same.
+            ServiceStartError: the disk is full even without the reserve.
         """
         try:
             self._probe()
@@ -71,11 +72,12 @@ class Reserve:
                 ) from error
 
     def _probe(self) -> None:
+        # posix_fallocate() also counts quotas, which statvfs() does not report.
         with tempfile.TemporaryFile(dir=self._path.parent) as file:
-            os.posix_fallocate(file.fileno(), 0, _TO_BEGIN_BYTES)
+            os.posix_fallocate(file.fileno(), 0, _STARTUP_BYTES)
 
     def release(self) -> None:
-        """Release the space."""
+        """Deletes the file, which frees the space."""
         with suppress(OSError):
             self._path.unlink()
-            logger.error("the disk of %s is full; the last reserve is used up now", self._path.parent)
+            logger.error("the disk of %s is full; its reserved space is released now", self._path.parent)

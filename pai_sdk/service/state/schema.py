@@ -1,4 +1,4 @@
-"""The versions of tables: a database of an older build is carried over, one of a newer build is refused."""
+"""Versions of database tables: an older database is migrated, a newer one is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Migration", "Schema"]
 
 Migration = Callable[[Connection], None]
 
-_RETIRED = 1000  # a version that every build takes for a newer one
+_RETIRED = 1000  # every build refuses it as newer than its own
 
 _metadata = MetaData()
 _versions = Table(
@@ -40,13 +40,13 @@ _versions = Table(
 class Schema:
     """A set of tables with a version of its own.
 
-    A new table needs no migration. A new column, or an index on a table that is there already, does: append one.
-    What was appended once is never changed again.
+    A new table needs no migration. A new column does, and so does an index on an existing table: append a
+    migration. A released migration is never changed.
 
     Attributes:
-        name: under which the version is kept.
-        metadata: the tables as they are now.
-        migrations: the first brings tables of version 1 to version 2, and so on.
+        name: key of the version in the table `schema_versions`.
+        metadata: the tables of the current version.
+        migrations: the first one migrates version 1 to version 2, and so on.
     """
 
     name: str
@@ -55,23 +55,23 @@ class Schema:
 
     @property
     def version(self) -> int:
-        """The version that `metadata` describes."""
+        """Returns the version that `metadata` describes."""
         return 1 + len(self.migrations)
 
     def prepare(self, connection: Connection) -> None:
-        """Create the tables, or bring them up to date; within one transaction, so wholly or not at all.
+        """Creates the tables or migrates them, within the transaction of `connection`.
 
         Raises:
-            ServiceStartError: they are of a newer build, or not what their version says.
+            ServiceStartError: a newer build wrote them, or columns are missing.
         """
         _metadata.create_all(connection)
-        found = self._version_of(connection)
-        if found > self.version:
+        current = self._version_of(connection)
+        if current > self.version:
             raise ServiceStartError(
-                f"the {self.name} in the database were written by a newer pai-sdk (version {found} of the tables, "
-                f"this one knows {self.version}); upgrade pai-sdk, or use another data folder"
+                f"the {self.name} in the database were written by a newer pai-sdk (version {current} of the "
+                f"tables, this one knows {self.version}); upgrade pai-sdk, or use another data folder"
             )
-        for migrate in self.migrations[found - 1 :]:
+        for migrate in self.migrations[current - 1 :]:
             migrate(connection)
         self.metadata.create_all(connection)
         self._check(connection)
@@ -79,25 +79,25 @@ class Schema:
         connection.execute(insert(_versions).values(name=self.name, version=self.version))
 
     def retire(self, connection: Connection) -> None:
-        """Bring the tables up to date, and let no build open them again: their content is moved elsewhere."""
+        """Migrates the tables, then sets a version that every build refuses: their content was moved elsewhere."""
         if self._version_of(connection) != _RETIRED:
             self.prepare(connection)
             connection.execute(update(_versions).where(_versions.c.name == self.name).values(version=_RETIRED))
 
     def _version_of(self, connection: Connection) -> int:
-        noted = connection.scalar(select(_versions.c.version).where(_versions.c.name == self.name))
-        if noted is not None:
-            return int(noted)
-        # The first builds noted no version: what is there without one is of theirs.
-        is_there = set(inspect(connection).get_table_names()) & set(self.metadata.tables)
-        return 1 if is_there else self.version
+        recorded = connection.scalar(select(_versions.c.version).where(_versions.c.name == self.name))
+        if recorded is not None:
+            return int(recorded)
+        # The first builds stored no version: tables without one are theirs.
+        has_tables = set(inspect(connection).get_table_names()) & set(self.metadata.tables)
+        return 1 if has_tables else self.version
 
     def _check(self, connection: Connection) -> None:
-        known = inspect(connection)
+        inspector = inspect(connection)
         missing = [
             f"{table.name}.{column}"
             for table in self.metadata.sorted_tables
-            for column in sorted({*table.columns.keys()} - {c["name"] for c in known.get_columns(table.name)})
+            for column in sorted({*table.columns.keys()} - {c["name"] for c in inspector.get_columns(table.name)})
         ]
         if missing:
             raise ServiceStartError(

@@ -1,4 +1,4 @@
-"""Engines for the service's databases: SQLite in a file, PostgreSQL by URL. No password is ever shown."""
+"""Engines for the service's databases: SQLite in a file, PostgreSQL by URL. Messages never hold a password."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pai_sdk.base.extras import install_command
 from pai_sdk.errors import ServiceStartError
 
 __all__ = [
+    "display_url",
     "is_database_away",
     "lease_engine",
     "postgres_engine",
     "postgres_url",
-    "shown_url",
-    "told_in_one_sentence",
+    "readable_start_errors",
 ]
 
 _EXAMPLE = "postgresql+psycopg://user@host/name"
 _DRIVER = "postgresql+psycopg"
-# A server that is gone is noticed in seconds, and no statement of ours takes a minute.
+# libpq parameters. A lost server is detected after 15 + 3 x 5 = 30 s; no statement of the service takes a minute.
 _TIMEOUTS = {
     "connect_timeout": "10",
     "keepalives_idle": "15",
@@ -36,18 +36,19 @@ _TIMEOUTS = {
 _STATEMENT_TIMEOUT_S = 60
 _LEASE_TIMEOUTS = {"connect_timeout": "2", "tcp_user_timeout": "2000"}
 _LEASE_STATEMENT_TIMEOUT_S = 2
-_CONNECTIONS_KEPT, _CONNECTIONS_MORE = 10, 20  # far below the 100 that a server allows by default
+_POOL_SIZE, _MAX_OVERFLOW = 10, 20  # far below the 100 that a server allows by default
 
 
-# SQLSTATE: connection exceptions, and a server that ends, has crashed, is starting, or has no connection left.
+# SQLSTATE: connection exceptions (class 08); too many connections; shutdown by an administrator, crash, starting
+# up.
 _AWAY_CLASS = "08"
 _AWAY_STATES = frozenset({"53300", "57P01", "57P02", "57P03"})
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Returns True if an error says that PostgreSQL does not respond: the same may succeed in a moment.
+    """Returns True if an error reports that PostgreSQL does not respond: a retry may succeed.
 
-    SQLite is a file of this machine, and never away.
+    Always False for SQLite, which is a local file.
 
     Example:
         >>> is_database_away(ValueError("syntax error"))
@@ -58,16 +59,16 @@ def is_database_away(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError) or not type(error.orig).__module__.startswith("psycopg"):
         return False
     state = getattr(error.orig, "sqlstate", None)
-    if state is None:  # the server has said nothing: it was not reached, or the connection broke
+    if state is None:  # no response of the server: it was not reached, or the connection broke
         return error.connection_invalidated or type(error.orig).__name__ == "OperationalError"
     return state in _AWAY_STATES or state.startswith(_AWAY_CLASS)
 
 
 def postgres_url(text: str) -> URL:
-    """The URL of a PostgreSQL database, for the driver we use.
+    """Parses the URL of a PostgreSQL database, and selects the driver psycopg.
 
     Raises:
-        ServiceStartError: it is none; the message does not repeat it, since it may hold a password.
+        ServiceStartError: it is no such URL; the message does not quote it, since it may hold a password.
 
     Example:
         >>> postgres_url("postgresql://me:secret@db/pai")
@@ -82,39 +83,44 @@ def postgres_url(text: str) -> URL:
     return url.set(drivername=_DRIVER)
 
 
-def shown_url(url: URL) -> str:
-    """The URL without password and parameters: those may hold one, too."""
+def display_url(url: URL) -> str:
+    """Returns the URL without password and parameters, which may hold a password too."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def postgres_engine(url: URL) -> Engine:
-    """An engine with a bounded number of connections; nothing is connected yet.
+    """Creates an engine with a bounded number of connections; does not connect yet.
 
     Raises:
         ServiceStartError: the driver is not installed.
     """
     timeouts = {name: value for name, value in _TIMEOUTS.items() if name not in url.query}
-    return _engine(url, timeouts, _STATEMENT_TIMEOUT_S, kept=_CONNECTIONS_KEPT, more=_CONNECTIONS_MORE)
+    return _engine(url, timeouts, _STATEMENT_TIMEOUT_S, pool_size=_POOL_SIZE, max_overflow=_MAX_OVERFLOW)
 
 
 def lease_engine(url: URL) -> Engine:
-    """The same with one or two connections, on which nothing takes longer than two seconds.
+    """Creates an engine for the lease: at most two connections, whose statements time out after 2 s.
 
     Raises:
         ServiceStartError: the driver is not installed.
     """
-    return _engine(url, {**_TIMEOUTS, **_LEASE_TIMEOUTS}, _LEASE_STATEMENT_TIMEOUT_S, kept=1, more=1)
+    return _engine(url, {**_TIMEOUTS, **_LEASE_TIMEOUTS}, _LEASE_STATEMENT_TIMEOUT_S, pool_size=1, max_overflow=1)
 
 
-def _engine(url: URL, timeouts: dict[str, str], statement_timeout_s: int, *, kept: int, more: int) -> Engine:
+def _engine(
+    url: URL, timeouts: dict[str, str], statement_timeout_s: int, *, pool_size: int, max_overflow: int
+) -> Engine:
     try:
         engine = create_engine(
             url,
-            pool_size=kept,
-            max_overflow=more,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
             pool_pre_ping=True,
-            connect_args={"client_encoding": "utf8", **timeouts},  # else text of a database in SQL_ASCII is bytes
-            hide_parameters=True,  # of statements, in errors: requests are among them, and in these, secrets
+            connect_args={
+                "client_encoding": "utf8",
+                **timeouts,
+            },  # psycopg 3 returns bytes for a database in SQL_ASCII otherwise
+            hide_parameters=True,  # errors would quote requests, which hold secrets
         )
     except ImportError as error:
         raise ServiceStartError(
@@ -122,23 +128,20 @@ def _engine(url: URL, timeouts: dict[str, str], statement_timeout_s: int, *, kep
         ) from error
 
     @event.listens_for(engine, "connect")
-    def connected(connection: Any, record: Any) -> None:  # both are untyped in SQLAlchemy
+    def configure(connection: Any, record: Any) -> None:  # both are untyped in SQLAlchemy
         with connection.cursor() as cursor:
             cursor.execute(f"SET statement_timeout = '{statement_timeout_s}s'")
+        # SET is undone when its transaction is rolled back, and psycopg begins one implicitly.
         connection.commit()
 
     return engine
 
 
 @contextmanager
-def told_in_one_sentence(what: str) -> Iterator[None]:
-    """Turns what a database refuses at the start into an error that people can read.
-
-    Args:
-        what: the database, as it may be shown.
-    """
+def readable_start_errors(database: str) -> Iterator[None]:
+    """Turns errors of the database at the start into `ServiceStartError`."""
     try:
         yield
     except DBAPIError as error:
         reason = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
-        raise ServiceStartError(f"the database {what} cannot be used: {reason[0]}") from error
+        raise ServiceStartError(f"the database {database} cannot be used: {reason[0]}") from error

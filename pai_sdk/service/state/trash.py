@@ -15,11 +15,11 @@ __all__ = ["Trash"]
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_CLOSE_S = 2.0
+_MAX_CLOSE_S = 2.0
 
 
 class Trash:
-    """Removes folders in the background; one that it did not get to is removed after the next start."""
+    """Deletes folders in the background; those left at the end are deleted after the next start."""
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent
@@ -31,23 +31,26 @@ class Trash:
         self._thread.start()
 
     def put(self, folder: Path) -> None:
-        """Remove a folder of the parent; its name is free at once."""
+        """Deletes a folder of the parent; its name can be used again at once."""
         if folder.name.startswith(TRASH_PREFIX):
-            return  # it is in the queue since the start
+            return  # __init__ has queued it
         target = self._parent / f"{TRASH_PREFIX}{uuid.uuid4().hex}"
         try:
+            # A rename is atomic: after a crash the folder is either intact or in the trash, never half deleted.
             folder.rename(target)
         except FileNotFoundError:
             return
         self._folders.put(target)
 
     def close(self) -> None:
-        """Stop after the folder that is being removed, or without it when that takes long."""
+        """Stops after the folder that is being deleted, or after 2 s."""
         self._closing.set()
         self._folders.put(None)
-        self._thread.join(_LONGEST_CLOSE_S)
+        self._thread.join(_MAX_CLOSE_S)
         if self._thread.is_alive():
-            logger.info("a deleted job's folder is large; the next service here removes the rest of it")
+            logger.info(
+                "a deleted job's folder is large; the next start of the service deletes its remaining files"
+            )
 
     def _run(self) -> None:
         while (folder := self._folders.get()) is not None and not self._closing.is_set():

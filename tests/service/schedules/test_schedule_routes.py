@@ -65,7 +65,7 @@ def make_due(folder: Path) -> None:
     """Let all schedules of a service have been due long ago, and look at them at its next start."""
     url = url_for(folder)
     database = (
-        Database.in_file(folder / "service.db") if url is None else Database(create_engine(url), shown_as="x")
+        Database.in_file(folder / "service.db") if url is None else Database(create_engine(url), display_name="x")
     )
     with closing(database), database.write() as session:
         session.execute(update(ScheduleRow).values(next_time=0.0))

@@ -102,7 +102,9 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     url = url_for(tmp_path)
-    database = Database.in_file(tmp_path / "x.db") if url is None else Database(create_engine(url), shown_as="x")
+    database = (
+        Database.in_file(tmp_path / "x.db") if url is None else Database(create_engine(url), display_name="x")
+    )
     with closing(database):
         yield Place(database, tmp_path)
 

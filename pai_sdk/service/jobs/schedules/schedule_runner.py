@@ -194,7 +194,7 @@ class ScheduleRunner:
         except WireError as error:
             self._skip(due, error.message, refused=(owner, error.status_code))
         else:
-            self._disk.all_is_well()
+            self._disk.record_success()
             self._on_job()
 
     def _note_job(self, due: _Due, owner: Principal, session: Session, job_id: str) -> None:
