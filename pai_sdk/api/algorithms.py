@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ValidationError
 
+from pai_sdk._wire.algorithms import (
+    AlgorithmChanges,
+    AlgorithmList,
+    AlgorithmRecord,
+    AlgorithmVersionForm,
+    AlgorithmVersionList,
+    AlgorithmVersionRecord,
+    NewAlgorithm,
+)
+from pai_sdk._wire.base import wire_names
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.schemas.wire import Received, problems_of
+from pai_sdk.schemas.wire import problems_of
+
+__all__ = ["AlgorithmRecord", "AlgorithmVersionRecord", "Algorithms"]
 
 _ALGORITHMS = "/api/v1/algorithms"
 _ALGORITHM = _ALGORITHMS + "/{algorithm_id}"
 _VERSIONS = _ALGORITHM + "/versions"
 _VERSION = _VERSIONS + "/{algorithm_version}"
-
-
-class AlgorithmRecord(Received):
-    """A registered algorithm, as the service describes it."""
-
-    algorithm_id: str
-    algorithm_name: str | None = None
-    algorithm_provider: str | None = None
-    algorithm_description: str | None = None
-    display_name: str | None = None
-    workspace_id: str | None = None
-    user_id: str | None = None
-    gmt_create_time: str | None = None
-    gmt_modified_time: str | None = None
-
-
-class AlgorithmVersionRecord(Received):
-    """One version of a registered algorithm. A list shows it without its spec."""
-
-    algorithm_id: str
-    algorithm_version: str
-    algorithm_name: str | None = None
-    algorithm_provider: str | None = None
-    algorithm_spec: AlgorithmDefinition | None = Field(default=None)
-    gmt_create_time: str | None = None
-    gmt_modified_time: str | None = None
-
-    @field_validator("algorithm_spec", mode="before")
-    @classmethod
-    def _as_object(cls, value: object) -> object:
-        # In requests a spec is JSON text; responses have it as an object, but other services may send text.
-        return json.loads(value) if isinstance(value, str) else value
 
 
 class Algorithms:
@@ -84,23 +62,21 @@ class Algorithms:
         Raises:
             ConflictError: there is one of this name.
         """
-        fields = {
-            "AlgorithmName": name,
-            "AlgorithmDescription": description,
-            "DisplayName": display_name,
-            "WorkspaceId": self._workspace_id,
-        }
+        algorithm = NewAlgorithm(
+            algorithm_name=name,
+            algorithm_description=description,
+            display_name=display_name,
+            workspace_id=self._workspace_id,
+        )
         action = "CreateAlgorithm"
         # Names are unique: sent twice, the second one is refused.
-        response = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
-        return read_model(AlgorithmRecord, response.json, response, action).algorithm_id
+        response = self._transport.call(action, "POST", _ALGORITHMS, form=algorithm.to_wire(), idempotent=False)
+        return read_model(AlgorithmRecord, response, action).algorithm_id
 
     def get(self, algorithm_id: str) -> AlgorithmRecord:
         """GetAlgorithm."""
         response = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
-        return read_model(
-            AlgorithmRecord, {"AlgorithmId": algorithm_id, **response.json}, response, "GetAlgorithm"
-        )
+        return read_model(AlgorithmRecord, response, "GetAlgorithm", algorithm_id=algorithm_id)
 
     def list(
         self,
@@ -118,18 +94,18 @@ class Algorithms:
             algorithm_id: only this one.
             page_size: items in a page.
         """
-        query = {
-            "AlgorithmName": name,
-            "AlgorithmProvider": provider,
-            "AlgorithmId": algorithm_id,
-            "WorkspaceId": self._workspace_id if provider is None else None,
-        }
+        query = wire_names(
+            algorithm_name=name,
+            algorithm_provider=provider,
+            algorithm_id=algorithm_id,
+            workspace_id=self._workspace_id if provider is None else None,
+        )
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, "PageNumber": number, "PageSize": size}
+            paged = {**query, **wire_names(page_number=number, page_size=size)}
             return self._transport.call("ListAlgorithms", "GET", _ALGORITHMS, query=paged).json
 
-        return read_items(AlgorithmRecord, pages(fetch, "Algorithms", page_size=page_size), "ListAlgorithms")
+        return read_items(AlgorithmRecord, pages(fetch, AlgorithmList, page_size=page_size), "ListAlgorithms")
 
     def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
         """The algorithm of exactly that name; the service's own search takes parts of names too.
@@ -163,8 +139,8 @@ class Algorithms:
         self, algorithm_id: str, *, description: str | None = None, display_name: str | None = None
     ) -> None:
         """UpdateAlgorithm; what is None stays as it is."""
-        fields = {"AlgorithmDescription": description, "DisplayName": display_name}
-        self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=fields)
+        changes = AlgorithmChanges(algorithm_description=description, display_name=display_name)
+        self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=changes.to_wire())
 
     def delete(self, algorithm_id: str) -> None:
         """DeleteAlgorithm, with all its versions."""
@@ -188,28 +164,31 @@ class Algorithms:
         response = self._call(
             action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
         )
-        known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        record = read_model(AlgorithmVersionRecord, {**known, **response.json}, response, action)
+        record = read_model(
+            AlgorithmVersionRecord, response, action, algorithm_id=algorithm_id, algorithm_version=version
+        )
         return record.algorithm_id, record.algorithm_version
 
     def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
         """GetAlgorithmVersion, with its spec."""
         response = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
-        known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        return read_model(AlgorithmVersionRecord, {**known, **response.json}, response, "GetAlgorithmVersion")
+        return read_model(
+            AlgorithmVersionRecord,
+            response,
+            "GetAlgorithmVersion",
+            algorithm_id=algorithm_id,
+            algorithm_version=version,
+        )
 
     def list_versions(self, algorithm_id: str, *, page_size: int = 100) -> Iterator[AlgorithmVersionRecord]:
         """ListAlgorithmVersions, all pages."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {"PageNumber": number, "PageSize": size}
+            paged = wire_names(page_number=number, page_size=size)
             return self._call("ListAlgorithmVersions", "GET", _VERSIONS, algorithm_id, query=paged).json
 
-        found = (
-            [{"AlgorithmId": algorithm_id, **item} if isinstance(item, dict) else item for item in page]
-            for page in pages(fetch, "AlgorithmVersions", page_size=page_size)
-        )
-        return read_items(AlgorithmVersionRecord, found, "ListAlgorithmVersions")
+        found = pages(fetch, AlgorithmVersionList, page_size=page_size)
+        return read_items(AlgorithmVersionRecord, found, "ListAlgorithmVersions", algorithm_id=algorithm_id)
 
     def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
         """The version that was created last, of all pages; None when there is none.
@@ -241,10 +220,14 @@ class Algorithms:
         return self._transport.call(action, method, path, params, **rest)
 
 
-def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, str]:
-    """A form with the spec as JSON text, unlike in CreateTrainingJob."""
+def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the form with the spec as JSON text.
+
+    Raises:
+        InvalidInputError: the spec is not one.
+    """
     try:
-        return {"AlgorithmSpec": AlgorithmSpec.model_validate(spec).to_json()}
+        return AlgorithmVersionForm(algorithm_spec=AlgorithmSpec.model_validate(spec).to_json()).to_dict()
     except ValidationError as error:
         raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
 

@@ -82,14 +82,12 @@ class Experiments:
         action = "CreateExperiment"
         # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
         response = self._transport.call(action, "POST", _EXPERIMENTS, body=body, idempotent=False)
-        return read_model(ExperimentRecord, response.json, response, action).experiment_id
+        return read_model(ExperimentRecord, response, action).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
         """GetExperiment."""
         response = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
-        return read_model(
-            ExperimentRecord, {"ExperimentId": experiment_id, **response.json}, response, "GetExperiment"
-        )
+        return read_model(ExperimentRecord, response, "GetExperiment", experiment_id=experiment_id)
 
     def list(
         self,

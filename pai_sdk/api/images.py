@@ -48,7 +48,7 @@ class Images:
         response = self._transport.call(
             "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, {"Verbose": "true"}
         )
-        return read_model(ImageRecord, {"ImageId": image_id, **response.json}, response, "GetImage")
+        return read_model(ImageRecord, response, "GetImage", image_id=image_id)
 
     def list(
         self, *, name: str | None = None, labels: Sequence[str] = (), workspace_id: str | None = None

@@ -111,12 +111,12 @@ class Models:
         action = "CreateModel"
         # Names are unique in a workspace, so a second delivery is refused and makes no second model.
         response = self._transport.call(action, "POST", _MODELS, body=body, idempotent=False)
-        return read_model(ModelRecord, response.json, response, action).model_id
+        return read_model(ModelRecord, response, action).model_id
 
     def get(self, model_id: str) -> ModelRecord:
         """GetModel, with its newest version."""
         response = self._call("GetModel", "GET", _MODEL, model_id)
-        return read_model(ModelRecord, {"ModelId": model_id, **response.json}, response, "GetModel")
+        return read_model(ModelRecord, response, "GetModel", model_id=model_id)
 
     def list(
         self,
@@ -262,15 +262,13 @@ class Models:
         }
         action = "CreateModelVersion"
         response = self._call(action, "POST", _VERSIONS, model_id, body=body, idempotent=False)
-        record = read_model(ModelVersionRecord, {"VersionName": version, **response.json}, response, action)
+        record = read_model(ModelVersionRecord, response, action, version_name=version)
         return record.version_name or ""
 
     def get_version(self, model_id: str, version: str) -> ModelVersionRecord:
         """GetModelVersion, with its specs."""
         response = self._call("GetModelVersion", "GET", _VERSION, model_id, version)
-        return read_model(
-            ModelVersionRecord, {"VersionName": version, **response.json}, response, "GetModelVersion"
-        )
+        return read_model(ModelVersionRecord, response, "GetModelVersion", version_name=version)
 
     def list_versions(self, model_id: str, *, page_size: int = 100) -> Iterator[ModelVersionRecord]:
         """ListModelVersions, all pages."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import requests
 from pydantic import ValidationError
 
+from pai_sdk._wire.base import wire_names
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
@@ -231,14 +232,23 @@ def _number(text: str | None) -> float | None:
     return number if number is not None and 0 <= number < float("inf") else None
 
 
-def read_model(model: type[_Record], content: Any, response: ApiResponse, action: str) -> _Record:
-    """The content of a response as a model.
+def read_model(
+    model: type[_Record], response: ApiResponse, action: str, content: Any = None, **defaults: Any
+) -> _Record:
+    """Reads a response as a model.
+
+    Args:
+        model: of the body.
+        response: to read.
+        action: the API's name of the call.
+        content: the part of the body to read; None for all of it.
+        defaults: values of fields that the service may leave out, since the request has named them.
 
     Raises:
         BadAnswerError: it is not what the API describes; the fields are named.
     """
     try:
-        return model.model_validate(content)
+        return model.model_validate(_completed(response.json if content is None else content, defaults))
     except ValidationError as error:
         fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
         raise BadAnswerError(
@@ -249,21 +259,27 @@ def read_model(model: type[_Record], content: Any, response: ApiResponse, action
         ) from None  # pydantic quotes values, and those of environments may be secrets
 
 
-def read_item(model: type[_Record], content: Any, action: str) -> _Record | None:
-    """One item of a list in a response; None, with a warning, where it cannot be read."""
+def _completed(content: Any, defaults: Mapping[str, Any]) -> Any:
+    return {**wire_names(**defaults), **content} if defaults and isinstance(content, dict) else content
+
+
+def read_item(model: type[_Record], content: Any, action: str, **defaults: Any) -> _Record | None:
+    """Reads one item of a list in a response; returns None, with a warning, where it cannot be read."""
     try:
-        return model.model_validate(content)
+        return model.model_validate(_completed(content, defaults))
     except ValidationError as error:
         wrong = "; ".join(str(problem) for problem in problems_of(error, model.__name__))
         _log.warning("%s: an item that cannot be read is left out: %s", action, wrong)
         return None
 
 
-def read_items(model: type[_Record], found: Iterable[list[Any]], action: str) -> Iterator[_Record]:
-    """All readable items of the pages of a list."""
-    for page in found:
+def read_items(
+    model: type[_Record], pages: Iterable[list[Any]], action: str, **defaults: Any
+) -> Iterator[_Record]:
+    """Reads all items of the pages of a list that can be read."""
+    for page in pages:
         for item in page:
-            record = read_item(model, item, action)
+            record = read_item(model, item, action, **defaults)
             if record is not None:
                 yield record
 

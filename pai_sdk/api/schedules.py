@@ -171,4 +171,4 @@ class Schedules(Generic[_Plan]):
         return call_own(self._transport, action, method, path, names, lacks="schedules", hint=_HINT, **given)
 
     def _read(self, response: ApiResponse, action: str) -> ScheduleRecord:
-        return read_model(ScheduleRecord, response.json, response, action)
+        return read_model(ScheduleRecord, response, action)

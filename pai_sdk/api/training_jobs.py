@@ -110,7 +110,7 @@ class TrainingJobs:
             return changed_from
         # Without the id of the request, which would make each snapshot differ from the one before.
         content = {name: value for name, value in response.json.items() if name != "RequestId"}
-        record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, response, "GetTrainingJob")
+        record = read_model(JobRecord, response, "GetTrainingJob", content, training_job_id=job_id)
         return self._marked(record, offers_of(response), response.headers.get("ETag"))
 
     def changes(self, known: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:

@@ -89,12 +89,12 @@ class ServiceUsers:
         if workspace_id is not None:
             body["WorkspaceId"] = workspace_id
         response = self._call("CreateUser", "POST", _USERS, body=body)
-        return read_model(ServiceUser, response.json, response, "CreateUser")
+        return read_model(ServiceUser, response, "CreateUser")
 
     def list(self) -> list[ServiceUser]:
         """All users, by name."""
         response = self._call("ListUsers", "GET", _USERS)
-        return [read_model(ServiceUser, each, response, "ListUsers") for each in response.json.get("Users") or []]
+        return [read_model(ServiceUser, response, "ListUsers", each) for each in response.json.get("Users") or []]
 
     def set_right(self, name: str, right: str) -> None:
         """Change the most that a user's keys allow, at once."""
@@ -107,12 +107,12 @@ class ServiceUsers:
     def quota(self, name: str) -> QuotaState:
         """The quota of a user, and how much of it their jobs use."""
         response = self._call("GetUserQuota", "GET", _QUOTA, {"name": name})
-        return read_model(QuotaState, response.json, response, "GetUserQuota")
+        return read_model(QuotaState, response, "GetUserQuota")
 
     def own_quota(self) -> QuotaState:
         """The same, of the user whose key this is; it needs no administrator."""
         response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
-        return read_model(QuotaState, response.json, response, "GetOwnQuota")
+        return read_model(QuotaState, response, "GetOwnQuota")
 
     def set_quota(
         self,
@@ -138,12 +138,12 @@ class ServiceUsers:
         """
         body = {"CPUs": cpus, "GPUs": gpus, "RunningJobs": running, "QueuedJobs": queued}
         response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
-        return read_model(QuotaState, response.json, response, "SetUserQuota")
+        return read_model(QuotaState, response, "SetUserQuota")
 
     def new_key(self, name: str) -> AccessKey:
         """Make a key. Its secret is in the result, and nowhere else."""
         response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
-        return read_model(AccessKey, response.json, response, "CreateAccessKey")
+        return read_model(AccessKey, response, "CreateAccessKey")
 
     def revoke(self, name: str, access_key_id: str) -> None:
         """Make a key worthless, at once."""
@@ -160,7 +160,7 @@ class ServiceUsers:
             query = {"User": user, "Before": before, "PageSize": _PAGE}
             response = self._call("ListAuditEntries", "GET", "/api/v1/audit", query=query)
             page = [
-                read_model(AuditRecord, each, response, "ListAuditEntries") for each in response.json["Entries"]
+                read_model(AuditRecord, response, "ListAuditEntries", each) for each in response.json["Entries"]
             ]
             yield from page
             if len(page) < _PAGE:

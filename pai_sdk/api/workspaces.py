@@ -52,14 +52,12 @@ class Workspaces:
     def get(self, workspace_id: str) -> WorkspaceRecord:
         """GetWorkspace."""
         response = self._transport.call("GetWorkspace", "GET", _WORKSPACE, {"workspace_id": workspace_id})
-        return read_model(
-            WorkspaceRecord, {"WorkspaceId": workspace_id, **response.json}, response, "GetWorkspace"
-        )
+        return read_model(WorkspaceRecord, response, "GetWorkspace", workspace_id=workspace_id)
 
     def default(self) -> WorkspaceRecord:
         """GetDefaultWorkspace."""
         response = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
-        return read_model(WorkspaceRecord, response.json, response, "GetDefaultWorkspace")
+        return read_model(WorkspaceRecord, response, "GetDefaultWorkspace")
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
         """ListWorkspaces, all pages.
@@ -81,7 +79,7 @@ class Workspaces:
             name: letters, digits, `-` and `_`, beginning with a letter.
         """
         response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body={"WorkspaceName": name})
-        return read_model(WorkspaceRecord, {"WorkspaceName": name, **response.json}, response, "CreateWorkspace")
+        return read_model(WorkspaceRecord, response, "CreateWorkspace", workspace_name=name)
 
     def delete(self, workspace_id: str) -> None:
         """DeleteWorkspace."""

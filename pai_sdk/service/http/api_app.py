@@ -84,10 +84,10 @@ def create_api(context: ServiceContext) -> FastAPI:
         page_links,
         run_jobs,
     )
-    for module in resources:
-        app.include_router(module.router, dependencies=[AccessChecked, TokenChecked])
-    for router in (users.audit_router, *ROUTERS):
+    routers = [*(module.router for module in resources), users.audit_router, *ROUTERS]
+    for router in routers:
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])
+    app.state.routes = [route for router in routers for route in router.routes]
     add_refusals(app)
 
     @app.exception_handler(SQLAlchemyError)

@@ -6,26 +6,28 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.wire import Received
+from pai_sdk.service.http.bodies import body_model
 
 __all__ = ["PATH", "describe", "description_of"]
 
 PATH = "/openapi.json"
 """Its path, for clients with and without a key."""
 
-_CREATE_JOB = ("/api/v1/trainingjobs", "post")
 _SCHEMAS = "#/components/schemas/"
-_OBJECT = {"type": "object"}
+_JSON = "application/json"
 _TEXT = {"type": "string"}
 _FAULT = {
     "type": "object",
     "properties": dict.fromkeys(("RequestId", "Code", "Message", "HostId"), _TEXT),
     "required": ["RequestId", "Code", "Message", "HostId"],
 }
+_REQUEST_ID = {"type": "object", "properties": {"RequestId": _TEXT}, "required": ["RequestId"]}
 _SIGNATURE = {
     "type": "apiKey",
     "in": "header",
@@ -46,24 +48,39 @@ def description_of(app: FastAPI) -> ASGIApp:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The description of an API: what its routes declare, and the bodies and refusals that they do not.
+    """Returns the description of an API: what its routes declare, and the bodies and refusals that they do not.
 
     Args:
         app: the API.
     """
     description: dict[str, Any] = app.openapi()
-    request = TrainingJobRequest.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update({**request.pop("$defs"), "TrainingJobRequest": request, "Fault": _FAULT})
+    schemas.update(Fault=_FAULT, RequestId=_REQUEST_ID)
     description["components"]["securitySchemes"] = {"signature": _SIGNATURE}
     description["security"] = [{"signature": []}]
-    refusal = {"description": "Refused", "content": {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Fault"}}}}
-    for path, methods in description["paths"].items():
-        for method, operation in methods.items():
-            operation["responses"].pop("422", None)  # FastAPI's own; the service responds with 400
-            operation["responses"]["default"] = refusal
-            if method in ("post", "put"):
-                is_job = (path, method) == _CREATE_JOB
-                schema = {"$ref": f"{_SCHEMAS}TrainingJobRequest"} if is_job else _OBJECT
-                operation.setdefault("requestBody", {"content": {"application/json": {"schema": schema}}})
+    # Not `app.routes`: in FastAPI 0.165, an included router is one entry there, without its routes.
+    for route in app.state.routes:
+        if route.include_in_schema:
+            for method in route.methods:
+                _complete(description["paths"][route.path_format][method.lower()], route, schemas)
     return description
+
+
+def _complete(operation: dict[str, Any], route: APIRoute, schemas: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    responses.pop("422", None)  # FastAPI's own; the service responds with 400
+    responses["default"] = {"description": "Refused", "content": {_JSON: {"schema": _reference("Fault")}}}
+    if isinstance(route.response_model, type) and issubclass(route.response_model, Received):
+        content = responses["200"]["content"][_JSON]
+        content["schema"] = {"allOf": [content["schema"], _reference("RequestId")]}
+    if (model := body_model(route.endpoint)) is not None:
+        name = model.__name__.lstrip("_")
+        schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
+        schemas.update({**schema.pop("$defs", {}), name: schema})
+        operation["requestBody"] = {"content": {_JSON: {"schema": _reference(name)}}}
+    elif (route.methods or set()) & {"POST", "PUT"}:
+        operation.setdefault("requestBody", {"content": {_JSON: {"schema": {"type": "object"}}}})
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"{_SCHEMAS}{name}"}

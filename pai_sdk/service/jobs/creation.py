@@ -56,19 +56,18 @@ def read_request(
     return resolved
 
 
-def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
-    """The spec of a version that is registered: JSON text in the body's `AlgorithmSpec`, or an object.
+def read_spec(value: Any) -> AlgorithmSpec:
+    """Reads the `AlgorithmSpec` of a version that is registered: JSON text or an object.
 
     Raises:
         WireError: no job could run it; the message names every problem.
     """
-    given = body.get("AlgorithmSpec")
-    if isinstance(given, str):
+    if isinstance(value, str):
         try:
-            given = read_body(given.encode())
+            value = read_body(value.encode())
         except WireError as error:
             raise invalid_parameter(f"AlgorithmSpec: {error.message}") from error
-    spec = read_model(AlgorithmSpec, given, where="AlgorithmSpec")
+    spec = read_model(AlgorithmSpec, value, where="AlgorithmSpec")
     problems = [*_spec_problems(spec), *_pattern_problems(spec)]
     for where, names in (
         ("InputChannels", (channel.name for channel in spec.input_channels)),

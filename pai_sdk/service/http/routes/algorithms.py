@@ -7,12 +7,24 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.algorithms import (
+    AlgorithmChanges,
+    AlgorithmList,
+    AlgorithmRecord,
+    AlgorithmVersionForm,
+    AlgorithmVersionList,
+    AlgorithmVersionRecord,
+    NewAlgorithm,
+)
+from pai_sdk._wire.base import Empty
+from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
@@ -29,38 +41,33 @@ router = APIRouter(prefix="/api/v1/algorithms", route_class=BudgetedRoute)
 _Text = Annotated[str | None, Field(max_length=4096)]
 
 
-class _NewAlgorithm(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(alias="AlgorithmName")
-    description: _Text = Field(default=None, alias="AlgorithmDescription")
-    display_name: _Text = Field(default=None, alias="DisplayName")
-    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
+class _NewAlgorithm(NewAlgorithm):
+    algorithm_description: _Text = None
+    display_name: _Text = None
 
 
-class _ChangedAlgorithm(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    description: _Text = Field(default=None, alias="AlgorithmDescription")
-    display_name: _Text = Field(default=None, alias="DisplayName")
+class _AlgorithmChanges(AlgorithmChanges):
+    algorithm_description: _Text = None
+    display_name: _Text = None
 
 
-@router.post("")
+@router.post("", response_model=AlgorithmRecord)
+@accepts(_NewAlgorithm)
 async def create_algorithm(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateAlgorithm."""
-    wanted = read_model(_NewAlgorithm, await _fields(request))
+    algorithm = read_model(_NewAlgorithm, await _fields(request))
     algorithm_id = await run_in_threadpool(
         context.algorithms.create,
-        wanted.name,
-        workspace_id=await run_in_threadpool(check_workspace, context, principal, wanted.workspace_id),
-        display_name=wanted.display_name,
-        description=wanted.description,
+        algorithm.algorithm_name,
+        workspace_id=await run_in_threadpool(check_workspace, context, principal, algorithm.workspace_id),
+        display_name=algorithm.display_name,
+        description=algorithm.algorithm_description,
     )
     note_created(request, algorithm_id)
-    return success(request, {"AlgorithmId": algorithm_id})
+    return success(request, AlgorithmRecord(algorithm_id=algorithm_id))
 
 
-@router.get("")
+@router.get("", response_model=AlgorithmList)
 @within(LISTS)
 def list_algorithms(
     request: Request,
@@ -74,7 +81,7 @@ def list_algorithms(
     workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
 ) -> Response:
     """ListAlgorithms."""
-    found, total = context.algorithms.find(
+    rows, total = context.algorithms.find(
         algorithm_id=algorithm_id,
         name=name,
         provider=provider,
@@ -83,73 +90,82 @@ def list_algorithms(
         page_number=page_number,
         page_size=page_size,
     )
-    return success(request, {"Algorithms": [_shown(algorithm) for algorithm in found], "TotalCount": total})
+    return success(request, AlgorithmList(algorithms=[_algorithm(row) for row in rows], total_count=total))
 
 
-@router.get("/{algorithm_id}")
+@router.get("/{algorithm_id}", response_model=AlgorithmRecord)
 def get_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """GetAlgorithm."""
-    return success(request, _shown(context.algorithms.get(algorithm_id)))
+    return success(request, _algorithm(context.algorithms.get(algorithm_id)))
 
 
-@router.put("/{algorithm_id}")
+@router.put("/{algorithm_id}", response_model=AlgorithmRecord)
+@accepts(_AlgorithmChanges)
 async def update_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """UpdateAlgorithm."""
-    wanted = read_model(_ChangedAlgorithm, await _fields(request))
+    changes = read_model(_AlgorithmChanges, await _fields(request))
     await run_in_threadpool(
-        context.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
+        context.algorithms.update,
+        algorithm_id,
+        display_name=changes.display_name,
+        description=changes.algorithm_description,
     )
-    return success(request, {"AlgorithmId": algorithm_id})
+    return success(request, AlgorithmRecord(algorithm_id=algorithm_id))
 
 
-@router.delete("/{algorithm_id}")
+@router.delete("/{algorithm_id}", response_model=Empty)
 def delete_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """DeleteAlgorithm."""
     context.algorithms.delete(algorithm_id)
     return success(request)
 
 
-@router.get("/{algorithm_id}/versions")
+@router.get("/{algorithm_id}/versions", response_model=AlgorithmVersionList)
 @within(LISTS)
 def list_algorithm_versions(
     request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: PageSize = 10
 ) -> Response:
     """ListAlgorithmVersions."""
-    algorithm, found, total = context.algorithms.list_versions(
+    algorithm, rows, total = context.algorithms.list_versions(
         algorithm_id, page_number=page_number, page_size=page_size
     )
-    shown = [_shown_version(algorithm, version) for version in found]
-    return success(request, {"AlgorithmVersions": shown, "TotalCount": total})
+    versions = [_version(algorithm, row) for row in rows]
+    return success(request, AlgorithmVersionList(algorithm_versions=versions, total_count=total))
 
 
-@router.post("/{algorithm_id}/versions/{version}")
+@router.post("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
+@accepts(AlgorithmVersionForm)
 async def create_algorithm_version(
     request: Request, context: ContextOf, algorithm_id: str, version: str
 ) -> Response:
     """CreateAlgorithmVersion."""
-    spec = await run_in_threadpool(read_spec, await _fields(request))
+    form = AlgorithmVersionForm.model_validate(await _fields(request))
+    spec = await run_in_threadpool(read_spec, form.algorithm_spec)
     await run_in_threadpool(context.algorithms.create_version, algorithm_id, version, spec)
-    return success(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+    return success(request, AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version))
 
 
-@router.get("/{algorithm_id}/versions/{version}")
+@router.get("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
 def get_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """GetAlgorithmVersion."""
-    algorithm, found = context.algorithms.get_version(algorithm_id, version)
-    return success(request, {**_shown_version(algorithm, found), "AlgorithmSpec": found.spec})
+    algorithm, row = context.algorithms.get_version(algorithm_id, version)
+    spec = AlgorithmDefinition.model_validate(row.spec)
+    return success(request, _version(algorithm, row).model_copy(update={"algorithm_spec": spec}))
 
 
-@router.put("/{algorithm_id}/versions/{version}")
+@router.put("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
+@accepts(AlgorithmVersionForm)
 async def update_algorithm_version(
     request: Request, context: ContextOf, algorithm_id: str, version: str
 ) -> Response:
     """UpdateAlgorithmVersion."""
-    spec = await run_in_threadpool(read_spec, await _fields(request))
+    form = AlgorithmVersionForm.model_validate(await _fields(request))
+    spec = await run_in_threadpool(read_spec, form.algorithm_spec)
     await run_in_threadpool(context.algorithms.update_version, algorithm_id, version, spec)
-    return success(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+    return success(request, AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version))
 
 
-@router.delete("/{algorithm_id}/versions/{version}")
+@router.delete("/{algorithm_id}/versions/{version}", response_model=Empty)
 def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """DeleteAlgorithmVersion."""
     context.algorithms.delete_version(algorithm_id, version)
@@ -157,7 +173,7 @@ def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id:
 
 
 async def _fields(request: Request) -> dict[str, Any]:
-    """The body's fields: PAI's clients send a form to these actions; JSON is taken too."""
+    """Reads the fields of a body: PAI's clients send a form to these actions; JSON is accepted too."""
     body = await request.body()
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return read_body(body)
@@ -169,29 +185,29 @@ async def _fields(request: Request) -> dict[str, Any]:
     return read_body(json.dumps(dict(pairs)).encode())
 
 
-def _shown(algorithm: Algorithm) -> dict[str, Any]:
-    return {
-        "AlgorithmId": algorithm.id,
-        "AlgorithmName": algorithm.name,
-        "AlgorithmProvider": algorithm.provider,
-        "AlgorithmDescription": algorithm.description,
-        "DisplayName": algorithm.display_name,
-        "WorkspaceId": algorithm.workspace_id,
-        "UserId": PROVIDER,
-        "TenantId": PROVIDER,
-        "GmtCreateTime": wire_time(algorithm.created_at),
-        "GmtModifiedTime": wire_time(algorithm.modified_at),
-    }
+def _algorithm(row: Algorithm) -> AlgorithmRecord:
+    return AlgorithmRecord(
+        algorithm_id=row.id,
+        algorithm_name=row.name,
+        algorithm_provider=row.provider,
+        algorithm_description=row.description,
+        display_name=row.display_name,
+        workspace_id=row.workspace_id,
+        user_id=PROVIDER,
+        tenant_id=PROVIDER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+    )
 
 
-def _shown_version(algorithm: Algorithm, version: AlgorithmVersion) -> dict[str, Any]:
-    return {
-        "AlgorithmId": algorithm.id,
-        "AlgorithmName": algorithm.name,
-        "AlgorithmProvider": algorithm.provider,
-        "AlgorithmVersion": version.version,
-        "UserId": PROVIDER,
-        "TenantId": PROVIDER,
-        "GmtCreateTime": wire_time(version.created_at),
-        "GmtModifiedTime": wire_time(version.modified_at),
-    }
+def _version(algorithm: Algorithm, row: AlgorithmVersion) -> AlgorithmVersionRecord:
+    return AlgorithmVersionRecord(
+        algorithm_id=algorithm.id,
+        algorithm_name=algorithm.name,
+        algorithm_provider=algorithm.provider,
+        algorithm_version=row.version,
+        user_id=PROVIDER,
+        tenant_id=PROVIDER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+    )

@@ -9,9 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from pai_sdk._wire.base import response_body
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.http.gate import REFUSED_AS
 from pai_sdk.service.jobs.reading import in_one_message
@@ -39,10 +41,14 @@ def request_id(request: Request) -> str:
 
 
 def success(
-    request: Request, fields: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
+    request: Request,
+    body: BaseModel | Mapping[str, Any] | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The response of an action that has succeeded."""
-    content = json_bytes({"RequestId": request_id(request), **(fields or {})})
+    """Returns the response of an action that has succeeded."""
+    fields = response_body(body) if isinstance(body, BaseModel) else body or {}
+    content = json_bytes({"RequestId": request_id(request), **fields})
     return Response(content, headers=headers, media_type="application/json")
 
 

@@ -12,8 +12,10 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.auditing import note_as_done
+from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow, check_workspace
@@ -36,6 +38,7 @@ router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 
 @router.post("")
+@accepts(TrainingJobRequest)
 async def create_training_job(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())

@@ -1,0 +1,1 @@
+"""The bodies of requests and responses of the HTTP API, one model each, for client and service."""

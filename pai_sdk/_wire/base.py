@@ -1,0 +1,40 @@
+"""Functions for the models of bodies: their fields by the names of the API, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_pascal
+
+from pai_sdk.schemas.wire import Received, Sent
+
+__all__ = ["TOTAL_COUNT", "Empty", "Received", "Sent", "items_key", "response_body", "wire_names"]
+
+TOTAL_COUNT = "TotalCount"
+"""The field of a page of a list that counts the items of all pages."""
+
+
+class Empty(Received):
+    """A response with an id of the request and nothing else."""
+
+
+def wire_names(**fields: Any) -> dict[str, Any]:
+    """Returns parameters of a query by their names in the API.
+
+    Example:
+        >>> wire_names(page_number=1, sort_by="GmtCreateTime")
+        {'PageNumber': 1, 'SortBy': 'GmtCreateTime'}
+    """
+    return {to_pascal(name): value for name, value in fields.items()}
+
+
+def response_body(model: BaseModel) -> dict[str, Any]:
+    """Returns the JSON object of a response: fields that were set to None are null, fields not set are absent."""
+    return model.model_dump(by_alias=True, exclude_unset=True)
+
+
+def items_key(model: type[BaseModel]) -> str:
+    """Returns the name in the API of the field with the items of a list; it is the first field of the model."""
+    name, field = next(iter(model.model_fields.items()))
+    return field.alias or to_pascal(name)  # before pydantic 2.12, a deferred model has no aliases yet
