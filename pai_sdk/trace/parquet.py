@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.run.report.layout import RunLayout, check_run_id, is_run_id
-from pai_sdk.run.report.session import context_here
+from pai_sdk.run.report.session import current_context
 from pai_sdk.storage.store import open_store
 from pai_sdk.storage.stores.local import path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
@@ -112,7 +112,7 @@ class ParquetSink:
 
     def open(self) -> _Files:
         """Begin a session: files with names that no other writer has."""
-        context = context_here()
+        context = current_context()
         rank = 0 if context is None else context.rank
         session = new_session(rank, self._attempt or new_attempt())
         return _Files(self.store, f"{self._place}{session}", self.compression)
@@ -165,7 +165,7 @@ def is_local(folder: str) -> Path | None:
 
 def run_id_here() -> str:
     """The id of the job or run around this code; a new one outside of them."""
-    context = context_here()
+    context = current_context()
     name = "" if context is None else context.job_id or (context.folder.name if context.folder else "")
     if is_run_id(name):
         return name
@@ -181,7 +181,7 @@ def default_sink(run_id: str) -> ParquetSink:
     Raises:
         TraceError: the job has neither of the two channels.
     """
-    context = context_here()
+    context = current_context()
     if context is None or context.folder is None:
         return ParquetSink(str(Path("runs", run_id, "trace").absolute()))
     if not context.job_id:

@@ -182,7 +182,7 @@ class TrainingSession(ReportSession):
         found = None if self._latest is None else read_checkpoint(self._latest)
         if found is None and self._restored:
             found = Checkpoint.from_directory(self._restored)
-        self._go_on_from(found)
+        self._continue_from(found)
         return found
 
     def _hand_over(self, report: Report) -> None:

@@ -33,16 +33,16 @@ _Base: Any = object
 
 
 class _ReportCallback(_Base):  # type: ignore[misc]
-    """Becomes a subclass of the library's callback class when an object is constructed."""
+    """Base of the callbacks. Becomes a subclass of the library's callback class when an object is constructed."""
 
     _library = ""  # what pip installs
     _base = ""  # the name of its callback class; empty where any callable is a callback
     _modules: tuple[str, ...] = ()  # that have the class; the first one that can be imported counts
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        own: Any = cls
-        module = import_library(own.__name__, own._library, own._modules)
-        return object.__new__(_derived(own, getattr(module, cls._base) if cls._base else object))
+        callback_class: Any = cls
+        module = import_library(callback_class.__name__, callback_class._library, callback_class._modules)
+        return object.__new__(_derived(callback_class, getattr(module, cls._base) if cls._base else object))
 
     def __reduce__(self) -> Any:
         # By the class that can be imported, since the derived one has no place in a module.
@@ -55,21 +55,23 @@ def _new(cls: Any) -> Any:
 
 @lru_cache
 def _derived(cls: Any, base: Any) -> Any:
-    """The class, derived from that of the library too."""
+    """Returns a subclass of the class and of the library's callback class."""
     if issubclass(cls, base):
         return cls
     names = {name: getattr(cls, name) for name in ("__doc__", "__module__", "__qualname__")}
+    # Cached, so that all objects of a class have one type: `type(a) is type(b)` holds.
     return type(cls.__name__, (cls, base), {**names, "_origin": cls})
 
 
 def import_library(user: str, library: str, modules: Sequence[str]) -> Any:
-    """The module of a library that has its callback class.
+    """Returns the module of a library that has its callback class.
 
     Args:
-        user: what needs it.
-        library: how it is installed.
-        modules: those that have the class. One library may be installed under two names, with two classes: the one
-            that is in use counts, else the first that can be imported.
+        user: the class that needs the library, for the message.
+        library: the name that pip installs.
+        modules: names of modules that can have the class. One library may be installed under two names, with two
+        classes:
+            the imported module wins, else the first one that can be imported.
 
     Raises:
         MissingExtraError: the library cannot be imported.
@@ -88,26 +90,27 @@ def import_library(user: str, library: str, modules: Sequence[str]) -> Any:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are numbers, each as it is now: a library may change its tensors in place."""
-    found = {}
+    """Returns the metrics that are numbers."""
+    numbers = {}
     for name, value in metrics.items():
         try:
-            found[str(name)] = as_float64(name, value)
+            # Converted at once: libraries change their tensors in place.
+            numbers[str(name)] = as_float64(name, value)
         except (TypeError, ValueError, RuntimeError):  # the last one for tensors with several elements
             continue
-    return found
+    return numbers
 
 
 class LightningReportCallback(_ReportCallback):
     """For `Trainer(callbacks=[…])` of Lightning: what the module has logged, every `log_every_n_steps`.
 
     Metrics of a validation and of an epoch are reported when it ends, with those that the module logs in its own
-    `on_train_epoch_end`. The step is `trainer.global_step`. What the module logs in its own `on_train_batch_end`
-    comes with the next report, because Lightning calls callbacks first.
+    `on_train_epoch_end`. The step is `trainer.global_step`. Metrics that the module logs in its own
+    `on_train_batch_end` are part of the next report, because Lightning calls callbacks first.
 
     Args:
         checkpoint_every_n_epochs: save a checkpoint with `checkpoint.ckpt` this often; never by default.
-        checkpoint_every_n_train_steps: the same, by steps of the training.
+        checkpoint_every_n_train_steps: save a checkpoint every n steps of the training; never by default.
 
     Example:
         >>> trainer = Trainer(callbacks=[LightningReportCallback(checkpoint_every_n_epochs=1)])  # doctest: +SKIP
@@ -120,11 +123,11 @@ class LightningReportCallback(_ReportCallback):
         self.checkpoint_every_n_epochs = checkpoint_every_n_epochs
         self.checkpoint_every_n_train_steps = checkpoint_every_n_train_steps
         self._step = self._saved_step = 0
-        self._seen: dict[str, Any] = {}
+        self._last_metrics: dict[str, Any] = {}
         self._is_attached = False
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to count, in a resumed training at its step."""
+        """Starts to count, in a resumed training at its step."""
         self._step = self._saved_step = trainer.global_step
         self._attach(trainer)
 
@@ -137,12 +140,10 @@ class LightningReportCallback(_ReportCallback):
         self._detach(trainer)
 
     def _attach(self, trainer: Any) -> None:
-        """Add a callback that Lightning calls at the end of an epoch after the module's hook, not before it.
-
-        Lightning (2.6.6, `loops/fit_loop.py`) does so with subclasses of `Checkpoint` and `EarlyStopping` only.
-        This class cannot be one: a trainer with `enable_checkpointing=False` refuses a `Checkpoint` that it is
-        given, and others would not add their default one.
-        """
+        """Adds a callback that Lightning calls at the end of an epoch after the module's hook."""
+        # Lightning (2.6.6, `loops/fit_loop.py`) calls only subclasses of `Checkpoint` and `EarlyStopping` after
+        # the module's hook. This class cannot be one: a trainer with `enable_checkpointing=False` refuses an
+        # explicit `Checkpoint`, and other trainers would not add their default one.
         module = import_library(type(self).__name__, self._library, self._modules)
         base: Any = getattr(getattr(module, "callbacks", None), "Checkpoint", None)
         self._is_attached = base is not None and hasattr(trainer, "callbacks")
@@ -187,8 +188,8 @@ class LightningReportCallback(_ReportCallback):
     def _report(self, trainer: Any) -> None:
         # `logged_metrics` has the values of earlier steps and epochs too.
         metrics = dict(trainer.logged_metrics)
-        new = {name: value for name, value in metrics.items() if not _is_same(value, self._seen.get(name))}
-        self._seen = metrics
+        new = {name: value for name, value in metrics.items() if not _is_same(value, self._last_metrics.get(name))}
+        self._last_metrics = metrics
         if new and trainer.is_global_zero:
             report(_numbers(new), step=trainer.global_step)
 
@@ -205,9 +206,10 @@ class LightningReportCallback(_ReportCallback):
             trainer.save_checkpoint(folder / "checkpoint.ckpt")
 
 
-def _is_same(value: Any, seen: Any) -> bool:
-    """True if a tensor is one seen before. Lightning gives another view of it to each reader."""
-    return seen is not None and bool(value.data_ptr() == seen.data_ptr())
+def _is_same(value: Any, previous: Any) -> bool:
+    """Returns True if both are the tensor with the same memory."""
+    # Lightning returns another view of a tensor to each reader, so identity would always differ.
+    return previous is not None and bool(value.data_ptr() == previous.data_ptr())
 
 
 def _passes(before: int, after: int, every: int) -> bool:

@@ -4,7 +4,7 @@
     checkpoints/100/_COMPLETE  JSON, written last: {"format": 1, "step": 100, "time": …, "metrics": {…},
                                "files": {"model.pt": {"size": 123, "crc32": "0f1e2d3c"}}}
 
-In jobs of several processes the marker also has the launch that saved it, see `run.launch`.
+In jobs of several processes the marker also has the launch that saved it, see `run.report.launch`.
 
 Readers use folders with a valid marker only. So no rename of a folder is needed, which object stores do not have.
 A step that is saved again is written to `checkpoints/100.pai-sdk-new/`. It replaces the complete checkpoint when
@@ -42,36 +42,36 @@ __all__ = [
     "CheckpointFile",
     "FolderState",
     "add_metrics",
-    "begin",
     "commit",
     "complete_checkpoints",
-    "give_up",
-    "is_begun",
+    "discard_checkpoint",
     "is_complete",
+    "is_unfinished",
     "latest_checkpoint",
     "link_file",
-    "parsed_marker",
+    "parse_marker",
     "read_checkpoint",
     "replacement_of",
     "rotate",
     "save",
+    "start_checkpoint",
 ]
 
 MARKER = "_COMPLETE"
-"""The file that makes a folder a checkpoint. It is written last, and removed first."""
+"""The file that makes a folder a checkpoint. Written last, removed first."""
 
 INCOMPLETE = "_INCOMPLETE"
-"""The file of a folder in a store that is going to be a checkpoint. It is removed when the folder is one."""
+"""Marks a folder of a store whose upload is not finished. Removed when the checkpoint is complete."""
 
 METADATA = ".metadata.json"
 _FORMAT = 1
-_PIECE_BYTES = 16 << 20
-_MAX_PASSES = 5  # of a reader, each after a rotation that removed what the last pass was about to read
+_CHUNK_BYTES = 16 << 20
+_MAX_PASSES = 5  # of a reader; each follows a rotation that removed the checkpoint about to be read
 
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A file of a checkpoint, as its marker has it."""
+    """Size and checksum of a file, as recorded in the marker."""
 
     size_bytes: int
     crc32: str
@@ -79,16 +79,16 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder with what a training needs to continue.
+    """A folder with the state that a training needs to continue.
 
     Attributes:
         path: the folder.
         step: of the training; None for a folder without a marker.
-        metrics: reported with it.
+        metrics: reported with the checkpoint.
         time: when it was complete, in seconds since 1970.
         files: path in the folder, with `/`, to size and checksum.
-        filesystem: of code that was written for Ray: a local one of pyarrow or fsspec, or None.
-        launch: of a job of several processes, the one that saved it, see `run.launch`.
+        filesystem: for code written for Ray: a local file system of pyarrow or fsspec, or None.
+        launch: in jobs of several processes, the launch that saved the checkpoint; see `run.report.launch`.
 
     Raises:
         CheckpointError: the path or the filesystem is not local.
@@ -141,10 +141,10 @@ class Checkpoint:
     def get_metadata(self) -> dict[str, Any]:
         """The metadata stored by `set_metadata`; empty without it."""
         try:
-            found = json.loads((self.path / METADATA).read_text(encoding="utf-8"))
+            metadata = json.loads((self.path / METADATA).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return metadata if isinstance(metadata, dict) else {}
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Store a JSON object in the folder, before it is reported.
@@ -162,7 +162,7 @@ class Checkpoint:
 
 
 def _is_local(filesystem: Any) -> bool:
-    """True if a value is the local file system of fsspec or of pyarrow, or None."""
+    """Returns True for the local file systems of fsspec and pyarrow, and for None."""
     protocol = getattr(filesystem, "protocol", getattr(filesystem, "type_name", None))
     names = protocol if isinstance(protocol, (tuple, list)) else (protocol,)
     return filesystem is None or not {"file", "local"}.isdisjoint(names)
@@ -172,27 +172,28 @@ def _is_local(filesystem: Any) -> bool:
 
 
 def read_checkpoint(folder: str | os.PathLike[str], *, checksums: bool = False) -> Checkpoint | None:
-    """The checkpoint in a folder; None where it is not complete.
-
-    While a checkpoint replaces the one in the folder, it may be complete in another folder: then it is that one.
+    """Returns the complete checkpoint of a step's folder, or its replacement; None where neither is complete.
 
     Args:
         folder: of one step.
         checksums: read all files, and compare their checksums too.
     """
     path = Path(folder)
-    # The folder is read again at the end: the replacement may have been moved there meanwhile.
-    places = (path, replacement_of(path), path / REPLACEMENT, path)
-    found = next(filter(None, map(_read, places)), None)
-    if found is None:
+    # The folder is read a second time, last: the replacement may have been moved there meanwhile.
+    # `folder/REPLACEMENT` is where `StoredCheckpoint.download` collects files.
+    candidates = (path, replacement_of(path), path / REPLACEMENT, path)
+    checkpoint = next(filter(None, map(_read, candidates)), None)
+    if checkpoint is None:
         return None
-    if checksums and any(_crc32_of(found.path / name) != file.crc32 for name, file in found.files.items()):
+    if checksums and any(
+        _crc32_of(checkpoint.path / name) != file.crc32 for name, file in checkpoint.files.items()
+    ):
         return None
-    return found
+    return checkpoint
 
 
 def is_complete(folder: str | os.PathLike[str], *, checksums: bool = False) -> bool:
-    """True if a folder has a valid marker, and all files that it names; arguments as for `read_checkpoint`."""
+    """Returns True if a folder has a valid marker and all files that the marker lists."""
     return read_checkpoint(folder, checksums=checksums) is not None
 
 
@@ -203,25 +204,26 @@ def complete_checkpoints(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]
         folder: the `checkpoints` folder, whose sub-folders are named by steps.
     """
     for step in _steps_in(folder):
-        found = _read_step(folder, step)
-        if found is not None:
-            yield found
+        checkpoint = _read_step(folder, step)
+        if checkpoint is not None:
+            yield checkpoint
 
 
 def latest_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint | None:
     """The complete checkpoint of the latest step; None where there is none."""
-    found: Checkpoint | None = None
+    newest: Checkpoint | None = None
     for number in range(_MAX_PASSES):
-        before, found, has_skipped = found, None, False
+        previous, newest, has_skipped = newest, None, False
         for step in _steps_in(folder):
-            found = _read_step(folder, step)
-            if found is not None:
+            newest = _read_step(folder, step)
+            if newest is not None:
                 break
             has_skipped = True
-        # What was skipped is incomplete, or a rotation has just removed it; a later one is complete then.
-        if not has_skipped or (number and _path_of(found) == _path_of(before)):
+        # A skipped step is incomplete, or a rotation has removed it since the folders were listed. In the second
+        # case a later step is complete, so list again until two passes agree.
+        if not has_skipped or (number and _path_of(newest) == _path_of(previous)):
             break
-    return found
+    return newest
 
 
 def _path_of(checkpoint: Checkpoint | None) -> Path | None:
@@ -229,22 +231,24 @@ def _path_of(checkpoint: Checkpoint | None) -> Path | None:
 
 
 def _steps_in(folder: str | os.PathLike[str]) -> list[int]:
-    """The steps that have a folder, the latest first."""
+    """Returns the steps that have a folder, the latest first."""
     try:
         with os.scandir(folder) as entries:
-            places = [RunLayout.checkpoint_path(f"{entry.name}/") for entry in entries if entry.is_dir()]
+            paths = [RunLayout.checkpoint_path(f"{entry.name}/") for entry in entries if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted({place.step for place in places if place is not None}, reverse=True)
+    return sorted({path.step for path in paths if path is not None}, reverse=True)
 
 
 def _read_step(folder: str | os.PathLike[str], step: int) -> Checkpoint | None:
-    found = read_checkpoint(Path(folder, str(step)))
-    return found if found is None or found.step is not None else replace(found, step=step)
+    checkpoint = read_checkpoint(Path(folder, str(step)))
+    # Markers without a step are valid: `commit` of a folder without an explicit step. The name of the folder has
+    # it.
+    return checkpoint if checkpoint is None or checkpoint.step is not None else replace(checkpoint, step=step)
 
 
-def parsed_marker(content: str | bytes) -> Checkpoint | None:
-    """The checkpoint that a marker describes, with an empty path; None for any other content."""
+def parse_marker(content: str | bytes) -> Checkpoint | None:
+    """Parses the content of a marker; returns a checkpoint with an empty path, or None for invalid content."""
     try:
         marker = json.loads(content)
         if marker["format"] != _FORMAT:
@@ -253,86 +257,88 @@ def parsed_marker(content: str | bytes) -> Checkpoint | None:
         step = marker["step"]
         metrics = {str(name): float(value) for name, value in marker["metrics"].items()}
         launch = marker.get("launch")
-        found = Checkpoint(
+        checkpoint = Checkpoint(
             Path(),
             None if step is None else int(step),
             metrics,
             float(marker["time"]),
             files,
+            # Markers of other releases may have other values here; the checkpoint is usable without a launch.
             launch=launch if isinstance(launch, dict) else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return found if all(map(_is_inside, files)) else None
+    return checkpoint if all(map(_is_relative_path, files)) else None
 
 
 def _read(folder: Path) -> Checkpoint | None:
-    """Reads the checkpoint in this folder alone, without its replacement; None where it is not complete."""
-    found = _marked(folder)
-    if found is None or not all(_is_as_noted(folder / name, file) for name, file in found.files.items()):
+    """Reads the checkpoint of exactly this folder, without its replacement; None where it is not complete."""
+    checkpoint = _read_marker(folder)
+    if checkpoint is None or not all(
+        _has_recorded_size(folder / name, file) for name, file in checkpoint.files.items()
+    ):
         return None
-    return found
+    return checkpoint
 
 
-def _marked(folder: Path) -> Checkpoint | None:
-    """The checkpoint that the folder's marker describes; None where it is missing or not valid."""
+def _read_marker(folder: Path) -> Checkpoint | None:
+    """Reads the marker of a folder; None where it is missing or not valid."""
     try:
-        found = parsed_marker((folder / MARKER).read_bytes())
+        checkpoint = parse_marker((folder / MARKER).read_bytes())
     except OSError:
         return None
-    return None if found is None else replace(found, path=folder)
+    return None if checkpoint is None else replace(checkpoint, path=folder)
 
 
-def _is_inside(name: str) -> bool:
+def _is_relative_path(name: str) -> bool:
     return "\0" not in name and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
 
 
-def _is_as_noted(path: Path, noted: CheckpointFile) -> bool:
+def _has_recorded_size(path: Path, recorded: CheckpointFile) -> bool:
     try:
-        return path.stat().st_size == noted.size_bytes
+        return path.stat().st_size == recorded.size_bytes
     except OSError:
         return False
 
 
 def _crc32_of(path: Path) -> str:
     with path.open("rb", buffering=0) as file:
-        return _copied(file)
+        return _copy_crc32(file)
 
 
-def _copied(
+def _copy_crc32(
     source: io.RawIOBase, target: io.RawIOBase | None = None, *, synced: io.RawIOBase | None = None
 ) -> str:
-    """Copy a file to its end; gives the CRC-32 of all of it.
-
-    Reading, summing and writing release the GIL. A thread gets it back only after some milliseconds when another
-    one computes, so the pieces are large. The buffer is a mapping: its pages are taken while the GIL is released.
+    """Copies a file to its end and returns the CRC-32 of its content.
 
     Args:
         source: the file.
-        target: a new file; the source is only read without it.
-        synced: the one of them that is forced to the disk.
+        target: a new file; without it, the source is only read.
+        synced: source or target, whichever is forced to the disk.
     """
-    buffer = memoryview(mmap.mmap(-1, max(1, min(_PIECE_BYTES, os.fstat(source.fileno()).st_size))))
+    # Reading, summing and writing release the GIL. A thread gets it back only after some milliseconds (the switch
+    # interval is 5 ms) while another thread computes, so the chunks are large. The buffer is an anonymous mapping:
+    # its pages are allocated while the GIL is released.
+    buffer = memoryview(mmap.mmap(-1, max(1, min(_CHUNK_BYTES, os.fstat(source.fileno()).st_size))))
     crc = end = 0
     while size := source.readinto(buffer):
-        piece = buffer[:size]
-        crc = zlib.crc32(piece, crc)
-        while target is not None and piece:
-            piece = piece[target.write(piece) :]
+        chunk = buffer[:size]
+        crc = zlib.crc32(chunk, crc)
+        # An unbuffered file may write only a part of the chunk.
+        while target is not None and chunk:
+            chunk = chunk[target.write(chunk) :]
         end += size
-        if synced is not None and size == _PIECE_BYTES:
-            _begin_sync(synced.fileno(), end)
+        if synced is not None and size == _CHUNK_BYTES:
+            _start_sync(synced.fileno(), end)
     if synced is not None:
         sync(synced.fileno())
     return f"{crc:08x}"
 
 
-def _begin_sync(descriptor: int, end: int) -> None:
-    """Let the disk write the first bytes of a file while the next ones are copied.
-
-    What is on the disk leaves the memory: a large checkpoint would displace what the training reads. Both are a
-    hint, which some systems do not have and some file systems refuse.
-    """
+def _start_sync(descriptor: int, end: int) -> None:
+    """Lets the disk write the first bytes of a file while the next ones are copied."""
+    # DONTNEED starts the write, and drops written pages from the page cache, where a large checkpoint would
+    # displace the data that the training reads. It is a hint: macOS has none, and some file systems refuse it.
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)  # type: ignore[attr-defined, unused-ignore]
@@ -343,22 +349,22 @@ def _begin_sync(descriptor: int, end: int) -> None:
 
 @dataclass(frozen=True)
 class FolderState:
-    """The files of a folder at one time, to see later that none of them has changed."""
+    """Sizes, times and inodes of a folder's files at one time, to detect later changes."""
 
     root: Path
     files: Mapping[str, tuple[int, int, int]]
 
     @classmethod
     def of(cls, folder: str | os.PathLike[str]) -> FolderState:
-        """Look at a folder, without reading the files.
+        """Records the state of a folder, without reading the files.
 
         Raises:
-            CheckpointError: it is missing, or has no file, or something in it is neither file nor folder.
+            CheckpointError: the folder is missing or has no file, or an entry is neither file nor folder.
         """
         root = Path(folder)
         if not root.is_dir():
-            what = "is a file; a checkpoint is a folder" if root.exists() else "does not exist"
-            raise CheckpointError(f"the checkpoint {root} {what}")
+            reason = "is a file; a checkpoint is a folder" if root.exists() else "does not exist"
+            raise CheckpointError(f"the checkpoint {root} {reason}")
         files = {}
         for parent, folders, names in os.walk(root, onerror=_raise):
             for name in folders:
@@ -369,6 +375,8 @@ class FolderState:
             for name in names:
                 path = Path(parent, name)
                 relative = path.relative_to(root).as_posix()
+                # A source that is a complete checkpoint, such as a downloaded one, has a marker of its own: not a
+                # file of the copy.
                 if relative != MARKER:
                     files[relative] = _version(path)
         if not files:
@@ -376,7 +384,7 @@ class FolderState:
         return cls(root, dict(sorted(files.items())))
 
     def check(self, name: str) -> None:
-        """See that a file is still the same.
+        """Checks that a file is unchanged.
 
         Raises:
             CheckpointError: it has changed, or is gone.
@@ -395,29 +403,31 @@ def commit(
     metrics: Mapping[str, float] | None = None,
     launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Make a folder a checkpoint, where it is: force its files to the disk, then write the marker.
+    """Makes a folder a checkpoint, where it is: forces its files to the disk, then writes the marker.
 
     Args:
         folder: with all its files in place.
         step: of the training.
-        metrics: kept with it; those that are not finite are left out, since JSON has no such numbers.
-        launch: the one of the job that saves it.
+        metrics: stored with it; NaN and infinities are left out, since JSON has no such numbers.
+        launch: the launch of the job that saves it.
 
     Raises:
         CheckpointError: the folder is missing or empty, or changes meanwhile.
-        OSError: a file cannot be read, or the marker not be written.
+        OSError: a file cannot be read, or the marker cannot be written.
     """
     state = FolderState.of(folder)
-    if _read(state.root) is None:  # otherwise the marker is replaced in one step: a kill leaves one of the two
+    # The marker of a complete folder stays until it is replaced in one rename, so a kill leaves a complete one.
+    if _read(state.root) is None:
         _remove_marker(state.root)
     files = {}
     for name, (size_bytes, _, _) in state.files.items():
         path = state.root / name
         with path.open("rb", buffering=0) as file:
-            crc32 = _copied(file, synced=file)
+            crc32 = _copy_crc32(file, synced=file)
+        # Checked after the read: a change during the read would leave a checksum of mixed content.
         state.check(name)
         files[name] = CheckpointFile(size_bytes, crc32)
-    return _marked_as_complete(state.root, step, metrics or {}, files, launch)
+    return _complete(state.root, step, metrics or {}, files, launch)
 
 
 def save(
@@ -429,41 +439,44 @@ def save(
     copy: Callable[[Checkpoint, str], Any] | None = None,
     launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Copy a folder, and make the copy a checkpoint; it replaces a complete one of the target when it is complete.
+    """Copies a folder and makes the copy a checkpoint, which replaces a complete one of the target.
 
     Args:
-        source: a folder as it was when the checkpoint was reported.
+        source: the state of the folder when the checkpoint was reported.
         target: the folder of the checkpoint.
         step: of the training.
         metrics: as for `commit`.
-        copy: called with the checkpoint and an empty folder, which it fills: the target, or the one that replaces
-            it. It may return the checkpoint there.
-        launch: the one of the job that saves it.
+        copy: called with the checkpoint and an empty folder to fill: the target, or its replacement. It may return
+        the
+            checkpoint there.
+        launch: the launch of the job that saves it.
 
     Raises:
-        CheckpointError: the source has changed since, or `copy` wrote elsewhere. A complete checkpoint that the
-            target had is still there then.
+        CheckpointError: the source has changed since, or `copy` wrote elsewhere. A complete checkpoint of the
+        target is
+            still there then.
         OSError: a file cannot be read or written.
     """
     root = source.root.resolve()
-    for place in (target, replacement_of(target)):  # it was written there, as `begin` has said
-        if root == place.resolve():
-            return _put_in_place(commit(place, step=step, metrics=metrics, launch=launch), target)
-    place = begin(target)
+    # `checkpoint_dir` let the training write into the folder that `start_checkpoint` returned: nothing to copy.
+    for destination in (target, replacement_of(target)):
+        if root == destination.resolve():
+            return _move_to_target(commit(destination, step=step, metrics=metrics, launch=launch), target)
+    destination = start_checkpoint(target)
     try:
         if copy is None:
-            files = _copy_files(source, place)
-            saved = _marked_as_complete(place, step, metrics or {}, files, launch)
+            files = _copy_files(source, destination)
+            saved = _complete(destination, step, metrics or {}, files, launch)
         else:
-            written = getattr(copy(Checkpoint(source.root), str(place)), "path", place)
-            if Path(written).resolve() != place.resolve():
-                raise CheckpointError(f"the checkpoint was copied to {written} instead of {place}")
-            saved = commit(place, step=step, metrics=metrics, launch=launch)
+            written = getattr(copy(Checkpoint(source.root), str(destination)), "path", destination)
+            if Path(written).resolve() != destination.resolve():
+                raise CheckpointError(f"the checkpoint was copied to {written} instead of {destination}")
+            saved = commit(destination, step=step, metrics=metrics, launch=launch)
     except BaseException:
-        if place != target:
-            give_up(place)
+        if destination != target:
+            discard_checkpoint(destination)
         raise
-    return _put_in_place(saved, target)
+    return _move_to_target(saved, target)
 
 
 def _copy_files(source: FolderState, target: Path) -> dict[str, CheckpointFile]:
@@ -472,50 +485,51 @@ def _copy_files(source: FolderState, target: Path) -> dict[str, CheckpointFile]:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with (source.root / name).open("rb", buffering=0) as file, path.open("xb", buffering=0) as made:
-                crc32 = _copied(file, made, synced=made)
+            with (source.root / name).open("rb", buffering=0) as file, path.open("xb", buffering=0) as copy:
+                crc32 = _copy_crc32(file, copy, synced=copy)
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{error.filename} was removed before the checkpoint was saved; keep the folder, or report it "
                 "with mode='SYNC'"
             ) from error
         source.check(name)
+        # Scripts in a checkpoint stay executable. Other attributes are not copied: object storage has none.
         shutil.copymode(source.root / name, path)
         files[name] = CheckpointFile(size_bytes, crc32)
     return files
 
 
-def begin(folder: Path) -> Path:
-    """Make the empty folder that a new checkpoint is written to, and return it.
+def start_checkpoint(folder: Path) -> Path:
+    """Creates the empty folder that a new checkpoint is written to, and returns it.
 
-    It is `folder`, which `is_begun` until it has its marker, also after a kill. If `folder` has a complete
-    checkpoint, it is the folder beside it: `save` puts it in its place.
+    Returns:
+        `folder`, which `is_unfinished` until it has its marker, also after a kill. If `folder` has a complete
+        checkpoint: the
+        replacement beside it, which `save` moves to `folder`.
     """
-    place = folder if _read(folder) is None else replacement_of(folder)
-    _remove(place)
-    place.mkdir(parents=True)
-    if place == folder:
+    destination = folder if _read(folder) is None else replacement_of(folder)
+    _remove(destination)
+    destination.mkdir(parents=True)
+    if destination == folder:
         _draft_of(folder).touch()
-    return place
+    return destination
 
 
 def replacement_of(folder: Path) -> Path:
-    """Returns the folder of what is about to replace the complete checkpoint in a folder."""
+    """Returns the folder that is about to replace the complete checkpoint in a folder."""
     return folder.parent / f"{folder.name}{REPLACEMENT}"
 
 
 def _replaced_by(folder: Path) -> Path:
-    """Returns the folder that a checkpoint belongs to, from that folder or the one of its replacement."""
+    """Returns the folder of the step, from that folder or the one of its replacement."""
     name = folder.name
     return folder.with_name(name[: -len(REPLACEMENT)]) if name.endswith(REPLACEMENT) else folder
 
 
-def _put_in_place(saved: Checkpoint, folder: Path) -> Checkpoint:
-    """Moves a complete checkpoint to its folder; at each moment one of the two is complete.
-
-    The files are linked, or copied on file systems without links, and removed afterwards: a rename of a folder is
-    many steps on a mounted object storage, and a kill between two of them would leave no complete folder.
-    """
+def _move_to_target(saved: Checkpoint, folder: Path) -> Checkpoint:
+    """Moves a complete checkpoint to its folder; at each moment one of the two folders is complete."""
+    # The files are linked, or copied on file systems without links, and removed afterwards. On a mounted object
+    # storage a rename of a folder is many steps, and a kill between two of them would leave no complete folder.
     beside = replacement_of(folder)
     if saved.path == beside:
         _draft_of(folder).touch()
@@ -526,84 +540,85 @@ def _put_in_place(saved: Checkpoint, folder: Path) -> Checkpoint:
         saved = replace(saved, path=folder)
         _sync_names(saved)
         _write_marker(saved, _draft_of(folder))
-    with contextlib.suppress(OSError):  # the folder is complete, so nobody reads what is left beside it
+    with contextlib.suppress(OSError):  # readers prefer the complete folder, so a leftover beside it is harmless
         _remove(beside)
     return saved
 
 
 def link_file(source: Path, target: Path, file: CheckpointFile) -> None:
-    """Give a file of a checkpoint a second name, or copy it where that is not possible.
+    """Hard-links a file of a checkpoint, or copies it where that is not possible.
 
     Raises:
         CheckpointError: the copy has another checksum.
         OSError: it cannot be copied.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not source.is_symlink():  # a link may lead to a path within the folder that is removed
+    if not source.is_symlink():  # its target may be in the folder that is removed afterwards
         with contextlib.suppress(OSError):
             os.link(source, target)
             return
-    with source.open("rb", buffering=0) as original, target.open("xb", buffering=0) as made:
-        if _copied(original, made, synced=made) != file.crc32:
+    with source.open("rb", buffering=0) as original, target.open("xb", buffering=0) as copy:
+        if _copy_crc32(original, copy, synced=copy) != file.crc32:
             raise CheckpointError(f"{source} is damaged: its checksum is not the one of its checkpoint")
     shutil.copymode(source, target)
 
 
-def give_up(folder: Path) -> None:
-    """Remove the folder of a checkpoint that was begun; `folder` is what `begin` has returned."""
+def discard_checkpoint(folder: Path) -> None:
+    """Removes a folder that `start_checkpoint` has returned, and its draft marker."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         _draft_of(folder).unlink()
 
 
-def is_begun(folder: str | os.PathLike[str]) -> bool:
-    """True if a checkpoint is being written in a folder, or was when its process was killed."""
+def is_unfinished(folder: str | os.PathLike[str]) -> bool:
+    """Returns True if a checkpoint is being written in a folder, or was when its process was killed."""
     return _draft_of(Path(folder)).exists()
 
 
 def _draft_of(folder: Path) -> Path:
-    """The draft of the marker: not in the folder, whose readers and writers find their own files only.
-
-    Stores do not list this name.
-    """
+    """Returns the path of the marker's draft."""
+    # Beside the folder: readers and writers of the folder must find their own files only. Stores do not list this
+    # name.
     return folder.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(folder.name)):016x}.part")
 
 
-def _marked_as_complete(
+def _complete(
     folder: Path,
     step: int | None,
     metrics: Mapping[str, float],
     files: Mapping[str, CheckpointFile],
     launch: Mapping[str, Any] | None,
 ) -> Checkpoint:
-    # Numbers of NumPy are steps too, and JSON does not know them.
+    # Steps may be integers of NumPy, which `json` cannot write.
     number = None if step is None else operator.index(step)
-    found = Checkpoint(folder, number, _finite(metrics), time.time(), files, launch=launch)
-    _sync_names(found)
+    checkpoint = Checkpoint(folder, number, _finite(metrics), time.time(), files, launch=launch)
+    _sync_names(checkpoint)
     draft = _draft_of(folder)
-    # The rename of the draft ends what `begin` has begun. Otherwise the folder may be a file system of its own.
-    _write_marker(found, draft if draft.exists() else None)
-    return found
+    # The rename of the draft ends what `start_checkpoint` started. Without a draft, a rename from beside the
+    # folder is not possible everywhere: the folder may be a file system of its own.
+    _write_marker(checkpoint, draft if draft.exists() else None)
+    return checkpoint
 
 
 def _sync_names(checkpoint: Checkpoint) -> None:
     """Forces the names of the files to the disk, before that of the marker."""
-    for place in (*{(checkpoint.path / name).parent for name in checkpoint.files}, checkpoint.path):
-        sync_folder(place)
+    for directory in (*{(checkpoint.path / name).parent for name in checkpoint.files}, checkpoint.path):
+        sync_folder(directory)
 
 
 def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpoint | None:
-    """Add metrics to those that are kept with a complete checkpoint.
+    """Adds metrics to those stored with a complete checkpoint.
 
     Returns:
         The checkpoint with all of them; None if it was removed or replaced meanwhile.
     """
-    there = read_checkpoint(checkpoint.path)
-    if there is None or there.time != checkpoint.time:
+    current = read_checkpoint(checkpoint.path)
+    if current is None or current.time != checkpoint.time:
         return None
-    found = replace(there, metrics={**there.metrics, **_finite(metrics)})
-    _write_marker(found, _draft_of(found.path))
-    return found
+    # A checkpoint saved again has another time. Its metrics must not be mixed with those of this one.
+    updated = replace(current, metrics={**current.metrics, **_finite(metrics)})
+    _write_marker(updated, _draft_of(updated.path))
+    return updated
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -624,16 +639,16 @@ def _write_marker(checkpoint: Checkpoint, draft: Path | None = None) -> None:
     sync_folder(checkpoint.path)
 
 
-# ---- keeping the best ---------------------------------------------------------------------------------------
+# ---- rotation -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Which checkpoints of a run are kept: the best ones, and always the latest one.
+    """Selects the checkpoints of a run that are kept: the best ones, and always the latest one.
 
     Attributes:
         num_to_keep: how many of the best are kept; None for all.
-        score_attribute: the metric that says which are best. A checkpoint without it counts as worst. Without a
+        score_attribute: the metric that ranks them. A checkpoint without it ranks last. Without a
             `score_attribute`, the latest steps are kept.
         score_order: `max` when a higher value is better, `min` when a lower one is.
 
@@ -642,8 +657,8 @@ class CheckpointConfig:
 
     Example:
         >>> config = CheckpointConfig(num_to_keep=2, score_attribute="loss", score_order="min")
-        >>> found = [Checkpoint(Path(str(n)), n, {"loss": x}) for n, x in enumerate([0.3, 0.1, 0.2, 0.9])]
-        >>> [checkpoint.step for checkpoint in config.surplus(found)]
+        >>> checkpoints = [Checkpoint(Path(str(n)), n, {"loss": x}) for n, x in enumerate([0.3, 0.1, 0.2, 0.9])]
+        >>> [checkpoint.step for checkpoint in config.surplus(checkpoints)]
         [0]
     """
 
@@ -662,13 +677,15 @@ class CheckpointConfig:
 
     def surplus(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
         """The checkpoints that are not kept, the earliest step first."""
-        found = sorted(checkpoints, key=lambda checkpoint: checkpoint.step or 0)
+        by_step = sorted(checkpoints, key=lambda checkpoint: checkpoint.step or 0)
         if self.num_to_keep is None:
             return []
         # Of equal scores the later step is better.
-        best = sorted(found, key=lambda checkpoint: (self._score(checkpoint), checkpoint.step or 0), reverse=True)
-        kept = {checkpoint.path for checkpoint in (*best[: self.num_to_keep], *found[-1:])}
-        return [checkpoint for checkpoint in found if checkpoint.path not in kept]
+        best = sorted(
+            by_step, key=lambda checkpoint: (self._score(checkpoint), checkpoint.step or 0), reverse=True
+        )
+        retained = {checkpoint.path for checkpoint in (*best[: self.num_to_keep], *by_step[-1:])}
+        return [checkpoint for checkpoint in by_step if checkpoint.path not in retained]
 
     def _score(self, checkpoint: Checkpoint) -> float:
         if self.score_attribute is None:
@@ -682,10 +699,10 @@ class CheckpointConfig:
 def rotate(
     folder: str | os.PathLike[str], config: CheckpointConfig, *, held: Collection[Path] = ()
 ) -> list[Checkpoint]:
-    """Remove the complete checkpoints of a folder that are not to be kept; returns them.
+    """Removes the complete checkpoints of a folder that are not to be kept; returns them.
 
-    The marker of each goes first, so a reader never takes a part of a checkpoint for the whole. Folders that are
-    not complete stay: another process may be writing to them.
+    The marker of each is removed first, so that no reader uses a partial checkpoint. Folders that are not complete
+    stay: another process may be writing to them.
 
     Args:
         folder: the `checkpoints` folder, whose sub-folders are named by steps.
@@ -695,19 +712,22 @@ def rotate(
     Raises:
         OSError: one cannot be removed.
     """
-    kept = set(map(_replaced_by, held))
+    # A held checkpoint may be in the folder of the step or beside it, and may be moved meanwhile: compare steps.
+    retained = set(map(_replaced_by, held))
     surplus = config.surplus(complete_checkpoints(folder))
-    removed = [checkpoint for checkpoint in surplus if _replaced_by(checkpoint.path) not in kept]
+    removed = [checkpoint for checkpoint in surplus if _replaced_by(checkpoint.path) not in retained]
     for checkpoint in removed:
         main = _replaced_by(checkpoint.path)
-        for place in {replacement_of(main), main} - {checkpoint.path}:
-            _remove(place)  # a kill left it; it must not be found when the other one is gone
+        for leftover in {replacement_of(main), main} - {checkpoint.path}:
+            # A kill left both folders. The one that readers do not use goes first: otherwise it would become the
+            # checkpoint of this step when the other one is gone.
+            _remove(leftover)
         _remove(checkpoint.path)
     return removed
 
 
 def _remove(folder: Path) -> None:
-    """Removes the folder of a checkpoint, the marker first. A missing one is fine."""
+    """Removes the folder of a checkpoint, the marker first; a missing folder is ignored."""
     _remove_marker(folder)
     if folder.is_dir():
         shutil.rmtree(folder)
@@ -720,20 +740,20 @@ def _remove_marker(folder: Path) -> None:
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Values that change with a file's content: size, time of the last change, inode.
+    """Returns size, modification time and inode of a file, which change with its content.
 
     Raises:
-        CheckpointError: it is no file, or gone.
+        CheckpointError: it is not a file, or is gone.
     """
     try:
-        found = path.stat()
+        stat = path.stat()
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{path} was removed before the checkpoint was saved, or is a broken link"
         ) from error
     if not path.is_file():
         raise CheckpointError(f"{path} is neither a file nor a folder; a checkpoint holds plain files")
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
 
 
 def _raise(error: OSError) -> None:

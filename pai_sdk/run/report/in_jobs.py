@@ -29,13 +29,13 @@ __all__ = [
 
 
 def _use_installed(folder: Path) -> bool:
-    """Import the image's own pai_sdk in place of this one, if there is one that works.
+    """Imports the image's own pai_sdk in place of this one; returns whether it works.
 
     Args:
-        folder: where the shipped package lies; it is not looked for there.
+        folder: the parent of the shipped package, which is skipped in the search.
     """
-    places = [place for place in sys.path if Path(place or ".").resolve() != folder]
-    spec = PathFinder.find_spec("pai_sdk", places)
+    search_path = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
+    spec = PathFinder.find_spec("pai_sdk", search_path)
     if spec is None or spec.loader is None:
         return False
     shipped = sys.modules["pai_sdk"]
@@ -43,7 +43,9 @@ def _use_installed(folder: Path) -> bool:
     try:
         spec.loader.exec_module(installed)
         installed.report  # noqa: B018 # loads it
-    except Exception:  # whatever is missing in the image, the shipped package needs none of it
+    # The image may lack a dependency, or have a pai_sdk without `report`. The shipped package needs the standard
+    # library only, so it is restored, and no half-imported submodule may stay.
+    except Exception:
         for name in [name for name in sys.modules if name.startswith("pai_sdk.")]:
             del sys.modules[name]
         sys.modules["pai_sdk"] = shipped

@@ -1,4 +1,4 @@
-"""The checkpoint that all processes of one launch of a job resume from, however late each of them asks.
+"""The checkpoint that all processes of one launch of a job resume from, however late each of them requests it.
 
 Rank 0 saves the checkpoints that the other ranks read. A rank that starts late must not resume from one that
 rank 0 of its own launch has saved meanwhile. So in a job of several processes, the marker has the launch:
@@ -6,16 +6,16 @@ rank 0 of its own launch has saved meanwhile. So in a job of several processes, 
     "launch": {"id": "5f0c…", "job": "train-1", "step": 300, "is_open": false}
 
 `id` is that of the process of rank 0 that saved it, and `step` the checkpoint that this process resumed from. A
-checkpoint is open if all other ranks had asked before it was begun. The other ranks see open checkpoints and those
-of other launches. In place of any other checkpoint they get that of `step`.
+checkpoint is open if all other ranks had requested theirs before rank 0 started to write it. The other ranks see
+open checkpoints and those of other launches. In place of any other checkpoint they get that of `step`.
 
-Each other rank leaves a note in its folder `rank-<number>` when it asks. Rank 0 reads the notes, to know when all
-have asked. A rank also reads its own note after a restart within the job, as torchrun does it: if a rank has asked
-in a launch, and another process of this rank asks, then that launch has ended, and its newest checkpoint counts.
-One case is not told apart: a restart within the job before rank 0 has saved anything. A rank that is late then may
-get a newer checkpoint, unless the environment has the number of the restart.
+Each other rank writes a note into its folder `rank-<number>` when it requests a checkpoint. Rank 0 reads the
+notes, to know when all ranks have done so. A rank also reads its own note after a restart within the job, as by
+torchrun: if the note was written in a launch by another process of this rank, that launch has finished, and its
+newest checkpoint counts. One case cannot be distinguished: a restart within the job before rank 0 has saved
+anything. A late rank may then get a newer checkpoint, unless the environment has the number of the restart.
 
-Everything is in the folder of checkpoints, since instances of a job may share nothing else. This module is shipped
+All files are in the folder of checkpoints, since instances of a job may share nothing else. This module is shipped
 with jobs: standard library only, syntax of Python 3.8.
 """
 
@@ -43,14 +43,14 @@ logger = logging.getLogger(__name__)
 
 
 class Launch:
-    """One process of a job of several processes, as far as checkpoints of rank 0 go. Safe for several threads.
+    """One process of a job of several processes, and what it knows of the checkpoints of rank 0. Thread-safe.
 
     Args:
         folder: the checkpoints of rank 0.
         job_id: of the job.
         rank: of this process.
         world_size: how many processes the job has.
-        variables: the environment, for what a launcher of processes says in it.
+        variables: the environment, with the variables of a launcher of processes.
 
     Example:
         >>> import tempfile
@@ -70,56 +70,65 @@ class Launch:
         self._id = uuid.uuid4().hex
         self._job = _job_of(job_id, world_size, variables)
         self._lock = threading.Lock()
-        # Of rank 0: what it resumes from, the launch that saved that, and the first rank that has not asked yet.
-        self._has_begun = False
+        # Of rank 0: the checkpoint that it resumes from, the launch that saved it, and the first rank without a
+        # request.
+        self._has_start = False
         self._start: Checkpoint | None = None
         self._launch_before: str | None = None
         self._next_rank = 1
         self._is_released = False
-        # Of the others: the launch that the first answer was about, and whether that one had ended.
+        # Of other ranks: the launch of the checkpoint that the first request saw, and whether it had finished. It
+        # is fixed by the first request, so that all requests of a process get the same checkpoint.
         self._first: tuple[str | None, bool] | None = None
 
     def renew_lock(self) -> None:
-        """After a fork: a thread of the parent may hold the lock for ever."""
+        """Replaces the lock after a fork, in which a thread of the parent may hold it for ever."""
         self._lock = threading.Lock()
 
     # ---- rank 0
 
-    def begin(self, newest: Checkpoint | None) -> None:
-        """Note what rank 0 resumes from. Only the first call counts, which is before its first checkpoint."""
+    def record_start(self, newest: Checkpoint | None) -> None:
+        """Records the checkpoint that rank 0 resumes from.
+
+        Only the first call counts, before its first checkpoint.
+        """
         with self._lock:
-            self._begin(newest)
+            self._set_start(newest)
 
     def stamp(self) -> Mapping[str, Any]:
-        """The launch as the marker of a checkpoint has it that rank 0 begins now."""
+        """Returns the launch for the marker of a checkpoint that rank 0 starts to write now."""
         with self._lock:
-            if not self._has_begun:
-                self._begin(latest_checkpoint(self._folder))
-            is_open = self._have_all_asked()
+            if not self._has_start:
+                self._set_start(latest_checkpoint(self._folder))
+            is_open = self._have_all_requested()
             return {"id": self._id, "job": self._job, "step": _step_of(self._start), "is_open": is_open}
 
     def saved(self, stamp: Mapping[str, Any]) -> None:
-        """A checkpoint with this stamp is complete. From the first open one on, others go on from newer ones."""
+        """Records that a checkpoint with this stamp is complete.
+
+        After the first open one, other ranks resume from newer ones.
+        """
         if stamp["is_open"]:
             self._is_released = True
 
     @property
-    def held(self) -> Path | None:
-        """The folder of the checkpoint that late ranks still have to find."""
+    def retained_folder(self) -> Path | None:
+        """The folder of the checkpoint that late ranks still need; None when it can be removed."""
         return None if self._start is None or self._is_released else self._start.path
 
-    def _begin(self, newest: Checkpoint | None) -> None:
-        if not self._has_begun:
-            self._has_begun, self._start = True, newest
+    def _set_start(self, newest: Checkpoint | None) -> None:
+        if not self._has_start:
+            self._has_start, self._start = True, newest
             before = self._of_this_job(newest)
             self._launch_before = None if before is None else before["id"]
 
-    def _have_all_asked(self) -> bool:
+    def _have_all_requested(self) -> bool:
         while self._next_rank < self._world_size:
             note = self._note_of(self._next_rank)
             if note.get("job") != self._job:
                 return False
-            # It asked before the first checkpoint of this launch, and so has the same one; or after that.
+            # The rank requested before the first checkpoint of this launch, and so got the same start; or it
+            # requested later, and its note names this launch.
             is_same_start = (note.get("launch"), note.get("step")) == (self._launch_before, _step_of(self._start))
             if note.get("launch") != self._id and not is_same_start:
                 return False
@@ -129,76 +138,76 @@ class Launch:
     # ---- the other ranks
 
     def resume_point(self) -> Checkpoint | None:
-        """The checkpoint of rank 0 that this rank sees.
+        """Returns the checkpoint of rank 0 that is visible to this rank.
 
         Raises:
-            CheckpointError: it was removed, so this rank cannot begin where rank 0 has begun.
+            CheckpointError: it was removed, so this rank cannot start where rank 0 has started.
         """
-        newest, launch = self._asked()
+        newest, launch = self._request_newest()
         if launch is None:
             return newest
         if launch["step"] is None:
             return None
-        found = read_checkpoint(self._folder / str(launch["step"]))
-        if found is None:
+        checkpoint = read_checkpoint(self._folder / str(launch["step"]))
+        if checkpoint is None:
             raise CheckpointError(
-                f"rank {self._rank} cannot begin where rank 0 of this launch has begun: the checkpoint of step "
+                f"rank {self._rank} cannot start where rank 0 of this launch has started: the checkpoint of step "
                 f"{launch['step']} in {self._folder} was removed; start all processes again"
             )
-        return found
+        return checkpoint
 
     def step_of_rank_0(self) -> int | None:
-        """The step that rank 0 of this launch resumes from, as far as this rank sees it; None without one."""
-        newest, launch = self._asked()
+        """Returns the step that rank 0 of this launch resumes from, as this rank can tell; None without one."""
+        newest, launch = self._request_newest()
         return _step_of(newest) if launch is None else launch["step"]
 
-    def note(self) -> None:
-        """Let rank 0 know that this rank has its start."""
-        with contextlib.suppress(OSError):  # without the note, rank 0 keeps the checkpoint that it began with
-            self._asked()
+    def record_request(self) -> None:
+        """Writes the note by which rank 0 learns that this rank has its start."""
+        with contextlib.suppress(OSError):  # without the note, rank 0 keeps the checkpoint that it started from
+            self._request_newest()
 
-    def _asked(self) -> tuple[Checkpoint | None, Mapping[str, Any] | None]:
-        """The newest checkpoint of rank 0, and its launch if this rank must not see it."""
+    def _request_newest(self) -> tuple[Checkpoint | None, Mapping[str, Any] | None]:
+        """Returns the newest checkpoint of rank 0, and its launch if this rank must not see it."""
         newest = latest_checkpoint(self._folder)
         launch = self._of_this_job(newest)
         with self._lock:
             has_ended = launch is not None and self._has_ended(launch)
-            seen_id = None if launch is None else launch["id"]
+            launch_id = None if launch is None else launch["id"]
             is_hidden = launch is not None and not launch["is_open"] and not has_ended
             if self._first is None:
-                self._first = (seen_id, has_ended)
+                self._first = (launch_id, has_ended)
                 hidden_step = launch["step"] if launch is not None else None
-                self._leave_note(seen_id, hidden_step if is_hidden else _step_of(newest))
+                self._write_note(launch_id, hidden_step if is_hidden else _step_of(newest))
         if is_hidden and newest is not None:
             logger.info(
-                "step %s was saved in this launch; it is hidden until all ranks have asked for a checkpoint",
+                "step %s was saved in this launch; it is hidden until all ranks have requested a checkpoint",
                 newest.step,
             )
         return newest, launch if is_hidden else None
 
     def _has_ended(self, launch: Mapping[str, Any]) -> bool:
-        """True if a launch of this job is an earlier one, since an earlier process of this rank was part of it."""
+        """Returns True if a launch of this job has finished, because its processes were replaced."""
         if self._first is not None:
-            # A launch whose first checkpoint came after the first answer is this one.
+            # A launch whose first checkpoint was saved after the first request is the current one.
             return self._first == (launch["id"], True)
         note = self._note_of(self._rank)
         if note.get("job") != self._job or note.get("process") == self._id:
             return False
         return bool(note.get("launch") == launch["id"] or note.get("step") == launch["step"])
 
-    def _leave_note(self, launch_id: str | None, step: int | None) -> None:
+    def _write_note(self, launch_id: str | None, step: int | None) -> None:
         path = self._note_path(self._rank)
         note = {"job": self._job, "process": self._id, "launch": launch_id, "step": step}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps(note), mode=0o666, draft=path.with_name(_hidden("draft")))
-        except OSError as error:  # rank 0 keeps the checkpoint for this rank then
-            logger.info("rank %s cannot record that it has asked for its checkpoint: %s", self._rank, error)
+        except OSError as error:  # rank 0 then keeps its start for this rank: more disk, but still correct
+            logger.info("rank %s cannot record the request for its checkpoint: %s", self._rank, error)
 
     # ---- both
 
     def _of_this_job(self, checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:
-        """The launch of a checkpoint, if it may be this one."""
+        """Returns the launch of a checkpoint if it belongs to this job."""
         launch = None if checkpoint is None else checkpoint.launch
         if launch is None or launch.get("job") != self._job:
             return None
@@ -211,14 +220,14 @@ class Launch:
 
     def _note_of(self, rank: int) -> Mapping[str, Any]:
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads(self._note_path(rank).read_text(encoding="utf-8"))
-            if isinstance(found, dict):
-                return found
+            content = json.loads(self._note_path(rank).read_text(encoding="utf-8"))
+            if isinstance(content, dict):
+                return content
         return {}
 
 
 def _hidden(name: str) -> str:
-    """A name that no store lists, so that the file is in no output (`storage.leftovers`)."""
+    """Returns a name that no store lists, so that the file is in no output (`storage.leftovers`)."""
     return f".pai-sdk-{zlib.crc32(os.fsencode(f'launch-{name}')):016x}.part"
 
 
@@ -227,10 +236,8 @@ def _step_of(checkpoint: Checkpoint | None) -> int | None:
 
 
 def _job_of(job_id: str, world_size: int, variables: Mapping[str, str]) -> str:
-    """The part of the environment that distinguishes launches.
-
-    torchrun counts restarts for each node, so the count is the same in all processes only where there is one node.
-    """
+    """Returns the job's id, with the number of the restart where all processes have the same."""
+    # torchrun counts restarts for each node, so all processes have the same count only where there is one node.
     restarts = variables.get("TORCHELASTIC_RESTART_COUNT")
-    is_one_node = variables.get("LOCAL_WORLD_SIZE") == str(world_size)
-    return f"{job_id}/{restarts}" if restarts and is_one_node else job_id
+    is_single_node = variables.get("LOCAL_WORLD_SIZE") == str(world_size)
+    return f"{job_id}/{restarts}" if restarts and is_single_node else job_id

@@ -3,14 +3,14 @@
     <runs>/<run id>/            a run; its id is the job's id
         logs/
         checkpoints/<step>/     one checkpoint; it is complete when it has its file `_COMPLETE`
-        checkpoints/<step>.pai-sdk-new/  what is about to replace a complete checkpoint
-        checkpoints/rank-<n>/   those of process n, likewise
+        checkpoints/<step>.pai-sdk-new/  a checkpoint that is about to replace the complete one
+        checkpoints/rank-<n>/   checkpoints of process n, with the same names
         tensorboard/            event files of process 0
-        tensorboard/rank-<n>/   those of process n
-        tensorboard/log-metrics/  what the job's metric definitions find in its logs, a file for each instance
+        tensorboard/rank-<n>/   event files of process n
+        tensorboard/log-metrics/  metrics that the job's definitions parse from its logs, a file for each instance
         model/
         trace/
-        saved/<number>/         what the driver of a function has saved: its state, and a copy of the checkpoint
+        saved/<number>/         states saved by the driver of a function: its state, and a copy of the checkpoint
         <channel>/              any other output channel of the job
 
 Only names are computed here: nothing is read or written. Standard library only, for Python 3.8 and newer, because
@@ -34,15 +34,15 @@ _CHECKPOINT_PATH = re.compile(
     r"(?:rank-([1-9][0-9]*)/)?(0|[1-9][0-9]*)(\.pai-sdk-new)?/(.*)", re.ASCII | re.DOTALL
 )
 REPLACEMENT = ".pai-sdk-new"
-"""What the folder of a checkpoint has at the end of its name while it is about to replace a complete one."""
+"""Suffix of the folder of a checkpoint that is about to replace a complete one."""
 
-_LONGEST_NAME_BYTES = 255  # the limit of most file systems
+_MAX_NAME_BYTES = 255  # the limit of most file systems
 
 _RUN_ID_HINT = "a letter or digit, then letters, digits, '_', '.' and '-', such as train-2026.11"
 
 
 class CheckpointPath(NamedTuple):
-    """A file of a checkpoint, by its path below the folder of checkpoints.
+    """A file of a checkpoint, by the path below the folder of checkpoints.
 
     Attributes:
         rank: of the process that saved it.
@@ -86,7 +86,7 @@ class RunLayout:
 
     @classmethod
     def of(cls, runs: str, run_id: str) -> RunLayout:
-        """The layout of a run in a folder of runs.
+        """Returns the layout of a run in a folder of runs.
 
         Args:
             runs: the folder of all runs.
@@ -120,7 +120,7 @@ class RunLayout:
 
     @property
     def log_metrics(self) -> str:
-        """The folder of the event files with what metric definitions find in logs."""
+        """The folder of the event files with metrics that metric definitions parse from logs."""
         return join(self.tensorboard, LOG_METRICS)
 
     @property
@@ -135,11 +135,11 @@ class RunLayout:
 
     @property
     def saved(self) -> str:
-        """The folder of what `FunctionRun.save` has saved."""
+        """The folder of the states that `FunctionRun.save` writes."""
         return join(self.folder, "saved")
 
     def channel(self, name: str) -> str:
-        """The folder of an output channel of the job.
+        """Returns the folder of an output channel of the job.
 
         Raises:
             InvalidInputError: the name is not that of one folder.
@@ -149,7 +149,7 @@ class RunLayout:
         return join(self.folder, name)
 
     def checkpoint(self, step: int) -> str:
-        """The folder of one checkpoint.
+        """Returns the folder of one checkpoint.
 
         Raises:
             InvalidInputError: the step is not a whole number from 0.
@@ -163,12 +163,12 @@ class RunLayout:
         return join(self.checkpoints, str(number))
 
     def checkpoint_marker(self, step: int) -> str:
-        """The file that completes a checkpoint: it lists the checkpoint's files and is written last."""
+        """Returns the marker file of a checkpoint, which lists the checkpoint's files and is written last."""
         return join(self.checkpoint(step), "_COMPLETE")
 
     @staticmethod
     def of_rank(folder: str, rank: int) -> str:
-        """The part of a folder that one process of a job has for itself; rank 0 has the folder.
+        """Returns the folder of one process below a folder of the run; rank 0 has the folder itself.
 
         Example:
             >>> RunLayout.of_rank("/ml/output/tensorboard", 0), RunLayout.of_rank("/ml/output/tensorboard", 2)
@@ -178,7 +178,7 @@ class RunLayout:
 
     @staticmethod
     def step_of(name: str) -> int | None:
-        """The step of a folder in `checkpoints`, or None when the folder is not that of a checkpoint.
+        """Returns the step of a folder in `checkpoints`; None for other folders.
 
         Example:
             >>> RunLayout.step_of("300"), RunLayout.step_of("300.tmp"), RunLayout.step_of("007")
@@ -188,7 +188,7 @@ class RunLayout:
 
     @staticmethod
     def checkpoint_path(path: str) -> CheckpointPath | None:
-        """Parse a path below the folder of checkpoints; None when it is in no checkpoint.
+        """Parses a path below the folder of checkpoints; None when it is in no checkpoint.
 
         Example:
             >>> RunLayout.checkpoint_path("rank-2/300/weights/a")
@@ -196,42 +196,42 @@ class RunLayout:
             >>> RunLayout.checkpoint_path("300.pai-sdk-new/a").folder, RunLayout.checkpoint_path("notes/a")
             ('300.pai-sdk-new/', None)
         """
-        found = _CHECKPOINT_PATH.fullmatch(path)
-        if found is None:
+        match = _CHECKPOINT_PATH.fullmatch(path)
+        if match is None:
             return None
-        rank, step, replacement, name = found.groups()
+        rank, step, replacement, name = match.groups()
         return CheckpointPath(int(rank or 0), int(step), name, bool(replacement))
 
 
-def is_run_id(text: object) -> bool:
-    """True if a text can be the id of a run.
+def is_run_id(value: object) -> bool:
+    """Returns True if a value can be the id of a run.
 
     Example:
         >>> is_run_id("local-08655612a521"), is_run_id("../x"), is_run_id("/etc")
         (True, False, False)
     """
-    return isinstance(text, str) and len(text) <= _LONGEST_NAME_BYTES and _RUN_ID.fullmatch(text) is not None
+    return isinstance(value, str) and len(value) <= _MAX_NAME_BYTES and _RUN_ID.fullmatch(value) is not None
 
 
 def check_run_id(run_id: object) -> None:
-    """Refuse what cannot be the id of a run.
+    """Raises for a value that cannot be the id of a run.
 
     Raises:
-        InvalidInputError: it cannot.
+        InvalidInputError: the value is no run id.
     """
     if not is_run_id(run_id):
         raise InvalidInputError([Problem("run_id", f"{run_id!r} is not the id of a run", _RUN_ID_HINT)])
 
 
 def join(folder: str, name: str) -> str:
-    """The path of a name in a folder, with "/" on every system; the folder may be a URI.
+    """Returns the path of a name in a folder, with "/" on every system; the folder may be a URI.
 
     Example:
         >>> join("hdfs://host:9000/runs", "a"), join("memory://", "a"), join("/", "a"), join("", "a")
         ('hdfs://host:9000/runs/a', 'memory://a', '/a', 'a')
     """
-    kept = _without_slash(folder)
-    return kept + name if kept == "" or kept.endswith("/") else f"{kept}/{name}"
+    base = _without_slash(folder)
+    return base + name if base == "" or base.endswith("/") else f"{base}/{name}"
 
 
 def _without_slash(folder: str) -> str:

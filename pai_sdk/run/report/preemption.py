@@ -1,4 +1,4 @@
-"""The notice of a job that it is to end. Shipped with jobs: standard library only, syntax of Python 3.8."""
+"""The notice that a job is about to be stopped. Shipped with jobs: standard library only, syntax of Python 3.8."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["PreemptionInfo", "get_preemption_info"]
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """The notice.
+    """The notice that the job is about to be stopped.
 
     Attributes:
-        time: when it came, in seconds since 1970.
+        time: of its arrival, in seconds since 1970.
     """
 
     time: float
@@ -30,7 +30,7 @@ _watching_pid: int | None = None
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """The notice that this job is to end, because its instance is taken away or it is stopped; None before it.
+    """Returns the notice that this job ends, because its instance is reclaimed or it is stopped; None before it.
 
     The notice is SIGTERM. From the first call on, the first SIGTERM does not end this process, so that the
     training can save a checkpoint and return; without that, it is killed after the grace period. A second one ends
@@ -53,14 +53,17 @@ def get_preemption_info() -> PreemptionInfo | None:
 
 def _watch() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    if before is None:  # not of Python, so it could not be put back
+    # None stands for a handler that was not installed from Python, which could not be restored.
+    if before is None:
         return
     pid = os.getpid()
 
     def notice(number: int, frame: FrameType | None) -> None:
         global _noticed
+        # Restored first, so that a second SIGTERM ends the process.
         signal.signal(number, before)
-        if os.getpid() != pid:  # a forked process, which has not asked
+        # Forked workers inherit this handler without having called `get_preemption_info`: they end as usual.
+        if os.getpid() != pid:
             os.kill(os.getpid(), number)
             return
         _noticed = PreemptionInfo(time.time())

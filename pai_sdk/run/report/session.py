@@ -1,9 +1,9 @@
 """Reports from inside a training: metrics and checkpoints, wherever it runs.
 
 `report({"loss": 0.1}, step=3)` is the same call in a job of any backend and in a function in a notebook. A
-`ReportSession` takes it: in a job that of the job, which finds its folders by the variables of the job contract;
-in a function the one that is bound to its thread. This module is shipped with jobs: standard library only, syntax
-of Python 3.8.
+`ReportSession` receives it: in a job the session of the job, which reads its folders from the variables of the job
+contract; in a function the session that is bound to the thread. This module is shipped with jobs: standard library
+only, syntax of Python 3.8.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from pai_sdk.run.report.checkpoints import (
     CheckpointConfig,
     FolderState,
     add_metrics,
-    begin,
     complete_checkpoints,
-    give_up,
+    discard_checkpoint,
     latest_checkpoint,
     read_checkpoint,
     rotate,
     save,
+    start_checkpoint,
 )
 from pai_sdk.run.report.launch import Launch
 from pai_sdk.run.report.layout import RunLayout
@@ -66,9 +66,9 @@ logger = logging.getLogger(__name__)
 
 MODES = ("SYNC", "ASYNC", "NO_UPLOAD")
 CONSISTENCIES = ("COMMITTED", "VALIDATED")
-_MOST_UNSAVED = 4  # checkpoints; at the end of a training, all of them are waited for
-_TEMPORARY_NAME = re.compile("tmp[a-z0-9_]{8}")  # those of `tempfile.mkdtemp`
-_EXIT_CODE = 1  # of a process whose last checkpoint could not be saved
+_MAX_UNSAVED = 4  # checkpoints; the end of a training waits for all of them
+_TEMPORARY_NAME = re.compile("tmp[a-z0-9_]{8}")  # as `tempfile.mkdtemp` names folders
+_EXIT_CODE = 1  # of a job's process whose last checkpoint could not be saved
 _NO_SESSION = (
     "this code runs outside a job, so report() and the functions beside it have no effect; within "
     "`with ReportSession(folder).bound():` metrics and checkpoints are kept in a folder"
@@ -79,7 +79,7 @@ class StopTraining(BaseException):
     """Raised by `report` when the training is to end. No Exception, so that `except Exception` lets it pass."""
 
 
-# Errors of `report` that are about the call: their tracebacks end in the line that calls it.
+# Errors that the caller of `report` causes: their tracebacks end in the line that calls it.
 _OF_CALLER = (CheckpointError, OverflowError, StopTraining, TypeError)
 
 
@@ -88,13 +88,13 @@ class Context:
     """The job, instance and folder of a training.
 
     Attributes:
-        job_id: of the job; empty outside a job.
+        job_id: empty outside a job.
         instance: the name of the instance within the job.
-        rank: the number of this process among all of the job, from 0.
-        world_size: how many there are.
+        rank: the number of this process among all processes of the job, from 0.
+        world_size: the number of processes of the job.
         local_rank: the number of this process on its instance.
         folder: the run's folder, with `checkpoints`, `tensorboard` and the other outputs.
-        hyperparameters: name to value as text.
+        hyperparameters: name to value as a string.
     """
 
     job_id: str = ""
@@ -106,36 +106,36 @@ class Context:
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
 
     def get_world_rank(self) -> int:
-        """The same as `rank`."""
+        """Returns `rank`."""
         return self.rank
 
     def get_world_size(self) -> int:
-        """The same as `world_size`."""
+        """Returns `world_size`."""
         return self.world_size
 
     def get_local_rank(self) -> int:
-        """The same as `local_rank`."""
+        """Returns `local_rank`."""
         return self.local_rank
 
     def get_trial_id(self) -> str:
-        """The same as `job_id`."""
+        """Returns `job_id`."""
         return self.job_id
 
     def get_trial_name(self) -> str:
-        """The same as `job_id`."""
+        """Returns `job_id`."""
         return self.job_id
 
     def get_trial_dir(self) -> Path | None:
-        """The same as `folder`."""
+        """Returns `folder`."""
         return self.folder
 
     def get_trial_logdir(self) -> Path | None:
-        """The same as `folder`."""
+        """Returns `folder`."""
         return self.folder
 
     @classmethod
     def of_environment(cls, variables: Mapping[str, str]) -> Context | None:
-        """The context that the variables of the job contract describe; None outside a job."""
+        """Returns the context that the variables of the job contract describe; None outside a job."""
         outputs = variables.get("PAI_OUTPUT_TENSORBOARD") or variables.get("PAI_OUTPUT_CHECKPOINTS")
         working_dir = variables.get("PAI_WORKING_DIR")
         if outputs:
@@ -154,7 +154,7 @@ class Context:
 
 
 def _ranks(variables: Mapping[str, str]) -> tuple[int, int, int]:
-    """Rank, number of processes and local rank; launchers such as torchrun set them for each process."""
+    """Returns rank, number of processes and local rank, which launchers such as torchrun set for each process."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     rank, size, local = (int(text) if (text := variables.get(name, "")).isdecimal() else None for name in names)
     if rank is None and "TF_CONFIG" in variables:
@@ -163,7 +163,7 @@ def _ranks(variables: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def _tensorflow_rank(text: str) -> tuple[int, int]:
-    """The rank in TensorFlow's description of a cluster: chief first, then the others by role and number."""
+    """Returns rank and number of processes from TF_CONFIG: chief first, then other roles by name and number."""
     try:
         described = json.loads(text)
         cluster, task = described["cluster"], described["task"]
@@ -176,28 +176,28 @@ def _tensorflow_rank(text: str) -> tuple[int, int]:
 
 def _hyperparameters(text: str) -> Mapping[str, str]:
     try:
-        found = json.loads(text or "{}")
+        values = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 @dataclass(frozen=True)
 class Report:
-    """One call of `report`, as a scheduler sees it."""
+    """One call of `report`, as a scheduler receives it."""
 
     metrics: Mapping[str, Any]
     step: int
     time: float
     checkpoint: Path | None = None
-    """Reported with it, or saved by `checkpoint_dir` since the report before."""
+    """Reported by this call, or saved by `checkpoint_dir` since the previous report."""
     saved: threading.Event | None = None
-    """Set when the checkpoint is complete, or could not be saved."""
+    """Set when the checkpoint is complete, or when saving it has failed."""
 
 
 @dataclass(frozen=True)
 class _Options:
-    """The actions on the folder of a report."""
+    """The options of a report that has a checkpoint."""
 
     mode: str = "ASYNC"
     delete_source: bool = False
@@ -205,7 +205,7 @@ class _Options:
     validation: Callable[[Checkpoint], Mapping[str, Any] | None] | None = None
 
     def check(self, source: Path, target: Path) -> None:
-        """See that they go together."""
+        """Checks that the options fit together and fit the folders."""
         if self.mode not in MODES:
             raise CheckpointError(f"the mode {self.mode!r} is not known; it is one of {', '.join(MODES)}")
         if self.validation is not None and not callable(self.validation):
@@ -213,12 +213,12 @@ class _Options:
                 f"validation={self.validation!r} is no function; give one that takes the checkpoint and returns "
                 "metrics"
             )
-        is_in_place = source.resolve() == target.resolve()
-        if self.mode == "NO_UPLOAD" and not is_in_place:
+        is_same_folder = source.resolve() == target.resolve()
+        if self.mode == "NO_UPLOAD" and not is_same_folder:
             raise CheckpointError(
                 f"mode='NO_UPLOAD' is for a checkpoint that is in its place, {target}; {source} is elsewhere"
             )
-        if self.copy is not None and is_in_place:
+        if self.copy is not None and is_same_folder:
             raise CheckpointError(f"checkpoint_upload_fn has nothing to copy: {target} is the checkpoint's place")
 
 
@@ -236,7 +236,7 @@ class _Task:
 
 
 class _Worker:
-    """Does one action after the other, in a thread that is started with the first one."""
+    """Runs actions one after the other, in a thread that is started for the first one."""
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
         self._name = name
@@ -253,22 +253,26 @@ class _Worker:
             self._actions.put(action)
 
     @property
-    def is_here(self) -> bool:
-        """True if an action of this worker asks."""
+    def is_current_thread(self) -> bool:
+        """True in an action of this worker."""
         return self._thread is threading.current_thread()
 
     def wait(self) -> None:
-        """Wait for all that was added, unless an action of this worker asks for it."""
-        if self._thread is not None and not self.is_here:
+        """Waits for all actions added so far; returns at once in an action of this worker."""
+        # An action that waits for its own worker would never return: a `validation` may call `get_checkpoint`.
+        if self._thread is not None and not self.is_current_thread:
             done = threading.Event()
             self.add(done.set)
             done.wait()
 
     def close(self, deadline: float | None) -> None:
-        """Do the rest; `deadline` is a monotonic time.
+        """Runs the remaining actions and ends the thread.
+
+        Args:
+            deadline: a monotonic time.
 
         Raises:
-            CheckpointError: there is not enough time.
+            CheckpointError: the deadline is over.
         """
         with self._lock:
             thread, self._thread = self._thread, None
@@ -287,7 +291,7 @@ class _Worker:
                 return
             try:
                 action()
-            except BaseException as error:  # raised by the next report, whatever it is
+            except BaseException as error:  # of any kind: the thread must survive, and the next report raises it
                 self._failed(error)
 
 
@@ -296,7 +300,7 @@ _sessions: weakref.WeakSet[ReportSession] = weakref.WeakSet()
 
 
 class ReportSession:
-    """Takes the reports of one training. Sessions share nothing; each is safe to use from several threads.
+    """Records the reports of one training. Sessions share nothing; each is safe to use from several threads.
 
     Args:
         folder: the run's folder. Events go to its `tensorboard`, checkpoints to its `checkpoints`.
@@ -306,7 +310,7 @@ class ReportSession:
         checkpoint_config: which checkpoints are kept; all by default.
 
     Attributes:
-        checkpoint_config: the same; applied whenever a checkpoint is complete.
+        checkpoint_config: which checkpoints are kept; applied whenever a checkpoint is complete.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder, ReportSession(folder) as session:
@@ -329,7 +333,8 @@ class ReportSession:
         self.on_report = on_report
         self.last_step: int | None = None
         layout, rank = RunLayout(str(folder)), self.context.rank
-        # One process is the run as TensorBoard and `get_checkpoint` see it; the others are beside it.
+        # Rank 0 writes to the folders that TensorBoard and `get_checkpoint` read; other ranks write to folders in
+        # them.
         self._tensorboard = Path(layout.of_rank(layout.tensorboard, rank))
         self._checkpoints = Path(layout.of_rank(layout.checkpoints, rank))
         self._layout = layout
@@ -337,21 +342,21 @@ class ReportSession:
         self._stops = self._is_entered = False
         self._has_warned = self._has_warned_of_wait = False
         self._unreported: _Task | None = None
-        # The metrics of the last step, for its checkpoint; and the last checkpoint if it has none yet.
-        self._of_step: tuple[int | None, Mapping[str, Any]] = (None, {})
+        # The metrics of the last step, for its checkpoint; and the last checkpoint if it has no metrics yet.
+        self._last_metrics: tuple[int | None, Mapping[str, Any]] = (None, {})
         self._bare: _Task | None = None
         self._launch: Launch | None = None
         if self.context.world_size > 1:
             size = self.context.world_size
             self._launch = Launch(Path(layout.checkpoints), self.context.job_id, rank, size, os.environ)
-        self._is_to_note = rank > 0 and self._launch is not None
+        self._must_record_start = rank > 0 and self._launch is not None
         self._has_saved = False
-        self._begin_workers()
+        self._create_workers()
         _sessions.add(self)
 
-    def _begin_workers(self) -> None:
-        # Of the step and what belongs to it, so that reports of several threads have one step each. A signal
-        # handler may report while its own thread holds it.
+    def _create_workers(self) -> None:
+        # Guards the step and its metrics, so that reports of several threads have one step each. Reentrant,
+        # because a signal handler may report while its own thread holds the lock.
         self._lock = threading.RLock()
         self._unsaved: deque[_Task] = deque()
         self._saved = threading.Condition()  # guards `_unsaved`
@@ -359,13 +364,16 @@ class ReportSession:
         saving, validating = "a checkpoint could not be saved", "the validation of a checkpoint failed"
         self._saver = _Worker("checkpoint-saver", lambda error: self._failures.append((saving, error)))
         self._validator = _Worker("checkpoint-validator", lambda error: self._failures.append((validating, error)))
-        # Only one of the two changes checkpoints at a time.
+        # Held by the worker that changes checkpoints. A rotation must not remove a checkpoint while metrics are
+        # added to it.
         self._changes = threading.Lock()
         self._to_validate: set[Path] = set()
 
-    def _begin_in_child(self) -> None:
-        """After a fork: the threads that save checkpoints are the parent's, and so are their failures."""
-        self._begin_workers()
+    def _reset_after_fork(self) -> None:
+        """Replaces workers and locks after a fork."""
+        # Threads do not exist in the child, and a lock of the parent may be held for ever. The parent saves its
+        # pending checkpoints and reports its failures itself.
+        self._create_workers()
         if self._launch is not None:
             self._launch.renew_lock()
 
@@ -375,25 +383,25 @@ class ReportSession:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self._close(None, _end_status(error))
+            self._close(None, _final_status(error))
         except CheckpointError:
-            if kind is None:  # an error of the training itself is the one to raise
+            if kind is None:  # otherwise the error of the training propagates
                 raise
             logger.exception("checkpoints of the failed training are missing")
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[ReportSession]:
-        """Within the block, and in this thread, `report` and the other functions use this session.
+        """Binds the session: in the block and in this thread, `report` and similar functions use it.
 
-        Another thread of the same training enters a block of its own. If there is no `with` block of the session
-        around it, the run has ended with the block, until the next report.
+        Another thread of the training enters a block of its own. Without an enclosing `with` block of the session,
+        the run has the status of a finished one after the block, until the next report.
         """
         token = _bound.set(self)
         status = "Succeed"
         try:
             yield self
         except BaseException as error:
-            status = _end_status(error)
+            status = _final_status(error)
             raise
         finally:
             _bound.reset(token)
@@ -414,7 +422,7 @@ class ReportSession:
         try:
             self._report(metrics, step, checkpoint, options)
         except _OF_CALLER as error:
-            _end_at_caller(error)
+            _truncate_traceback(error)
             raise
 
     def hparams(self, values: Mapping[str, Any]) -> None:
@@ -440,6 +448,8 @@ class ReportSession:
         if self._failures:
             self._raise_failure()
         if checkpoint is not None and options.mode != "SYNC":
+            # Outside the lock: the wait may take minutes, and other threads must be able to report metrics
+            # meanwhile.
             self._wait_for_room()
             if self._stops:
                 raise StopTraining("the training is to end")
@@ -448,26 +458,27 @@ class ReportSession:
                 step = self._next_step()
             elif type(step) is not int:
                 step = operator.index(step)
-            # What is wrong with the checkpoint is found before anything is recorded.
+            # Checks the checkpoint first, so that a report that raises has recorded nothing.
             task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
             if metrics:
                 self._record(metrics, step)
-                if step == self._of_step[0] or self._bare is not None:
-                    self._note(metrics, step)
+                if step == self._last_metrics[0] or self._bare is not None:
+                    self._record_step_metrics(metrics, step)
                 else:
-                    self._of_step = (step, dict(metrics))
+                    self._last_metrics = (step, dict(metrics))
             self.last_step = step
             if task is not None:
                 self._save(task)
             reported, before = task or self._unreported, self._unreported
             self._unreported = None
+        # Outside the lock, and before the scheduler hears of the report: it may copy the checkpoint at once.
         if task is not None and task.options.mode == "SYNC":
             task.done.wait()
             if self._failures:
-                self._unreported = before  # the next report hands it over
+                self._unreported = before  # the next report passes it to the scheduler
                 self._raise_failure()
-        if self._is_to_note:
-            self._leave_note()
+        if self._must_record_start:
+            self._record_start()
         if self.on_report is not None:
             target, saved = (None, None) if reported is None else (reported.target, reported.done)
             self.on_report(Report(dict(metrics), step, time.time(), target, saved))
@@ -475,24 +486,25 @@ class ReportSession:
     def _next_step(self) -> int:
         return (self.last_step or 0) + 1
 
-    def _leave_note(self) -> None:
-        """Let rank 0 know that this rank has begun; in the background, since files are looked at."""
-        self._is_to_note = False
+    def _record_start(self) -> None:
+        """Lets rank 0 know that this rank has started."""
+        # In the background, since it reads and writes files.
+        self._must_record_start = False
         if self._launch is not None:
-            self._saver.add(self._launch.note)
+            self._saver.add(self._launch.record_request)
 
-    def _note(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Keep the metrics for the checkpoint of this step, or give them to it if it has none."""
-        earlier_step, earlier = self._of_step
-        self._of_step = (step, {**earlier, **metrics} if earlier_step == step else dict(metrics))
+    def _record_step_metrics(self, metrics: Mapping[str, Any], step: int) -> None:
+        """Stores the metrics for the checkpoint of this step, or adds them to it if it has none."""
+        earlier_step, earlier = self._last_metrics
+        self._last_metrics = (step, {**earlier, **metrics} if earlier_step == step else dict(metrics))
         bare = self._bare
         if bare is not None and bare.step == step:
             self._bare = None
             self._saver.add(partial(self._add_to_saved, bare, _numbers(metrics)))
 
-    def _of_this_step(self, step: int) -> Mapping[str, float]:
-        noted_step, noted = self._of_step
-        return _numbers(noted) if noted_step == step else {}
+    def _metrics_of(self, step: int) -> Mapping[str, float]:
+        last_step, metrics = self._last_metrics
+        return _numbers(metrics) if last_step == step else {}
 
     def stop(self) -> None:
         """Make the next report raise `StopTraining`."""
@@ -501,50 +513,54 @@ class ReportSession:
             self._saved.notify_all()
 
     def flush(self) -> None:
-        """Append to the file all metrics reported so far."""
+        """Appends all metrics reported so far to the event file."""
         self._events.flush()
 
     def checkpoint(self) -> Checkpoint | None:
-        """The complete checkpoint of the latest step: of this rank, or else of rank 0. None without one.
+        """Returns the complete checkpoint of the latest step: of this rank, or else of rank 0. None without one.
 
-        Waits until the checkpoints that this session has taken are saved, so that the latest one is seen. Of the
-        checkpoints of rank 0, another rank sees those that were complete when the launch began, until all ranks
-        have asked. Before this session has saved a checkpoint, its rank does not get a later step than rank 0.
+        Waits until the checkpoints reported to this session are saved. Of the checkpoints of rank 0, another rank
+        sees those that were complete when the launch started, until all ranks have requested one. Before this
+        session has saved a checkpoint, its rank does not get a later step than rank 0.
 
         Raises:
-            CheckpointError: the checkpoint that this launch began with was removed.
+            CheckpointError: the checkpoint that this launch started from was removed.
         """
         self._saver.wait()
-        found = latest_checkpoint(self._checkpoints)
+        newest = latest_checkpoint(self._checkpoints)
         if self._launch is not None:
             if self.context.rank == 0:
-                self._launch.begin(found)
-            elif found is None:
-                found = self._launch.resume_point()
+                self._launch.record_start(newest)
+            elif newest is None:
+                newest = self._launch.resume_point()
             else:
-                found = self._not_after_rank_0(found, self._launch)
-            self._is_to_note = False
-        elif found is None and self.context.rank:
-            found = latest_checkpoint(self._layout.checkpoints)
-        self._go_on_from(found)
-        return found
+                newest = self._not_after_rank_0(newest, self._launch)
+            self._must_record_start = False
+        elif newest is None and self.context.rank:
+            newest = latest_checkpoint(self._layout.checkpoints)
+        self._continue_from(newest)
+        return newest
 
     def _not_after_rank_0(self, newest: Checkpoint, launch: Launch) -> Checkpoint | None:
-        """The newest checkpoint of this rank with a step that rank 0 has reached, when a job begins again."""
+        """Returns the newest checkpoint of this rank with a step that rank 0 has reached, when a job restarts."""
         reached = launch.step_of_rank_0()
         if self._has_saved or reached is None or (newest.step or 0) <= reached:
             return newest
-        usable = (found for found in complete_checkpoints(self._checkpoints) if (found.step or 0) <= reached)
+        usable = (
+            checkpoint
+            for checkpoint in complete_checkpoints(self._checkpoints)
+            if (checkpoint.step or 0) <= reached
+        )
         return next(usable, None) or launch.resume_point()
 
-    def _go_on_from(self, found: Checkpoint | None) -> None:
-        """Let the first report without a step be the one after a checkpoint."""
+    def _continue_from(self, checkpoint: Checkpoint | None) -> None:
+        """Makes the first report without a step the one after a checkpoint."""
         with self._lock:
-            if found is not None and self.last_step is None:
-                self.last_step = found.step
+            if checkpoint is not None and self.last_step is None:
+                self.last_step = checkpoint.step
 
     def checkpoints(self, consistency_mode: str | None = None) -> list[Checkpoint]:
-        """All complete checkpoints, the earliest step first; arguments as for `get_all_reported_checkpoints`."""
+        """Returns all complete checkpoints, the earliest step first; see `get_all_reported_checkpoints`."""
         mode = getattr(consistency_mode, "name", consistency_mode)
         if mode is not None and mode not in CONSISTENCIES:
             raise CheckpointError(
@@ -574,16 +590,16 @@ class ReportSession:
         self._wait_for_room()
         launch = self._stamp()
         if folder.exists():
-            self._saver.wait()  # it may be a checkpoint of this step that is being saved
-        place = begin(folder)
+            self._saver.wait()  # the folder may be a checkpoint of this step that is being saved
+        destination = start_checkpoint(folder)
         try:
-            yield place
+            yield destination
         except BaseException:
-            give_up(place)
+            discard_checkpoint(destination)
             raise
-        state = FolderState.of(place)
+        state = FolderState.of(destination)
         with self._lock:
-            task = _Task(state, folder, step, numbers or self._of_this_step(step), launch=launch)
+            task = _Task(state, folder, step, numbers or self._metrics_of(step), launch=launch)
             self._unreported = task
             self._save(task)
 
@@ -591,23 +607,26 @@ class ReportSession:
         """Wait until all checkpoints are saved and validated.
 
         Returns:
-            The step of one that is not, and what it is not: `saved` or `validated`. None if there is no such one.
+            The step of a checkpoint that is not, and its missing state: `saved` or `validated`. None if all are
+            done.
         """
         with self._saved:
+            # A checkpoint moves from `_unsaved` to `_to_validate` before it leaves `_unsaved`, so none is missed
+            # in between.
             self._saved.wait_for(lambda: not self._unsaved and not self._to_validate, timeout_s)
             if self._unsaved:
                 return self._unsaved[0].step, "saved"
             return next(((int(path.name), "validated") for path in list(self._to_validate)), None)
 
     def close(self, deadline_s: float | None = None) -> None:
-        """Save the rest of the metrics and checkpoints. Reports raise `StopTraining` afterwards.
+        """Save the remaining metrics and checkpoints. Reports raise `StopTraining` afterwards.
 
-        The event file then says that the run has ended: as `Succeed`, or as `Failed` if a checkpoint could not be
+        The event file then has the final status of the run: `Succeed`, or `Failed` if a checkpoint could not be
         saved. A `with` block ends as `Failed` after an error, and as `Terminated` after Ctrl-C or `StopTraining`.
         The run of a job has the status of its job instead.
 
         Args:
-            deadline_s: the longest wait for checkpoints, in seconds; as long as they take by default.
+            deadline_s: the maximum wait for checkpoints, in seconds; unlimited by default.
 
         Raises:
             CheckpointError: a checkpoint could not be saved, or not in time.
@@ -619,7 +638,7 @@ class ReportSession:
         deadline = None if deadline_s is None else time.monotonic() + deadline_s
         try:
             self._saver.close(deadline)
-            self._validator.close(deadline)  # after what the saver has added to it
+            self._validator.close(deadline)  # second, because the saver adds validations
             self._raise_failure()
         except CheckpointError:
             status = "Failed"
@@ -632,7 +651,7 @@ class ReportSession:
                 self._warn(error)
 
     def _end(self, status: str) -> None:
-        if self is not _job_session:  # the exit code of a job's process is not known here
+        if self is not _job_session:  # the status of a job is known to its backend only
             self._events.end(status)
 
     def _record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
@@ -643,14 +662,13 @@ class ReportSession:
             if is_flat:
                 raise
         except OSError as error:
-            # A full disk is no reason to end a training: what is pending is written when there is space again.
+            # A full disk does not end the training: pending events are written when there is space again.
             if self._events.is_full:
                 raise
             self._warn(error)
             return
-        if flat := _flat(
-            metrics
-        ):  # not where the error is handled, or its traceback would be shown with the next one
+        # Outside the `except` block, or the TypeError would be shown as the context of the next error.
+        if flat := _flat(metrics):
             self._record(flat, step, is_flat=True)
 
     def _warn(self, error: OSError) -> None:
@@ -664,14 +682,18 @@ class ReportSession:
         options.check(folder, target)
         if options.mode == "ASYNC" and _is_temporary(folder, but_for=target):
             options = replace(options, mode="SYNC")
-        of_step = _numbers(metrics) or self._of_this_step(step)
+        of_step = _numbers(metrics) or self._metrics_of(step)
         return _Task(source, target, step, of_step, options, launch=self._stamp())
 
     def _stamp(self) -> Mapping[str, Any] | None:
-        """The launch for the marker of a checkpoint; only rank 0 saves what other ranks read."""
+        """Returns the launch for the marker of a checkpoint of rank 0.
+
+        None in other ranks, whose checkpoints are private.
+        """
         return None if self._launch is None or self.context.rank else self._launch.stamp()
 
     def _folder_of(self, step: int) -> Path:
+        # The layout checks the step. The folder is that of this rank.
         return self._checkpoints / Path(self._layout.checkpoint(step)).name
 
     def _save(self, task: _Task) -> None:
@@ -681,9 +703,14 @@ class ReportSession:
         self._saver.add(partial(self._save_now, task))
 
     def _wait_for_room(self) -> None:
-        """Wait while many checkpoints are not saved yet, unless the training is to end."""
+        """Waits while many checkpoints are not saved yet, unless the training is to end."""
         with self._saved:
-            if len(self._unsaved) < _MOST_UNSAVED or self._saver.is_here or self._validator.is_here:
+            if (
+                len(self._unsaved) < _MAX_UNSAVED
+                or self._saver.is_current_thread
+                # A worker that waits for itself would never finish: a `validation` may report checkpoints.
+                or self._validator.is_current_thread
+            ):
                 return
             if not self._has_warned_of_wait:
                 self._has_warned_of_wait = True
@@ -692,7 +719,7 @@ class ReportSession:
                     "can be copied to %s; save fewer of them",
                     len(self._unsaved), self._checkpoints,
                 )  # fmt: skip
-            self._saved.wait_for(lambda: len(self._unsaved) < _MOST_UNSAVED or self._stops)
+            self._saved.wait_for(lambda: len(self._unsaved) < _MAX_UNSAVED or self._stops)
 
     def _save_now(self, task: _Task) -> None:
         options = task.options
@@ -707,6 +734,7 @@ class ReportSession:
                     launch=task.launch,
                 )
                 self._has_saved = True
+                # Registered before the rotation, which must not remove a checkpoint that is about to be validated.
                 if options.validation is not None:
                     self._to_validate.add(task.target)
                     self._validator.add(partial(self._validate, saved, task))
@@ -716,6 +744,7 @@ class ReportSession:
             if options.delete_source and task.source.root.resolve() != task.target.resolve():
                 shutil.rmtree(task.source.root)
         finally:
+            # After the rotation: when a waiter continues, the folder of checkpoints is in its final state.
             with self._saved:
                 self._unsaved.remove(task)
                 self._saved.notify_all()
@@ -734,6 +763,8 @@ class ReportSession:
         finally:
             with self._changes:
                 self._to_validate.discard(task.target)
+                # Removed from `_to_validate` first, so that the rotation below can remove a checkpoint with bad
+                # metrics.
                 add_metrics(saved, numbers)
                 self._rotate()
             with self._saved:
@@ -747,20 +778,22 @@ class ReportSession:
                 self._rotate()
 
     def _rotate(self) -> None:
-        held = None if self._launch is None else self._launch.held
-        rotate(self._checkpoints, self.checkpoint_config, held={*self._to_validate, *([held] if held else [])})
+        retained = None if self._launch is None else self._launch.retained_folder
+        rotate(
+            self._checkpoints, self.checkpoint_config, held={*self._to_validate, *([retained] if retained else [])}
+        )
 
     def _raise_failure(self) -> None:
         if not self._failures:
             return
-        what, error = self._failures.popleft()
+        message, error = self._failures.popleft()
         while self._failures:
             logger.error("%s: %s", *self._failures.popleft())
-        raise CheckpointError(f"{what}: {error}") from error
+        raise CheckpointError(f"{message}: {error}") from error
 
 
-def _end_status(error: object) -> str:
-    """The status of a run whose block has ended, with the error that has ended it."""
+def _final_status(error: object) -> str:
+    """Returns the status of a run from the error that has ended its block."""
     if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
         return "Succeed"
     return "Terminated" if isinstance(error, (StopTraining, KeyboardInterrupt, GeneratorExit)) else "Failed"
@@ -773,11 +806,11 @@ _has_warned = False
 
 
 def _session() -> ReportSession | None:
-    """The session that is bound here, or that of the job, or none."""
-    return _bound.get() or _job_session or _begin_job()
+    """Returns the session that is bound to this context, or the session of the job, or None."""
+    return _bound.get() or _job_session or _start_job_session()
 
 
-def _begin_job() -> ReportSession | None:
+def _start_job_session() -> ReportSession | None:
     global _job_session
     with _job_lock:
         if _job_session is None:
@@ -786,7 +819,7 @@ def _begin_job() -> ReportSession | None:
                 _warn_once()
                 return None
             _job_session = ReportSession(context.folder, context=context)
-            atexit.register(_end_job)
+            atexit.register(_close_job_session)
         return _job_session
 
 
@@ -797,13 +830,15 @@ def _warn_once() -> None:
         logger.warning(_NO_SESSION)
 
 
-def _end_job() -> None:
-    """At the end of a job's process: a checkpoint that cannot be saved makes the job fail."""
+def _close_job_session() -> None:
+    """Saves the remaining checkpoints at exit; the job fails if one cannot be saved."""
     if _job_session is None:
         return
     try:
         _job_session.close()
     except CheckpointError:
+        # An exception of an atexit handler does not change the exit code, so the process ends by `os._exit`, which
+        # flushes nothing by itself.
         logger.exception("the job fails, because its last checkpoints are missing")
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
@@ -812,16 +847,16 @@ def _end_job() -> None:
         os._exit(_EXIT_CODE)
 
 
-def _begin_in_child() -> None:
-    """After a fork, the parent saves its checkpoints, and the child its own."""
+def _reset_after_fork() -> None:
+    """Replaces the locks and workers of all sessions in a forked process."""
     global _job_lock
     _job_lock = threading.Lock()
     for session in list(_sessions):
-        session._begin_in_child()
+        session._reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def report(
@@ -838,27 +873,27 @@ def report(
 ) -> None:
     """Record metrics, and a checkpoint.
 
-    It does not wait, unless a scheduler asked for lock-step, or four checkpoints are not saved yet.
+    It does not wait, unless a scheduler has requested lock-step, or four checkpoints are not saved yet.
 
     Outside a job and a session, the first call logs a warning, and no call has an effect; metrics and step are
     checked as in a job.
 
     Args:
-        metrics: name to number. Numbers of other libraries, and their arrays with one element, are numbers too. A
-            mapping in it becomes names with `/`. NaN and infinities are recorded for TensorBoard only.
+        metrics: name to number, also of NumPy or another library, or an array with one element. A
+            nested mapping becomes names with `/`. NaN and infinities are recorded for TensorBoard only.
         step: of the training; by default one more than the last one, and 1 at first.
         checkpoint: a folder. In the background it is copied to the run's `checkpoints/<step>`, and complete there
-            when its marker is written. It must not change before that. It keeps the metrics of this report, or
-            else those of the other reports of the same step.
+            when its marker is written. It must not change before that. It stores the metrics of this report, or
+            else those of other reports of the same step.
         checkpoint_upload_mode: `ASYNC`, or `SYNC` to wait for the copy, or `NO_UPLOAD` for a folder that is
-            `checkpoints/<step>` already, which only gets its marker. For a folder of `tempfile`, `ASYNC` is the
-            same as `SYNC`, since it is removed soon.
+            `checkpoints/<step>` already, which only gets its marker. For a folder of `tempfile`, `ASYNC` means
+            `SYNC`, since it is removed soon.
         delete_local_checkpoint_after_upload: remove the folder when it is copied.
         checkpoint_dir_name: letters and the step, such as `checkpoint_000012`; the folder is named by the step.
         checkpoint_upload_fn: called in the background instead of the copy, with the checkpoint and the path of the
             empty folder that it fills.
         validation: called in the background with the complete checkpoint. The metrics that it returns are recorded
-            at the same step, and kept with the checkpoint, which is not removed before.
+            at the same step and stored with the checkpoint, which is not removed before.
         more: metrics as keywords.
 
     Raises:
@@ -871,11 +906,11 @@ def report(
         >>> with tempfile.TemporaryDirectory() as folder, ReportSession(folder) as session, session.bound():
         ...     report({"loss": 0.5, "eval": {"accuracy": 0.9}}, step=1)
     """
-    session = _bound.get() or _job_session or _begin_job()
+    session = _bound.get() or _job_session or _start_job_session()
     if more:
         metrics = {**(metrics or {}), **more}
     try:
-        if session is None:  # what would end a job is an error here, too
+        if session is None:  # raises outside a job too, so that the error shows before the job is submitted
             check_scalars(_flat(metrics or {}), 1 if step is None else step)
             return
         if checkpoint is None and not validation:
@@ -884,7 +919,7 @@ def report(
         if checkpoint is None:
             raise CheckpointError("validation needs a checkpoint: give it in the same report")
         if checkpoint_dir_name is not None:
-            step = _step_named(checkpoint_dir_name, step)
+            step = _step_from_name(checkpoint_dir_name, step)
         options = _Options(
             getattr(checkpoint_upload_mode, "name", checkpoint_upload_mode),
             bool(delete_local_checkpoint_after_upload),
@@ -893,31 +928,31 @@ def report(
         )
         session.report(metrics or {}, step, checkpoint, options=options)
     except _OF_CALLER as error:
-        _end_at_caller(error)
+        _truncate_traceback(error)
         raise
 
 
-def _end_at_caller(error: BaseException) -> None:
-    """Have a traceback end in the line that calls `report` (from Python 3.11 on); all of it is logged at DEBUG."""
-    logger.debug("the whole traceback of the error that follows", exc_info=error)
+def _truncate_traceback(error: BaseException) -> None:
+    """Makes a traceback end in the line that calls `report` (from Python 3.11 on); logs the full one at DEBUG."""
+    logger.debug("the full traceback of the following error", exc_info=error)
     error.__traceback__ = None
 
 
-def _step_named(name: str, step: int | None) -> int:
-    found = re.fullmatch("[A-Za-z_-]*([0-9]+)", name, re.ASCII)
-    if found is None or step not in (None, int(found[1])):
+def _step_from_name(name: str, step: int | None) -> int:
+    match = re.fullmatch("[A-Za-z_-]*([0-9]+)", name, re.ASCII)
+    if match is None or step not in (None, int(match[1])):
         raise CheckpointError(
             f"checkpoint_dir_name={name!r} does not name the step: folders of checkpoints are named by their "
             "steps; leave it out and give step=…, or name it like 'checkpoint_000012'"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The checkpoint to go on from: the complete one of the latest step. None at the start of a training.
+    """Returns the checkpoint to continue from: the complete one of the latest step; None at the start.
 
-    Waits until the checkpoints reported here are saved. In a job of several processes, the checkpoints that rank 0
-    has saved since the job began are seen by the other ranks when all have asked.
+    Waits until the checkpoints reported by this process are saved. In a job of several processes, checkpoints that
+    rank 0 has saved since the job started are visible to other ranks when all ranks have requested one.
 
     Example:
         >>> get_checkpoint() is None
@@ -928,11 +963,11 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_all_reported_checkpoints(consistency_mode: str | None = None) -> list[Checkpoint]:
-    """All complete checkpoints of the run, the earliest step first.
+    """Returns all complete checkpoints of the run, the earliest step first.
 
     Args:
-        consistency_mode: `COMMITTED` waits until all that were reported are complete, `VALIDATED` also until their
-            validations have ended; without it, there is no wait.
+        consistency_mode: `COMMITTED` waits until all reported checkpoints are complete, `VALIDATED` also until
+            their validations have finished; by default, there is no wait.
 
     Raises:
         CheckpointError: the mode is not one of these.
@@ -950,7 +985,7 @@ def checkpoint_dir(step: int | None = None, metrics: Mapping[str, Any] | None = 
 
     Args:
         step: of the training; by default the one that the next report has.
-        metrics: kept with the checkpoint. They are not reported.
+        metrics: stored with the checkpoint. They are not reported.
 
     Example:
         >>> with checkpoint_dir(step=3) as folder:
@@ -994,49 +1029,51 @@ def get_context() -> Context:
 
 
 def is_session_enabled() -> bool:
-    """True if `report` has an effect here: in a job, in a run of a function, in the block of a session.
+    """Returns True if `report` has an effect: in a job, in a run of a function, in the block of a session.
 
     Example:
         >>> is_session_enabled()
         False
     """
-    return context_here() is not None
+    return current_context() is not None
 
 
-def context_here() -> Context | None:
-    """The context, without beginning the job's session; None outside a job, a run and a session."""
+def current_context() -> Context | None:
+    """Returns the context without starting the job's session; None outside a job, a run and a session."""
     session = _bound.get() or _job_session
     return Context.of_environment(os.environ) if session is None else session.context
 
 
 def _folder_of(checkpoint: Any) -> str:
-    found = checkpoint if isinstance(checkpoint, (str, os.PathLike)) else getattr(checkpoint, "path", None)
-    if not isinstance(found, (str, os.PathLike)):
+    path = checkpoint if isinstance(checkpoint, (str, os.PathLike)) else getattr(checkpoint, "path", None)
+    if not isinstance(path, (str, os.PathLike)):
         raise TypeError(
             f"a checkpoint is the path of a folder, not {type(checkpoint).__name__}; write the state into files"
         )
-    return os.fspath(found)
+    return os.fspath(path)
 
 
 def _is_temporary(folder: Path, *, but_for: Path) -> bool:
-    """True if a folder is likely to be removed when `report` has returned: one of `tempfile`, or in one.
+    """Returns True if a folder is likely to be removed soon after `report` returns: one of `tempfile`, or in one.
 
     Args:
-        folder: absolute or not.
-        but_for: what is around this one too is there for the whole run.
+        folder: absolute or relative.
+        but_for: parents of this folder do not count, because they exist for the complete run.
     """
-    places = {folder.resolve(), *folder.resolve().parents} - set(but_for.resolve().parents)
-    # The registry of finalizers has the name of each TemporaryDirectory that there is. Where a Python has no such
-    # registry, their usual names are left to go by.
+    folders = {folder.resolve(), *folder.resolve().parents} - set(but_for.resolve().parents)
+    # The registry of `weakref.finalize` (a private attribute of CPython) has the name of each live
+    # TemporaryDirectory. Without the registry, only the usual names of `tempfile` are recognized.
     finalizers = list(getattr(weakref.finalize, "_registry", {}).values())
-    made = [info.args[0] for info in finalizers if info.args and _is_of_temporary_directory(info.func)]
-    if any(Path(os.fsdecode(name)).resolve() in places for name in made):
+    created = [info.args[0] for info in finalizers if info.args and _is_of_temporary_directory(info.func)]
+    if any(Path(os.fsdecode(name)).resolve() in folders for name in created):
         return True
     try:
         temporary = Path(tempfile.gettempdir()).resolve()
     except FileNotFoundError:  # an image without one
         return False
-    return any(place.parent == temporary and _TEMPORARY_NAME.fullmatch(place.name) for place in places)
+    return any(
+        candidate.parent == temporary and _TEMPORARY_NAME.fullmatch(candidate.name) for candidate in folders
+    )
 
 
 def _is_of_temporary_directory(function: Any) -> bool:
@@ -1049,18 +1086,18 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings within metrics as names with `/`, and arrays with one element as numbers."""
-    found: dict[str, Any] = {}
+    """Returns the metrics with nested mappings as names with `/`, and arrays with one element as numbers."""
+    flat: dict[str, Any] = {}
     for name, value in metrics.items():
         if not isinstance(name, str):
-            raise TypeError(f"the metric {prefix}{name!r} has no text as its name")
+            raise TypeError(f"the name of the metric {prefix}{name!r} is not a string")
         if isinstance(value, Mapping):
             inner = _flat(value, f"{prefix}{name}/")
         else:
             item = getattr(value, "item", None)
             inner = {prefix + name: item() if callable(item) and getattr(value, "size", 0) == 1 else value}
-        clashing = found.keys() & inner.keys()
+        clashing = flat.keys() & inner.keys()
         if clashing:
             raise TypeError(f"two metrics have the name {', '.join(sorted(clashing))}")
-        found.update(inner)
-    return found
+        flat.update(inner)
+    return flat

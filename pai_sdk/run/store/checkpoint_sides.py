@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from pai_sdk.run.report.checkpoints import INCOMPLETE, MARKER, is_begun
+from pai_sdk.run.report.checkpoints import INCOMPLETE, MARKER, is_unfinished
 from pai_sdk.run.report.layout import CheckpointPath, RunLayout
 from pai_sdk.run.store.stored_checkpoints import StoredCheckpoint, stored_checkpoint
 from pai_sdk.storage.base import Store
@@ -75,7 +75,7 @@ class Folder:
         """
         if self.place is None or not self.here or self.complete_here is not None:
             return False
-        if self.source.root is not None and is_begun(self.source.root / self.path):
+        if self.source.root is not None and is_unfinished(self.source.root / self.path):
             return True
         if MARKER not in self.there:
             return False
@@ -183,7 +183,7 @@ class Deletion:
     own: set[str]
     newest: Mapping[int, int]
     sides: Sides
-    is_begun: bool
+    is_unfinished: bool
 
     def names(self, *, has_failures: bool) -> set[str]:
         """Their names in the folder."""
@@ -191,10 +191,10 @@ class Deletion:
         assert place is not None  # noqa: S101 - decided by the caller
         mine = {name for name in names if folder.path + name in self.own}
         has_newer = self.newest.get(place.rank, -1) > place.step
-        is_given_up = self.is_begun or self.sides.is_abandoned(folder)
+        is_given_up = self.is_unfinished or self.sides.is_abandoned(folder)
         if place.is_replacement:
             is_read = MARKER in names and not self.sides.is_complete_without(place)
-            is_over = has_newer and self.is_begun if is_read else is_given_up
+            is_over = has_newer and self.is_unfinished if is_read else is_given_up
             return names if is_over and not folder.here else set()
         if MARKER not in names:
             if INCOMPLETE in names and is_given_up and not folder.here:

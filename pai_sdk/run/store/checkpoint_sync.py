@@ -241,11 +241,11 @@ class CheckpointSync:
                 if folder is None or MARKER not in folder.here:
                     continue
                 path = folder.path + MARKER
-                is_begun = folder.path in todo.begun or INCOMPLETE in folder.there
-                if not (path in paths or path in todo.opened or is_begun):
+                is_unfinished = folder.path in todo.begun or INCOMPLETE in folder.there
+                if not (path in paths or path in todo.opened or is_unfinished):
                     continue
                 is_complete = self._send_marker(folder, memory, report, is_there=path not in todo.opened)
-                if is_complete and is_begun:
+                if is_complete and is_unfinished:
                     finished.append(folder.path + INCOMPLETE)
             # Where files failed, the folder stays marked: this process may be killed before it sends the rest.
             if finished:
@@ -339,8 +339,8 @@ class CheckpointSync:
         doomed: list[str] = []
         for folder in sides.folders.values():
             if folder.place is not None:
-                is_begun = folder.path in sent or folder.path + INCOMPLETE in own
-                deletion = Deletion(folder, own, newest, sides, is_begun=is_begun)
+                is_unfinished = folder.path in sent or folder.path + INCOMPLETE in own
+                deletion = Deletion(folder, own, newest, sides, is_unfinished=is_unfinished)
                 names = deletion.names(has_failures=bool(report.failures))
                 doomed += [folder.path + name for name in names]
         if self._delete and not report.failures:

@@ -23,7 +23,7 @@ from pai_sdk.run.report.checkpoints import (
     Checkpoint,
     CheckpointFile,
     link_file,
-    parsed_marker,
+    parse_marker,
     read_checkpoint,
 )
 from pai_sdk.run.report.layout import REPLACEMENT, CheckpointPath, RunLayout
@@ -158,7 +158,7 @@ class StoredCheckpoint:
         if present is not None:
             earlier.write_bytes(present)  # for the process that does the rest after a kill
             target.delete([MARKER])
-        replaced = parsed_marker(earlier.read_bytes()) if earlier.exists() else None
+        replaced = parse_marker(earlier.read_bytes()) if earlier.exists() else None
         for name, file in files.items():
             place = target.place(name)
             assert place is not None  # noqa: S101 - only the path of a folder has none
@@ -364,7 +364,7 @@ def stored_checkpoint(
         sizes: in bytes, of the files in it.
     """
     content = _content(store, folder + MARKER) if MARKER in sizes else None
-    marked = None if content is None else parsed_marker(content)
+    marked = None if content is None else parse_marker(content)
     if content is None or marked is None:
         return None
     if any(sizes.get(name) != file.size_bytes for name, file in marked.files.items()):

@@ -78,7 +78,7 @@ def test_the_marker_is_written_last_and_removed_first(tmp_path: Path, monkeypatc
         found = read_checkpoint(target)
         seen.append(None if found is None else "".join((found.path / name).read_text() for name in found.files))
 
-    for name in ("_copied", "sync", "sync_folder", "_remove_marker", "replace_file"):
+    for name in ("_copy_crc32", "sync", "sync_folder", "_remove_marker", "replace_file"):
         real = getattr(checkpoints, name)
 
         def watched(*args: object, _real: object = real, **kwargs: object) -> object:
@@ -103,7 +103,7 @@ def test_a_file_of_many_pieces_is_copied_whole_and_synced_after_its_last_byte(
         monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
     elif hint == "missing":
         monkeypatch.delattr(os, "posix_fadvise", raising=False)
-    monkeypatch.setattr(checkpoints, "_PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(checkpoints, "_CHUNK_BYTES", 1 << 16)
     content = os.urandom((5 << 16) + 77)
     source = made(tmp_path / "model", weights="")
     (source / "weights").write_bytes(content)

@@ -169,7 +169,7 @@ def test_a_start_that_was_removed_is_an_error(tmp_path: Path, stack: ExitStack) 
     launch = Launch(stack, tmp_path)
     launch.save([2])
     (tmp_path / "checkpoints" / "1" / "_COMPLETE").unlink()
-    with pytest.raises(CheckpointError, match=r"rank 1 cannot begin where rank 0 .* step 1 .* was removed"):
+    with pytest.raises(CheckpointError, match=r"rank 1 cannot start where rank 0 .* step 1 .* was removed"):
         launch.rank(1).checkpoint()
 
 

@@ -166,7 +166,7 @@ def test_a_source_that_is_gone_keeps_the_complete_one(tmp_path: Path) -> None:
     assert not replacement_of(tmp_path / "10").exists()  # its space is free again
 
 
-@pytest.mark.parametrize("call", ["_copied", "link_file", "_write_marker", "_sync_names", "_remove"])
+@pytest.mark.parametrize("call", ["_copy_crc32", "link_file", "_write_marker", "_sync_names", "_remove"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_disk_that_fails_keeps_a_complete_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, nth: int

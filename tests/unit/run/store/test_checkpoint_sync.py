@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from pai_sdk.errors import StorageError
-from pai_sdk.run.report.checkpoints import MARKER, CheckpointConfig, FolderState, begin, commit, rotate, save
+from pai_sdk.run.report.checkpoints import (
+    MARKER,
+    CheckpointConfig,
+    FolderState,
+    commit,
+    rotate,
+    save,
+    start_checkpoint,
+)
 from pai_sdk.run.store.checkpoint_sync import CheckpointSync
 from pai_sdk.run.store.stored_checkpoints import complete_checkpoints, copy_checkpoint, latest_of_each_rank
 from pai_sdk.storage.stored_file import StoredFile
@@ -336,7 +344,7 @@ def test_a_replacement_that_was_not_finished_is_what_readers_find(here: Path, th
 def test_a_checkpoint_that_is_being_written_is_not_sent(here: Path, there: Watched, watcher: Watcher) -> None:
     saved(here, 1)
     sync(here, there)
-    begin(here / "2")
+    start_checkpoint(here / "2")
     (here / "2" / "A").write_text("half")
     (here / "1" / MARKER).unlink()  # it is saved again
     (here / "1" / "A").write_text("half")
@@ -497,7 +505,7 @@ def left_by_a_kill(here: Path, step: int, content: str) -> None:
     """The job was killed while it put a complete checkpoint in the place of another one."""
     saved(here, step, content)
     (here / str(step)).rename(here / f"{step}.pai-sdk-new")
-    begin(here / str(step))
+    start_checkpoint(here / str(step))
     (here / str(step) / "A").write_text("a part")
 
 
