@@ -27,7 +27,7 @@ from pai_sdk.schemas.secret_values import masked_command
 from pai_sdk.schemas.spec import HyperParameter
 from pai_sdk.service.tables.statements import read_partition, read_statement
 from pai_sdk.service.tables.table_errors import TableError
-from pai_sdk.service.tables.table_rights import named_table
+from pai_sdk.service.tables.table_rights import parse_table_uri
 from pai_sdk.storage.uri import is_remote_uri
 from pai_sdk.trace.types import parse_type
 
@@ -183,7 +183,7 @@ def test_statements_take_linear_time(sql: str) -> None:
     ("parse", "text"),
     [
         (read_partition, "dt='1',`hour`=2/x = \"3\""),
-        (named_table, "odps://shop/tables/clicks/dt=1/hour=2/"),
+        (parse_table_uri, "odps://shop/tables/clicks/dt=1/hour=2/"),
         (is_remote_uri, "odps://shop/tables/clicks/dt=1"),
         (parse_type, "map<string,array<struct<a:decimal(10,2),b:bigint>>>"),
         (masked_command, "python -m train --api-key hunter2 PASSWORD='x y' --lr=0.1"),

@@ -1,4 +1,4 @@
-"""The bodies of blocks: compressed and decompressed piece by piece."""
+"""Compresses and decompresses the bodies of blocks, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -11,73 +11,73 @@ from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["compressed", "decompressed"]
 
-_PIECE = 256 << 10
+_CHUNK_BYTES = 256 << 10
 _ZSTD_FRAME, _ZSTD_SKIPPED = 0xFD2FB528, range(0x184D2A50, 0x184D2A60)
-_LARGEST_WINDOW = 8 << 20  # what RFC 9659 allows in HTTP; a decoder needs as much memory
-_MOST_ZSTD_BLOCKS = 1_000_000  # 128 GiB of usual ones
+_MAX_WINDOW_BYTES = 8 << 20  # RFC 9659: limit of HTTP; a decoder allocates as much memory
+_MAX_ZSTD_BLOCKS = 1_000_000  # 1,000,000 x 128 KiB, the usual size, are 122 GiB
 
 
-def decompressed(body: BinaryIO, encoding: str, most_bytes: int) -> Iterator[bytes]:
-    """The content of a body in pieces; each is small, whatever the body declares.
+def decompressed(body: BinaryIO, encoding: str, max_bytes: int) -> Iterator[bytes]:
+    """Yields the content of a body in chunks; each is small, whatever the body declares.
 
     Args:
         body: a file.
         encoding: the compression: `deflate`, `zstd`, or none.
-        most_bytes: of the content.
+        max_bytes: limit of the content.
 
     Raises:
-        TableError: the body is not compressed so, is cut off, or has a larger content.
+        TableError: the body has another compression, is truncated, or has a larger content.
     """
-    pieces = {"": _plain, "deflate": _inflated, "zstd": _unpacked}.get(encoding)
-    if pieces is None:
+    decoder = {"": _plain, "deflate": _inflated, "zstd": _unpacked}.get(encoding)
+    if decoder is None:
         text = f"The encoding {encoding[:60]!r} is not offered; use deflate or zstd."
         raise TableError(400, "InvalidArgument", text)
     size_bytes = 0
     try:
-        for piece in pieces(body):
-            size_bytes += len(piece)
-            if size_bytes > most_bytes:
-                text = f"The block has more than {most_bytes:,} bytes when decompressed."
+        for chunk in decoder(body):
+            size_bytes += len(chunk)
+            if size_bytes > max_bytes:
+                text = f"The block has more than {max_bytes:,} bytes when decompressed."
                 raise TableError(413, "RequestTooLarge", text)
-            yield piece
+            yield chunk
     except (zlib.error, OSError, ValueError, struct.error) as error:
         raise TableError(400, "InvalidArgument", f"The body is not {encoding}: {error}.") from error
 
 
-def compressed(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """The pieces in a compression: `deflate`, `zstd`, or none."""
+def compressed(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Compresses chunks: `deflate`, `zstd`, or none."""
     if encoding == "deflate":
         deflater = zlib.compressobj(1)
-        for piece in pieces:
-            yield deflater.compress(piece)
+        for chunk in chunks:
+            yield deflater.compress(chunk)
         yield deflater.flush()
     elif encoding == "zstd":
         import pyarrow as pa
 
         sink = _Sink()
         with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), "zstd") as stream:
-            for piece in pieces:
-                stream.write(piece)
-                yield sink.taken()
-        yield sink.taken()
+            for chunk in chunks:
+                stream.write(chunk)
+                yield sink.pop()
+        yield sink.pop()
     else:
-        yield from pieces
+        yield from chunks
 
 
 class _Sink:
-    """A file that keeps what is written until it is taken."""
+    """A writable file that buffers what pyarrow writes."""
 
     closed = False
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
 
-    def write(self, piece: bytes) -> None:
-        self._pieces.append(bytes(piece))
+    def write(self, chunk: bytes) -> None:
+        self._chunks.append(bytes(chunk))
 
-    def taken(self) -> bytes:
-        taken, self._pieces = b"".join(self._pieces), []
-        return taken
+    def pop(self) -> bytes:
+        content, self._chunks = b"".join(self._chunks), []
+        return content
 
     def flush(self) -> None:
         pass
@@ -87,17 +87,17 @@ class _Sink:
 
 
 def _plain(body: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: body.read(_PIECE), b"")
+    return iter(lambda: body.read(_CHUNK_BYTES), b"")
 
 
 def _inflated(body: BinaryIO) -> Iterator[bytes]:
     inflater = zlib.decompressobj()
     while not inflater.eof:
-        given = inflater.unconsumed_tail or body.read(_PIECE)
-        piece = inflater.decompress(given, _PIECE)
-        if not given and not piece:
-            raise zlib.error("it is cut off")
-        yield piece
+        source = inflater.unconsumed_tail or body.read(_CHUNK_BYTES)
+        chunk = inflater.decompress(source, _CHUNK_BYTES)
+        if not source and not chunk:
+            raise zlib.error("it is truncated")
+        yield chunk
     if inflater.unused_data or body.read(1):
         raise zlib.error("there are bytes after the end")
 
@@ -105,20 +105,20 @@ def _inflated(body: BinaryIO) -> Iterator[bytes]:
 def _unpacked(body: BinaryIO) -> Iterator[bytes]:
     import pyarrow as pa
 
-    if (window := _largest_window(body)) > _LARGEST_WINDOW:
-        text = f"The zstd frame needs a window of {window:,} bytes; HTTP allows {_LARGEST_WINDOW:,} (RFC 9659)."
+    if (window := _max_window_bytes(body)) > _MAX_WINDOW_BYTES:
+        text = f"The zstd frame needs a window of {window:,} bytes; HTTP allows {_MAX_WINDOW_BYTES:,} (RFC 9659)."
         raise TableError(413, "RequestTooLarge", text)
     body.seek(0)
     with pa.CompressedInputStream(pa.PythonFile(body, mode="r"), "zstd") as stream:
-        yield from iter(lambda: stream.read(_PIECE), b"")
+        yield from iter(lambda: stream.read(_CHUNK_BYTES), b"")
 
 
-def _largest_window(body: BinaryIO) -> int:
-    """The memory that the frames of a zstd body declare (RFC 8878, section 3.1).
+def _max_window_bytes(body: BinaryIO) -> int:
+    """Returns the largest window that the frames of a zstd body declare (RFC 8878, section 3.1).
 
     Raises:
         ValueError: it has no frames.
-        struct.error: it is cut off.
+        struct.error: it is truncated.
     """
     largest = blocks = 0
     while head := body.read(4):
@@ -143,7 +143,7 @@ def _largest_window(body: BinaryIO) -> int:
             is_last, kind = bool(header & 1), header >> 1 & 3
             body.seek(1 if kind == 1 else header >> 3, 1)  # kind 1 is one byte that is repeated
             blocks += 1
-            if blocks > _MOST_ZSTD_BLOCKS:
+            if blocks > _MAX_ZSTD_BLOCKS:
                 raise ValueError("it has more blocks than any content needs")
         body.seek(4 if flags & 4 else 0, 1)
     return largest

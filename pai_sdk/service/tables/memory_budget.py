@@ -1,4 +1,4 @@
-"""The memory that all requests for rows share."""
+"""Budget of the memory that all requests for rows share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["MemoryBudget"]
 
-_LONGEST_WAIT_S = 30.0  # shorter than the timeouts of clients
+_MAX_WAIT_S = 30.0  # shorter than the timeouts of clients
 
 
 class MemoryBudget:
-    """Bytes that are taken before memory is used. Safe for many threads.
+    """Bytes that are reserved before memory is used. Thread-safe.
 
-    A thread that has taken some must give them back before it takes more: two that wait for each other would wait
-    until both are refused.
+    A thread must release its reservation before it makes another one: two threads that wait for each other would
+    wait until both are refused.
 
     Args:
         total_bytes: of all requests together.
-        longest_wait_s: a request that waits longer is refused; its client may try again.
+        max_wait_s: a request that waits longer is refused; its client may retry.
 
     Example:
         >>> budget = MemoryBudget(1000)
@@ -30,24 +30,24 @@ class MemoryBudget:
         200
     """
 
-    def __init__(self, total_bytes: int, *, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+    def __init__(self, total_bytes: int, *, max_wait_s: float = _MAX_WAIT_S) -> None:
         self.total_bytes = total_bytes
         self.free_bytes = total_bytes
-        self._longest_wait_s = longest_wait_s
+        self._max_wait_s = max_wait_s
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self, size_bytes: int) -> Iterator[None]:
-        """Hold some bytes.
+    def reserve(self, size_bytes: int) -> Iterator[None]:
+        """Reserves bytes for the block; waits until they are free.
 
         Raises:
-            TableError: they are more than the whole budget, or were not free in time.
+            TableError: they exceed the total budget, or were not free in time.
         """
         if size_bytes > self.total_bytes:
             text = f"The rows need {size_bytes:,} bytes of memory at once; {self.total_bytes:,} are allowed."
             raise TableError(413, "RequestTooLarge", f"{text} Send smaller record batches.")
         with self._changed:
-            if not self._changed.wait_for(lambda: self.free_bytes >= size_bytes, self._longest_wait_s):
+            if not self._changed.wait_for(lambda: self.free_bytes >= size_bytes, self._max_wait_s):
                 text = "Other requests use the memory that the service has for rows; try again later."
                 raise TableError(429, "FlowExceeded", text)
             self.free_bytes -= size_bytes
@@ -56,4 +56,5 @@ class MemoryBudget:
         finally:
             with self._changed:
                 self.free_bytes += size_bytes
+                # All waiters: the freed bytes may suffice for a small request that waits behind a large one.
                 self._changed.notify_all()

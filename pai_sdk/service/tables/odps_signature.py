@@ -15,20 +15,20 @@ from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["OdpsVerifier", "SecretOf", "canonical_text", "odps_signature"]
 
-_LONGEST_SKEW_S = 15 * 60
+_MAX_SKEW_S = 15 * 60
 _V4 = "aliyun_v4"
 
 
 class SecretOf(Protocol):
-    """Gives the secret of each access key id, as a dictionary does."""
+    """Returns the secret of an access key id, as a dictionary does."""
 
     def get(self, key_id: str, /) -> str | None:
-        """The secret of a key; None for one that is not known."""
+        """Returns the secret of a key; None for an unknown one."""
         ...
 
 
 def canonical_text(method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
-    """The text that is signed.
+    """Returns the string that is signed.
 
     Args:
         method: of HTTP.
@@ -46,11 +46,11 @@ def canonical_text(method: str, path: str, query: Sequence[tuple[str, str]], hea
 
 
 def odps_signature(secret: str, text: str, *, date: str = "", region: str = "") -> str:
-    """The signature of a text: V4 with a region, the older one without.
+    """Returns the signature of a string: V4 with a region, the older one without.
 
     Args:
         secret: of the access key.
-        text: the canonical text.
+        text: the canonical string.
         date: `YYYYMMDD`, in UTC.
         region: such as `cn-hangzhou`.
     """
@@ -75,14 +75,14 @@ class OdpsVerifier:
         self._now = now
 
     def check(self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
-        """The access key id that signed a request; arguments as for `canonical_text`.
+        """Returns the access key id that signed a request; arguments as for `canonical_text`.
 
         Raises:
             TableError: the key is unknown, the signature or the date is wrong.
         """
-        scheme, _, rest = headers.get("authorization", "").partition(" ")
-        credential, _, given = rest.partition(":")
-        if scheme != "ODPS" or not given:
+        scheme, _, authorization = headers.get("authorization", "").partition(" ")
+        credential, _, signature = authorization.partition(":")
+        if scheme != "ODPS" or not signature:
             raise TableError(401, "ODPS-0410061", "The request is not signed.")
         key_id, *scope = credential.split("/")
         secret = self._keys.get(key_id)
@@ -93,7 +93,7 @@ class OdpsVerifier:
         self._check_date(headers.get("date", ""))
         date, region = scope[:2] if scope else ("", "")
         expected = odps_signature(secret, canonical_text(method, path, query, headers), date=date, region=region)
-        if not hmac.compare_digest(expected.encode(), given.strip().encode()):
+        if not hmac.compare_digest(expected.encode(), signature.strip().encode()):
             raise TableError(
                 401, "ODPS-0410042", "The signature does not fit the request: check the access key secret."
             )
@@ -104,5 +104,5 @@ class OdpsVerifier:
             seconds = parsedate_to_datetime(unquote(text)).timestamp()
         except (TypeError, ValueError, IndexError, OverflowError):
             raise TableError(401, "ODPS-0410051", "The header Date is missing or cannot be read.") from None
-        if abs(self._now() - seconds) > _LONGEST_SKEW_S:
+        if abs(self._now() - seconds) > _MAX_SKEW_S:
             raise TableError(401, "ODPS-0410031", "The header Date is more than 15 minutes off; set the clock.")

@@ -10,8 +10,8 @@ from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["Token", "Tokens", "unclear"]
 
-_MOST_TOKENS = 100_000  # 1,200 columns with a comment each have 10,000
-# No alternative begins like another one, and none can be repeated in two ways: a failed match costs one pass.
+_MAX_TOKENS = 100_000  # 1,200 columns with a comment each have 10,000
+# No alternative starts like another one, and none can match in two ways: a failed match takes linear time.
 _TOKEN = re.compile(
     r"(?P<word>\w+)"
     r"|`(?P<name>[^`]*)`"
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 _SPACES = re.compile(r"\s*")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "r": "\r", "0": "\0"}
-_SHOWN = 60
+_MAX_EXCERPT = 60
 
 
 class Token(NamedTuple):
@@ -32,8 +32,8 @@ class Token(NamedTuple):
     Attributes:
         kind: `word`, `name` (between back quotes), `text` (between quotes), `sign`, or `end`.
         text: without the quotes.
-        start: its first character in the statement.
-        end: the one after its last.
+        start: index of its first character in the statement.
+        end: index after its last character.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of a statement, taken from the front.
+    """The tokens of a statement, consumed from the front.
 
     Args:
         sql: the statement.
@@ -64,73 +64,75 @@ class Tokens:
 
     @property
     def next(self) -> Token:
-        """The token that is not taken yet."""
+        """Returns the next token without consuming it."""
         return self._tokens[self._next]
 
-    def take(self) -> Token:
-        """Take the next token; the end can be taken again and again."""
+    def pop(self) -> Token:
+        """Consumes the next token; the token `end` stays."""
         token = self.next
         self._next = min(self._next + 1, len(self._tokens) - 1)
         return token
 
-    def take_words(self, *words: str) -> bool:
-        """Take these words, in any case; returns False and takes none when others come."""
-        found = self._tokens[self._next : self._next + len(words)]
-        if [(token.kind, token.text.upper()) for token in found] != [("word", word.upper()) for word in words]:
+    def accept_keywords(self, *keywords: str) -> bool:
+        """Consumes these keywords, in any case; returns False and consumes nothing if others follow."""
+        candidates = self._tokens[self._next : self._next + len(keywords)]
+        if [(token.kind, token.text.upper()) for token in candidates] != [
+            ("word", word.upper()) for word in keywords
+        ]:
             return False
-        self._next += len(words)
+        self._next += len(keywords)
         return True
 
-    def take_sign(self, sign: str) -> bool:
-        """Take this sign; returns False when something else comes."""
-        is_there = self.next[:2] == ("sign", sign)
-        self._next += is_there
-        return is_there
+    def accept_sign(self, sign: str) -> bool:
+        """Consumes this sign; returns False if another token follows."""
+        is_match = self.next[:2] == ("sign", sign)
+        self._next += is_match
+        return is_match
 
-    def take_name(self, what: str) -> str:
-        """Take a name, which may be quoted."""
+    def expect_name(self, description: str) -> str:
+        """Consumes a name, which may be quoted."""
         if self.next.kind not in ("word", "name") or not self.next.text:
-            raise self.unexpected(f"the name of {what}")
-        return self.take().text
+            raise self.unexpected(f"the name of {description}")
+        return self.pop().text
 
-    def take_text(self) -> str:
-        """Take a quoted text."""
+    def expect_string(self) -> str:
+        """Consumes a quoted string."""
         if self.next.kind != "text":
-            raise self.unexpected("a quoted text")
-        return self.take().text
+            raise self.unexpected("a quoted string")
+        return self.pop().text
 
     def expect(self, sign: str) -> None:
-        """Take this sign.
+        """Consumes this sign.
 
         Raises:
-            TableError: something else comes.
+            TableError: another token follows.
         """
-        if not self.take_sign(sign):
+        if not self.accept_sign(sign):
             raise self.unexpected(repr(sign))
 
-    def take_list(self, take_item: Callable[[], None]) -> None:
-        """Take items with commas between, in brackets; `take_item` takes one."""
+    def expect_list(self, parse_item: Callable[[], None]) -> None:
+        """Consumes items in brackets, separated by commas; `parse_item` consumes one item."""
         self.expect("(")
-        take_item()
-        while self.take_sign(","):
-            take_item()
+        parse_item()
+        while self.accept_sign(","):
+            parse_item()
         self.expect(")")
 
     def between(self, first: Token, last: Token) -> str:
-        """The statement's text from one token to another."""
+        """Returns the statement's text from one token to another."""
         return self._sql[first.start : last.end]
 
     def unexpected(self, expected: str) -> TableError:
-        """The error of a statement that goes on in another way than it should."""
+        """Returns the error for the next token, which is not the expected one."""
         token = self.next
         if token.kind == "end":
             return unclear(f"The statement ends where {expected} is expected.")
-        rest = self._sql[token.start : token.start + _SHOWN]
-        return unclear(f"{expected} is expected instead of {rest!r}, at character {token.start + 1}.")
+        excerpt = self._sql[token.start : token.start + _MAX_EXCERPT]
+        return unclear(f"{expected} is expected instead of {excerpt!r}, at character {token.start + 1}.")
 
 
 def unclear(message: str) -> TableError:
-    """The error of a statement that cannot be parsed."""
+    """Returns the error of a statement that cannot be parsed."""
     return TableError(400, "ODPS-0130161", message)
 
 
@@ -138,19 +140,19 @@ def _split(sql: str) -> list[Token]:
     tokens: list[Token] = []
     position = _end_of_spaces(sql, 0)
     while position < len(sql):
-        if len(tokens) >= _MOST_TOKENS:
-            raise unclear(f"The statement has more than {_MOST_TOKENS:,} words and signs.")
-        found = _TOKEN.match(sql, position)
-        if found is None:
+        if len(tokens) >= _MAX_TOKENS:
+            raise unclear(f"The statement has more than {_MAX_TOKENS:,} words and signs.")
+        match = _TOKEN.match(sql, position)
+        if match is None:
             raise unclear(f"The quote at character {position + 1} is not closed.")
-        kind, text = found.lastgroup or "", found[found.lastgroup or 0]
+        kind, text = match.lastgroup or "", match[match.lastgroup or 0]
         if kind in ("single", "double"):
             kind, text = "text", _ESCAPED.sub(lambda each: _ESCAPES.get(each[1], each[1]), text)
-        tokens.append(Token(kind, text, position, found.end()))
-        position = _end_of_spaces(sql, found.end())
+        tokens.append(Token(kind, text, position, match.end()))
+        position = _end_of_spaces(sql, match.end())
     return [*tokens, Token("end", "", len(sql), len(sql))]
 
 
 def _end_of_spaces(sql: str, position: int) -> int:
-    found = _SPACES.match(sql, position)
-    return found.end() if found else position
+    match = _SPACES.match(sql, position)
+    return match.end() if match else position

@@ -6,12 +6,12 @@ __all__ = ["TableError", "no_such_table"]
 
 
 class TableError(Exception):
-    """A request that is refused.
+    """Raised when a request is refused.
 
     Args:
         status_code: of the response.
-        code: MaxCompute's.
-        message: what is wrong.
+        code: MaxCompute's error code.
+        message: for the client.
     """
 
     def __init__(self, status_code: int, code: str, message: str) -> None:
@@ -22,5 +22,5 @@ class TableError(Exception):
 
 
 def no_such_table(project: str, name: str) -> TableError:
-    """The error for a table that is not there, or that its reader may not know of."""
+    """Returns the error for a table that does not exist, or that its reader may not see."""
     return TableError(404, "NoSuchTable", f"Table not found - {project}.{name}")

@@ -1,7 +1,7 @@
-"""The rows in requests and responses: Arrow or records, compressed or not, a batch at a time.
+"""Reads and writes the rows in requests and responses: Arrow or tunnel records, batch by batch.
 
-No request is in memory as a whole. A batch of Arrow declares its size before it comes: this much is taken from the
-budget of all requests, until the batch is stored.
+No request is completely in memory. A batch of Arrow declares its size before its bytes arrive; this size is
+reserved in the budget of all requests until the batch is stored.
 """
 
 from __future__ import annotations
@@ -24,80 +24,80 @@ if TYPE_CHECKING:
 
     from pai_sdk.service.tables.table_store import Table
 
-__all__ = ["LARGEST_BATCH_BYTES", "ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
+__all__ = ["MAX_BATCH_BYTES", "ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
 
-LARGEST_BATCH_BYTES = 96 << 20
+MAX_BATCH_BYTES = 96 << 20
 """The largest record batch of Arrow; the usual block has 64 MiB."""
 
 ROWS_BUDGET_BYTES = 288 << 20
-"""The memory that requests for rows may use together: that of the largest batch."""
+"""Memory of all requests for rows together: three copies of the largest batch."""
 
-_MOST_BYTES = 2 << 30  # of the content of one block
-_COPIES = 3  # of a batch: as it comes, as it came, and as it is stored
-_SMALL_READ = 1 << 20  # below, what is read is not worth counting
-_CHUNKS = 1 << 10, 1 << 20  # pyodps sends 64 KiB
-_LONGEST_RECORD = 8 << 20  # MaxCompute: the largest cell
-_RECORDS_BYTES = 96 << 20  # Python objects are many times larger than the bytes they are read from
-_COUNT_TAG, _LONGEST_FOOTER = 33554430, 64  # the number of records is the last but one field
-_PIECE = 1 << 20
+_MAX_BYTES = 2 << 30  # of the content of one block
+_COPIES = 3  # of a batch: the buffer it is received in, the Arrow batch, its Parquet encoding
+_SMALL_READ_BYTES = 1 << 20  # smaller reads are not counted in the budget
+_CHUNK_SIZES = 1 << 10, 1 << 20  # pyodps sends 64 KiB
+_MAX_RECORD_BYTES = 8 << 20  # MaxCompute's limit of a cell
+_RECORDS_BYTES = 96 << 20  # for a batch of 1 MiB: Python objects are many times larger than their bytes
+_COUNT_TAG, _MAX_FOOTER_BYTES = 33554430, 64  # tag of the record count, the last but one field
+_CHUNK_BYTES = 1 << 20
 
 
 def read_block(
     body: BinaryIO, table: Table, *, encoding: str, is_arrow: bool, budget: MemoryBudget
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of an uploaded block.
+    """Yields the rows of an uploaded block, in batches.
 
     Args:
-        body: as it was sent, in a file.
-        table: whose columns they are.
+        body: the received body, in a file.
+        table: the target.
         encoding: the compression: `deflate`, `zstd`, or none.
-        is_arrow: whether the rows are Arrow; they are records of the tunnel otherwise.
-        budget: gives the memory of the batches.
+        is_arrow: the rows are Arrow; otherwise records of the tunnel.
+        budget: reserves the memory of the batches.
 
     Raises:
-        TableError: they cannot be read, do not have their checksum, or need more memory than is allowed.
+        TableError: they cannot be read, have a wrong checksum, or need more memory than is allowed.
     """
-    content = _Content(decompressed(body, encoding, _MOST_BYTES))
+    content = _Content(decompressed(body, encoding, _MAX_BYTES))
     if not is_arrow:
         return _records(content, table, budget)
     return _batches(_Content(_unframed(content)), table.schema, budget)
 
 
 def encoding_for(accepts: str) -> str:
-    """The compression of a response, by the header Accept-Encoding."""
+    """Selects the compression of a response by the header Accept-Encoding."""
     return next((encoding for encoding in ("zstd", "deflate") if encoding in accepts), "")
 
 
 def encoded_rows(
     rows: Iterator[pa.Table], table: Table, columns: list[str] | None, *, encoding: str, is_arrow: bool
 ) -> Iterator[bytes]:
-    """The body of a response with rows, in pieces.
+    """Yields the body of a response with rows.
 
     Args:
-        rows: tables of the chosen columns.
-        table: whose columns they are.
-        columns: the chosen ones; None for all.
-        encoding: the compression.
-        is_arrow: whether the client wants Arrow, or records of the tunnel.
+        rows: tables of the selected columns.
+        table: the table that is read.
+        columns: the selected columns; None for all.
+        encoding: the compression: `deflate`, `zstd`, or none.
+        is_arrow: write Arrow; otherwise records of the tunnel.
     """
-    pieces = framed_pieces(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
-    return _gathered(compressed(map(bytes, pieces), encoding))
+    chunks = framed_pieces(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
+    return _gathered(compressed(map(bytes, chunks), encoding))
 
 
 def _messages(rows: Iterator[pa.Table], order: list[str]) -> Iterator[memoryview]:
-    # The messages have no schema. pyodps expects the columns in the table's order, whatever order it asked for: it
-    # takes the bytes of one column for those of another otherwise.
+    # The messages have no schema. pyodps reads the columns in the table's order, whatever order it requested:
+    # in another order it would decode the bytes of one column as those of another.
     for table in rows:
         in_order = table.select(sorted(table.column_names, key=order.index))
         for batch in in_order.to_batches():
             yield memoryview(batch.serialize())
 
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
     out = bytearray()
-    for piece in pieces:
-        out += piece
-        if len(out) >= _PIECE:
+    for chunk in chunks:
+        out += chunk
+        if len(out) >= _CHUNK_BYTES:
             yield bytes(out)
             out.clear()
     if out:
@@ -105,35 +105,35 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Content:
-    """A file of pieces that are made when they are read.
+    """A readable file over an iterator of chunks.
 
     Attributes:
-        read_bytes: how many were read.
+        read_bytes: number of bytes read so far.
     """
 
     closed = False
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._buffer = memoryview(b"")
         self.read_bytes = 0
 
     @property
     def is_at_end(self) -> bool:
-        """True if there is nothing more to read."""
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
+        """Returns True if there is nothing more to read; may pull the next chunk."""
+        while not self._buffer:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 return True
-            self._rest = memoryview(piece)
+            self._buffer = memoryview(chunk)
         return False
 
     def read(self, size_bytes: int = -1) -> bytes:
         out = io.BytesIO()
         while (size_bytes < 0 or out.tell() < size_bytes) and not self.is_at_end:
-            wanted = len(self._rest) if size_bytes < 0 else size_bytes - out.tell()
-            out.write(self._rest[:wanted])
-            self._rest = self._rest[wanted:]
+            num_bytes = len(self._buffer) if size_bytes < 0 else size_bytes - out.tell()
+            out.write(self._buffer[:num_bytes])
+            self._buffer = self._buffer[num_bytes:]
         self.read_bytes += out.tell()
         return out.getvalue()
 
@@ -146,36 +146,38 @@ class _Content:
 
 def _unframed(content: _Content) -> Iterator[bytes]:
     try:
-        yield from unframed_chunks(content.read, least=_CHUNKS[0], most=_CHUNKS[1])
+        yield from unframed_chunks(content.read, least=_CHUNK_SIZES[0], most=_CHUNK_SIZES[1])
     except FrameError as error:
         raise _unreadable(error) from error
 
 
 class _Batches:
-    """A file that Arrow reads messages from; it knows how much is read next, so that nothing larger is begun."""
+    """A file that Arrow reads messages from. Arrow passes the size of the next read, which is checked first."""
 
     closed = False
 
     def __init__(self, content: _Content, budget: MemoryBudget) -> None:
         self._content = content
         self._budget = budget
-        self._held = ExitStack()
-        self._is_held = False
+        self._reservation = ExitStack()
+        self._is_reserved = False
 
     def read(self, size_bytes: int = -1) -> bytes:
-        if size_bytes > LARGEST_BATCH_BYTES:
-            text = f"A record batch has {size_bytes:,} bytes; {LARGEST_BATCH_BYTES:,} are allowed."
+        # Before anything is allocated: the size is what the client declares.
+        if size_bytes > MAX_BATCH_BYTES:
+            text = f"A record batch has {size_bytes:,} bytes; {MAX_BATCH_BYTES:,} are allowed."
             raise TableError(413, "RequestTooLarge", f"{text} Send several smaller ones.")
-        if size_bytes > _SMALL_READ:
-            if self._is_held:
+        if size_bytes > _SMALL_READ_BYTES:
+            # One reservation a message: two could deadlock with another request until both are refused.
+            if self._is_reserved:
                 raise FrameError("the description of a batch is too large")
-            self._held.enter_context(self._budget.taken(_COPIES * size_bytes))
-            self._is_held = True
+            self._reservation.enter_context(self._budget.reserve(_COPIES * size_bytes))
+            self._is_reserved = True
         return self._content.read(size_bytes)
 
     def release(self) -> None:
-        self._held.close()
-        self._is_held = False
+        self._reservation.close()
+        self._is_reserved = False
 
     def close(self) -> None:
         pass
@@ -193,7 +195,7 @@ def _batches(content: _Content, schema: pa.Schema, budget: MemoryBudget) -> Gene
             except StopIteration:
                 return
             batch = _batch_of(message, schema)
-            # A batch that is not used any more must be gone before its memory is given back.
+            # The last reference to the batch must be dropped before its memory is released to other requests.
             del message
             yield batch
             del batch
@@ -213,26 +215,26 @@ def _batch_of(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
         raise FrameError("its buffers are compressed; compress the body instead")
     batch = pa.ipc.read_record_batch(message, schema)
     batch.validate(full=True)
-    if batch.nbytes > message.body.size + _SMALL_READ:
+    if batch.nbytes > message.body.size + _SMALL_READ_BYTES:
         raise FrameError("its buffers overlap")
     return batch
 
 
 def _is_compressed(metadata: memoryview) -> bool:
-    """True if the buffers of a batch are compressed, by the fourth field of the RecordBatch in its flatbuffer.
+    """Returns True if the buffers of a batch are compressed: field 4 of the RecordBatch in its flatbuffer.
 
     Arrow would decompress them to whatever size they declare.
     """
 
     def number(form: str, position: int) -> int:
-        (found,) = struct.unpack_from(form, metadata, position)
-        return int(found)
+        (value,) = struct.unpack_from(form, metadata, position)
+        return int(value)
 
     def field(table: int, index: int) -> int:
         fields = table - number("<i", table)
         offset = 4 + 2 * index
-        found = number("<H", fields + offset) if offset < number("<H", fields) else 0
-        return table + found if found else 0
+        offset_in_table = number("<H", fields + offset) if offset < number("<H", fields) else 0
+        return table + offset_in_table if offset_in_table else 0
 
     header = field(number("<I", 0), 2)
     return field(header + number("<I", header), 3) != 0
@@ -241,7 +243,7 @@ def _is_compressed(metadata: memoryview) -> bool:
 # ---- records of the tunnel: pyodps reads and writes them
 
 
-_TIME_WORDS = re.compile(r"\b(?:datetime|timestamp)\b(?!:)")  # no field of a struct
+_TIME_TYPES = re.compile(r"\b(?:datetime|timestamp)\b(?!:)")  # no field of a struct
 _WITHOUT_ZONE = {"datetime": "bigint", "timestamp": "timestamp_ntz"}
 _EPOCH, _MILLISECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(milliseconds=1)
 
@@ -249,19 +251,19 @@ _EPOCH, _MILLISECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(millise
 def _odps_schema(table: Table, columns: list[str] | None = None) -> Any:
     """Returns the schema with which pyodps reads and writes records.
 
-    pyodps (0.13.2) converts instants to the zone of its machine, or to what `odps.options` say in the whole
-    process, which may be a client's too. Here they stay UTC: as milliseconds, or as a time without a zone, which
-    have the same bytes.
+    pyodps (0.13.2) converts instants to the zone of its machine or of `odps.options`, which is global to the
+    process and may be a client's. The service keeps UTC: milliseconds or a time without a zone have the same
+    bytes.
     """
     from odps.models import TableSchema
 
     names = columns or list(table.columns)
-    types = [_TIME_WORDS.sub(lambda word: _WITHOUT_ZONE[word[0]], table.columns[name]) for name in names]
+    types = [_TIME_TYPES.sub(lambda word: _WITHOUT_ZONE[word[0]], table.columns[name]) for name in names]
     return TableSchema.from_lists(names, types)
 
 
 def _for_records(type_: pa.DataType) -> Callable[[Any], Any] | None:
-    """Returns what makes milliseconds of all DATETIME in the values of a column; None if it has none."""
+    """Returns a converter of all DATETIME values of a column to milliseconds; None if it has none."""
     import pyarrow.types as kinds
 
     if kinds.is_timestamp(type_):
@@ -285,16 +287,16 @@ def _with(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 class _RecordContent:
-    """The bytes of records; one record has an end, whatever it declares.
+    """The bytes of records, with a limit on the size of one record.
 
     Attributes:
         tail: the last bytes that were read.
-        refused: why no more is read; the reader of pyodps takes it for a lost connection.
+        refused: error that stopped reading; pyodps replaces it by an error of the connection.
     """
 
     def __init__(self, content: _Content) -> None:
         self._content = content
-        self.record_began = 0
+        self.record_start = 0
         self.tail = b""
         self.refused: TableError | None = None
 
@@ -303,16 +305,16 @@ class _RecordContent:
         return self._content.read_bytes
 
     def read(self, size_bytes: int = -1) -> bytes:
-        if self.read_bytes - self.record_began > _LONGEST_RECORD:
-            text = f"A record has more than {_LONGEST_RECORD:,} bytes; send such rows as Arrow."
+        if self.read_bytes - self.record_start > _MAX_RECORD_BYTES:
+            text = f"A record has more than {_MAX_RECORD_BYTES:,} bytes; send such rows as Arrow."
             self.refused = TableError(413, "RequestTooLarge", text)
             raise self.refused
-        found = self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
-        self.tail = (self.tail + found[-_LONGEST_FOOTER:])[-_LONGEST_FOOTER:]
-        return found
+        content = self._content.read(min(size_bytes, _MAX_RECORD_BYTES) if size_bytes >= 0 else _SMALL_READ_BYTES)
+        self.tail = (self.tail + content[-_MAX_FOOTER_BYTES:])[-_MAX_FOOTER_BYTES:]
+        return content
 
     def check_end(self, count: int) -> None:
-        """Check that the content ends with the number of its records: a reader takes any end for the right one.
+        """Checks that the content ends with the number of its records: pyodps accepts any end.
 
         Raises:
             ValueError: it does not.
@@ -328,35 +330,36 @@ def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator
     streams = [source]
 
     def stream(*args: object, **options: object) -> _RecordContent:
-        # The reader opens its stream again after an error, would find the end of it, and lose rows in silence.
+        # After an error pyodps opens its stream again. A second stream would be at its end, and rows be lost
+        # silently.
         if not streams:
             raise ValueError("the records are cut off, or have other columns")
         return streams.pop()
 
     reader = TunnelRecordReader(_odps_schema(table), stream)
     values: list[Any] = []
-    began = count = 0
-    with budget.taken(_RECORDS_BYTES):
+    batch_start = count = 0
+    with budget.reserve(_RECORDS_BYTES):
         try:
             if content.is_at_end:
                 return
             for record in reader:
                 values.append(record.values)
                 count += 1
-                source.record_began = source.read_bytes
-                if source.read_bytes - began > _SMALL_READ:
+                source.record_start = source.read_bytes
+                if source.read_bytes - batch_start > _SMALL_READ_BYTES:
                     yield _batch_of_records(values, table.schema)
-                    values, began = [], source.read_bytes
+                    values, batch_start = [], source.read_bytes
             source.check_end(count)
             yield _batch_of_records(values, table.schema)
         except TableError:
             raise
-        except Exception as error:  # whatever a reader of hostile bytes raises
+        except Exception as error:  # pyodps raises anything for hostile bytes
             raise (source.refused or _unreadable(error)) from error
 
 
 def _varint(number: int) -> bytes:
-    """A number as the tunnel writes it: seven bits a byte, the lowest first."""
+    """Encodes a number as the tunnel does: seven bits per byte, the lowest first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -380,23 +383,23 @@ def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | Non
     schema = _odps_schema(table, columns)
     out = io.BytesIO()
 
-    def taken() -> bytes:
+    def pop_bytes() -> bytes:
         content = out.getvalue()
         out.seek(0)
         out.truncate()
         return content
 
     writer = BaseRecordWriter(schema, out)
-    for some in rows:
+    for part in rows:
         try:
-            for values in zip(*map(_values, some.columns), strict=True):
+            for values in zip(*map(_values, part.columns), strict=True):
                 writer.write(Record(schema=schema, values=list(values)))
         except DatetimeOverflowError as error:
             text = f"The rows have a time that records cannot have ({error}); read them as Arrow."
             raise TableError(400, "InvalidArgument", text) from error
-        yield taken()
+        yield pop_bytes()
     writer.close()
-    yield taken()
+    yield pop_bytes()
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

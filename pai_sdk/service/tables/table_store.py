@@ -1,11 +1,11 @@
-"""Tables as folders of Parquet files.
+"""Stores tables as folders of Parquet files.
 
     <root>/tables/<project>/<table>/table.json            columns and partition columns
     <root>/tables/<project>/<table>/data/dt=1/<upload>/   the blocks of one committed upload, a Parquet file each
-    <root>/uploads/<upload>/upload.json, blocks/          an upload that is not committed
+    <root>/uploads/<upload>/upload.json, blocks/          an uncommitted upload
 
-A commit is one rename of `blocks` into the table: its rows are visible together, also after a crash. An upload is
-committed when its blocks are in the table.
+A commit is one rename of `blocks` into the table, so its rows become visible together, also if the service
+crashes. An upload is committed if its blocks are in the table.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = ["DownloadSession", "Table", "TableStore", "UploadSession"]
 
 _NAME = re.compile(r"\w{1,128}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}")
-_MOST_BLOCKS = 20_000
-_MOST_DOWNLOADS = 1_000
+_MAX_BLOCKS = 20_000
+_MAX_DOWNLOADS = 1_000
 _UPLOAD_LIFE_S = 24 * 3600.0
 _GROUP_BYTES = 16 << 20
-_MOST_ROWS_A_GROUP = 1 << 20
-_ROWS_A_BATCH = 16_384
+_MAX_ROWS_PER_GROUP = 1 << 20
+_ROWS_PER_BATCH = 16_384
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Table:
     """A table.
 
     Attributes:
-        folder: where it is.
-        columns: name to type, in MaxCompute's words.
-        partition_columns: likewise.
-        table_id: another one after the table was dropped and made again.
-        lifecycle: days that rows are kept, as it was given; nothing is removed here.
+        folder: of its files.
+        columns: name to type of MaxCompute.
+        partition_columns: name to type of MaxCompute.
+        table_id: changes if the table is dropped and created again.
+        lifecycle: retention of rows in days, as in the statement; the service deletes no rows.
     """
 
     project: str
@@ -68,16 +68,16 @@ class Table:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns without those of the partitions."""
+        """Returns the columns without partition columns."""
         return trace_schema(self.columns)
 
     @property
     def data(self) -> Path:
-        """The folder of its rows, which DuckDB and pyarrow can read as a data set."""
+        """Returns the folder of the rows, which DuckDB and pyarrow can read as a data set."""
         return self.folder / "data"
 
     def partition_folder(self, partition: Mapping[str, str]) -> Path:
-        """The folder of a partition; of the whole table without one."""
+        """Returns the folder of a partition, or of the complete table for an empty partition."""
         partition = {name.lower(): value for name, value in partition.items()}
         # Tables of earlier versions may have names with capital letters.
         missing = [name for name in self.partition_columns if name.lower() not in partition]
@@ -92,8 +92,8 @@ class UploadSession:
     """An upload session.
 
     Attributes:
-        folder: its own folder, until it is committed.
-        overwrite: whether the commit replaces what the partition has.
+        folder: of the upload until it is committed.
+        overwrite: the commit replaces the rows of the partition.
     """
 
     upload_id: str
@@ -104,23 +104,23 @@ class UploadSession:
 
     @property
     def target(self) -> Path:
-        """The folder in the table that its blocks become."""
+        """Returns the folder in the table to which its blocks are moved."""
         return self.table.partition_folder(self.partition) / self.upload_id
 
     @property
     def is_committed(self) -> bool:
-        """True if its rows are visible."""
+        """Returns True if its rows are visible."""
         return self.target.is_dir()
 
     def block_ids(self) -> list[int]:
-        """The blocks that were stored."""
+        """Returns the ids of the stored blocks."""
         folder = self.target if self.is_committed else self.folder / "blocks"
         return sorted(int(path.stem) for path in folder.glob("*.parquet"))
 
 
 @dataclass(frozen=True)
 class DownloadSession:
-    """A download session: the files that a partition had when it began."""
+    """A download session: the files that a partition had at its start."""
 
     download_id: str
     table: Table
@@ -130,9 +130,10 @@ class DownloadSession:
 
 
 class TableStore:
-    """Tables in a folder. Safe to use from many threads of one process.
+    """Tables in a folder. Thread-safe within one process.
 
-    `_lock` guards what changes which files a table has: creation, drop and commit. Blocks are written without it.
+    `_lock` guards changes to the set of files of a table: creation, drop and commit. Blocks are written without
+    it.
 
     Args:
         root: the folder.
@@ -146,7 +147,7 @@ class TableStore:
 
     @property
     def drafts(self) -> Path:
-        """A folder on the disk of the tables, for temporary files."""
+        """Returns a folder for temporary files, on the disk of the tables."""
         folder = self._root / "uploads"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -154,19 +155,19 @@ class TableStore:
     # ---- tables and partitions
 
     def create(self, project: str, statement: Statement, *, owner: str = "") -> bool:
-        """Make a table; whether it is new.
+        """Creates a table; returns whether it is new.
 
         Args:
             project: of MaxCompute.
             statement: its name and its columns.
-            owner: the user whose table it is; empty for the service's own key.
+            owner: user name; empty for the service's own key.
         """
         folder = self._folder(project, statement.table)
         with self._lock:
             if (folder / "table.json").exists():
                 return False
             (folder / "data").mkdir(parents=True, exist_ok=True)
-            facts = {
+            metadata = {
                 "id": uuid.uuid4().hex,
                 "owner": owner,
                 "columns": dict(statement.columns),
@@ -174,52 +175,53 @@ class TableStore:
                 "lifecycle": statement.lifecycle,
                 "properties": dict(statement.properties),
             }
-            replace_file(folder / "table.json", json.dumps(facts, indent=1), mode=0o600)
+            replace_file(folder / "table.json", json.dumps(metadata, indent=1), mode=0o600)
             return True
 
     def table(self, project: str, name: str) -> Table:
-        """A table.
+        """Reads a table.
 
         Raises:
-            TableError: there is none of this name.
+            TableError: there is no such table.
         """
         folder = self._folder(project, name)
         try:
-            facts = json.loads((folder / "table.json").read_text())
+            metadata = json.loads((folder / "table.json").read_text())
         except FileNotFoundError:
             raise no_such_table(project, name) from None
-        given = facts["columns"], facts["partitions"], facts["id"], facts["lifecycle"]
-        return Table(project, name.lower(), folder, *given)
+        fields = metadata["columns"], metadata["partitions"], metadata["id"], metadata["lifecycle"]
+        return Table(project, name.lower(), folder, *fields)
 
     def owner(self, project: str, name: str) -> str | None:
-        """The user whose table it is, empty for the service's own key; None if there is no such table.
+        """Returns the user who owns a table, empty for the service's own key; None if there is no such table.
 
         Raises:
-            TableError: the text is no name of a table.
+            TableError: the name is invalid.
         """
         try:
-            facts = json.loads((self._folder(project, name) / "table.json").read_text())
+            metadata = json.loads((self._folder(project, name) / "table.json").read_text())
         except FileNotFoundError:
             return None
-        return str(facts.get("owner", ""))
+        return str(metadata.get("owner", ""))
 
     def tables(self, project: str) -> list[str]:
-        """The names of all tables of a project."""
+        """Returns the names of all tables of a project."""
         return sorted(path.parent.name for path in self._root.glob(f"tables/{_checked(project)}/*/table.json"))
 
     def drop(self, project: str, name: str) -> bool:
-        """Remove a table and its rows; whether there was one."""
+        """Deletes a table and its rows; returns whether it existed."""
         folder = self._folder(project, name)
         with self._lock:
             if not folder.exists():
                 return False
             trash = folder.with_name(f".{uuid.uuid4().hex}")
+            # A name with a dot is no table. Deleting under the lock would block commits of other tables.
             folder.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)
         return True
 
     def add_partition(self, table: Table, partition: Mapping[str, str]) -> bool:
-        """Make a partition; whether it is new."""
+        """Creates a partition; returns whether it is new."""
         folder = table.partition_folder(partition)
         with self._lock:
             is_new = not folder.exists()
@@ -227,7 +229,7 @@ class TableStore:
             return is_new
 
     def remove_partition(self, table: Table, partition: Mapping[str, str]) -> bool:
-        """Remove a partition and its rows; whether there was one."""
+        """Deletes a partition and its rows; returns whether it existed."""
         folder = table.partition_folder(partition)
         with self._lock:
             exists = folder.exists()
@@ -235,26 +237,26 @@ class TableStore:
             return exists
 
     def partitions(self, table: Table) -> list[dict[str, str]]:
-        """All partitions of a table.
+        """Returns all partitions of a table.
 
         Raises:
             TableError: it has no partition columns.
         """
         if not table.partition_columns:
             raise TableError(400, "ODPS-0110031", f"{table.project}.{table.name} is not a partitioned table.")
-        found = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns))
-        parts = [path.relative_to(table.data).parts for path in found]
+        folders = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns))
+        parts = [path.relative_to(table.data).parts for path in folders]
         return [dict(part.split("=", 1) for part in each) for each in sorted(parts)]
 
     # ---- uploads
 
-    def begin_upload(
+    def start_upload(
         self, table: Table, partition: Mapping[str, str], *, overwrite: bool = False, create: bool = False
     ) -> UploadSession:
-        """Begin an upload session.
+        """Starts an upload session.
 
         Raises:
-            TableError: there is no such partition, and it is not to be made.
+            TableError: there is no such partition, and `create` is False.
         """
         self._remove_old_uploads()
         if create:
@@ -264,26 +266,26 @@ class TableStore:
         upload_id = uuid.uuid4().hex
         folder = self._root / "uploads" / upload_id
         (folder / "blocks").mkdir(parents=True)
-        facts = {
+        metadata = {
             "project": table.project,
             "table": table.name,
             "table_id": table.table_id,
             "partition": dict(partition),
             "overwrite": overwrite,
         }
-        replace_file(folder / "upload.json", json.dumps(facts), mode=0o600)
+        replace_file(folder / "upload.json", json.dumps(metadata), mode=0o600)
         return UploadSession(upload_id, table, partition, folder, overwrite)
 
     def _remove_old_uploads(self) -> None:
-        """Forget uploads that began more than a day ago: committed ones, and those of writers that died."""
+        """Deletes uploads older than a day: committed ones, and those of writers that crashed."""
         oldest = time.time() - _UPLOAD_LIFE_S
-        for facts in self._root.glob("uploads/*/upload.json"):
+        for metadata_file in self._root.glob("uploads/*/upload.json"):
             with contextlib.suppress(FileNotFoundError):
-                if facts.stat().st_mtime < oldest:
-                    shutil.rmtree(facts.parent, ignore_errors=True)
+                if metadata_file.stat().st_mtime < oldest:
+                    shutil.rmtree(metadata_file.parent, ignore_errors=True)
 
     def upload(self, upload_id: str) -> UploadSession:
-        """An upload session, committed or not.
+        """Reads an upload session, committed or not.
 
         Raises:
             TableError: there is none with this id.
@@ -291,28 +293,31 @@ class TableStore:
         folder = self._root / "uploads" / upload_id
         if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
             raise _no_upload(upload_id)
-        facts = json.loads((folder / "upload.json").read_text())
-        table = self.table(facts["project"], facts["table"])
-        if table.table_id != facts["table_id"]:
-            raise TableError(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
-        return UploadSession(upload_id, table, facts["partition"], folder, facts["overwrite"])
+        metadata = json.loads((folder / "upload.json").read_text())
+        table = self.table(metadata["project"], metadata["table"])
+        if table.table_id != metadata["table_id"]:
+            raise TableError(
+                404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and created again."
+            )
+        return UploadSession(upload_id, table, metadata["partition"], folder, metadata["overwrite"])
 
     def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Store a block; one with the same id is replaced. On the disk when it returns.
+        """Stores a block durably; replaces one with the same id.
 
         Args:
             upload: the session.
             block_id: of the block.
-            batches: its rows, which are written one batch after the other.
+            batches: the rows, written batch by batch.
 
         Raises:
             TableError: the id is out of range, or the upload is committed.
         """
-        if not 0 <= block_id < _MOST_BLOCKS:
-            raise TableError(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
+        if not 0 <= block_id < _MAX_BLOCKS:
+            raise TableError(400, "InvalidArgument", f"Block ids go from 0 to {_MAX_BLOCKS - 1}.")
         if upload.is_committed:
             raise TableError(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
-        # Not in the folder of the blocks: a commit takes all that is there, also what a crash has left.
+        # Outside of `blocks`: a commit moves all files of that folder, including those that a crash has left
+        # there.
         draft = upload.folder / f"{uuid.uuid4().hex}.draft"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -321,30 +326,32 @@ class TableStore:
                 os.fsync(file.fileno())
             draft.replace(upload.folder / "blocks" / f"{block_id}.parquet")
         except FileNotFoundError:
-            raise _no_upload(upload.upload_id) from None  # it was removed or committed meanwhile
+            raise _no_upload(upload.upload_id) from None  # another request has removed or committed the upload
         finally:
             draft.unlink(missing_ok=True)
 
     def commit(self, upload: UploadSession) -> None:
-        """Make the blocks visible, all at once. A repetition does nothing."""
+        """Makes all blocks visible at once. A repeated commit has no effect."""
         with self._lock:
             if upload.is_committed:
                 return
             if not upload.target.parent.is_dir():
-                raise _no_partition(upload.partition)  # it was dropped since
+                raise _no_partition(upload.partition)  # it was dropped after the upload started
             before = [path for path in upload.target.parent.iterdir() if path.is_dir()] if upload.overwrite else []
             if not (upload.folder / "blocks").is_dir():
                 raise _no_upload(upload.upload_id)
+            # Entries of the folder first: after a power failure the renamed folder must have all its blocks.
             sync_folder(upload.folder / "blocks")
             (upload.folder / "blocks").rename(upload.target)
             sync_folder(upload.target.parent)
+            # Deleted only after the new rows are visible. A crash between leaves both, never none.
             for path in before:
                 shutil.rmtree(path, ignore_errors=True)
 
     # ---- downloads
 
-    def begin_download(self, table: Table, partition: Mapping[str, str]) -> DownloadSession:
-        """Begin a download session of what is visible now."""
+    def start_download(self, table: Table, partition: Mapping[str, str]) -> DownloadSession:
+        """Starts a download session of the visible rows."""
         import pyarrow.parquet as pq
 
         folder = table.partition_folder(partition)
@@ -359,15 +366,15 @@ class TableStore:
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:
             self._downloads[download.download_id] = download
-            while len(self._downloads) > _MOST_DOWNLOADS:
+            while len(self._downloads) > _MAX_DOWNLOADS:
                 self._downloads.popitem(last=False)
         return download
 
     def download(self, download_id: str) -> DownloadSession:
-        """A download session.
+        """Returns a download session.
 
         Raises:
-            TableError: there is none with this id, or the service was started again since.
+            TableError: there is none with this id, or the service was restarted since.
         """
         try:
             return self._downloads[download_id]
@@ -377,7 +384,7 @@ class TableStore:
     def rows(
         self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Rows of a download session, in small parts."""
+        """Yields rows of a download session, in small tables."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -391,11 +398,11 @@ class TableStore:
                 raise TableError(404, "NoSuchDownload", "The rows of this download were replaced.") from None
             with opened as file:
                 for group in range(file.num_row_groups):
-                    here = file.metadata.row_group(group).num_rows
-                    if start >= here or count <= 0:
-                        start -= min(start, here)
+                    num_rows = file.metadata.row_group(group).num_rows
+                    if start >= num_rows or count <= 0:
+                        start -= min(start, num_rows)
                         continue
-                    for batch in file.iter_batches(_ROWS_A_BATCH, row_groups=[group], columns=columns):
+                    for batch in file.iter_batches(_ROWS_PER_BATCH, row_groups=[group], columns=columns):
                         rows = pa.Table.from_batches([batch]).slice(start, count)
                         start -= min(start, batch.num_rows)
                         count -= rows.num_rows
@@ -410,14 +417,14 @@ def _write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: B
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Numbers of a training repeat seldom: a dictionary of them would be built, and then be given up.
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=texts) as writer:
+    # Numbers of a training rarely repeat: Parquet would build a dictionary of them, and then discard it.
+    string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=string_columns) as writer:
         for batch in batches:
-            # A group of rows is encoded in memory, with up to four bytes more for each value of a list.
-            rows = max(1, min(_MOST_ROWS_A_GROUP, batch.num_rows * _GROUP_BYTES // max(batch.nbytes, 1)))
+            # A row group is encoded in memory, with up to four additional bytes for each value of a list.
+            rows = max(1, min(_MAX_ROWS_PER_GROUP, batch.num_rows * _GROUP_BYTES // max(batch.nbytes, 1)))
             writer.write_table(pa.Table.from_batches([batch], schema), row_group_size=rows)
-            del batch  # its memory is counted until the next one is read
+            del batch  # its memory is reserved until the next batch is read
 
 
 def _selected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
@@ -427,7 +434,7 @@ def _selected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
 
 
 def _order(path: Path) -> tuple[float, str, int]:
-    """Uploads in the order of their commits, blocks by id."""
+    """Sorts uploads by the time of their commits, blocks by id."""
     return path.parent.stat().st_mtime, path.parent.name, int(path.stem)
 
 

@@ -1,7 +1,8 @@
-"""MaxCompute's wire for tables: the REST calls and the tunnel of pyodps, as an ASGI application.
+"""MaxCompute's protocol for tables: the REST API and the tunnel of pyodps, as an ASGI application.
 
-Recorded from pyodps 0.13. What traces and their readers need is here: tables and partitions, upload sessions with
-blocks of Arrow or of records, download sessions. SQL queries are not; the Parquet files answer those.
+Recorded from pyodps 0.13. It implements what traces and their readers use: tables and partitions, upload sessions
+with blocks of Arrow or records, download sessions. It runs no SQL queries; use DuckDB on the Parquet files for
+those.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ __all__ = ["TablesApp"]
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_BLOCK_BYTES = 1 << 30
-_LONGEST_STATEMENT_BODY = 4 << 20  # the statement itself may have 2 MB, and is followed by settings
-_MOST_ELEMENTS = 1000
-_MOST_INSTANCES = 1000
-_BODY_PIECE = 1 << 20
-_WORKERS = 4  # threads that read and write rows; each uses some MiB, and batches are counted by the budget
-_LONGEST_QUEUE_S = 60.0
+_MAX_BLOCK_BYTES = 1 << 30
+_MAX_STATEMENT_BODY_BYTES = 4 << 20  # a statement of up to 2 MiB, followed by settings
+_MAX_ELEMENTS = 1000
+_MAX_INSTANCES = 1000
+_BODY_CHUNK_BYTES = 1 << 20
+_WORKERS = 4  # threads that read and write rows; each uses some MiB besides the memory of the budget
+_MAX_QUEUE_S = 60.0
 _T = TypeVar("_T")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ROW_RANGE = re.compile(r"\(? *([0-9]{1,18}) *, *([0-9]{1,18}) *\)?")
 
 
 class TablesApp:
-    """Serves signed requests.
+    """ASGI application that serves signed requests.
 
     Args:
         store: the tables.
-        keys: the secret of each access key id.
-        rights_of: the tables that each access key id opens; all of them by default.
-        rates: how often each key may ask.
-        longest_block_bytes: the largest body.
+        keys: returns the secret of an access key id.
+        rights_of: returns the rights of an access key id; all tables by default.
+        rates: limits of requests per key.
+        max_block_bytes: limit of the body of a block.
 
     Example:
         >>> app = TablesApp(store, {"id": "secret"})  # doctest: +SKIP
@@ -72,27 +73,27 @@ class TablesApp:
         *,
         rights_of: Callable[[str], TableRights] = lambda key_id: ALL_TABLES,
         rates: KeyRates | None = None,
-        longest_block_bytes: int = _LONGEST_BLOCK_BYTES,
+        max_block_bytes: int = _MAX_BLOCK_BYTES,
     ) -> None:
         self._store = store
         self._verifier = OdpsVerifier(keys)
         self._rights_of = rights_of
         self._rates = rates or KeyRates(None)
-        self._longest_block_bytes = longest_block_bytes
+        self._max_block_bytes = max_block_bytes
         self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
-        self._workers: anyio.CapacityLimiter | None = None  # made in the event loop that uses it
-        # What became of each statement: "" or its error. A statement has ended when its response is sent.
+        self._workers: anyio.CapacityLimiter | None = None  # created in the event loop that uses it
+        # Outcome of each statement: "" or its error. A statement is finished when its response is sent.
         self._instances: OrderedDict[str, str] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serves one request."""
         request_id = uuid.uuid4().hex
         try:
             response = await self._respond(Request(scope, receive))
         except TableError as error:
             response = _error_response(error, request_id)
         except ClientDisconnect:
-            response = _error_response(TableError(400, "IncompleteBody", "The body was cut off."), request_id)
+            response = _error_response(TableError(400, "IncompleteBody", "The body is incomplete."), request_id)
         except Exception:
             logger.exception("request %s %s %s failed unexpectedly", request_id, scope["method"], scope["path"])
             response = _error_response(
@@ -142,7 +143,7 @@ class TablesApp:
         if "uploads" in query or "uploadid" in query:
             return self._upload_handler(call)
         if ("downloads" in query or "downloadid" in query) and method in ("GET", "POST"):
-            return self._begin_download if "data" not in query else self._data
+            return self._start_download if "data" not in query else self._data
         if method != "GET":
             return None
         if "partitions" in query:
@@ -154,7 +155,7 @@ class TablesApp:
     def _upload_handler(self, call: _Call) -> Callable[[_Call], Awaitable[Response]]:
         match call.request.method, "uploadid" in call.query:
             case "POST", False:
-                return self._begin_upload
+                return self._start_upload
             case "GET", True:
                 return self._upload
             case "PUT", True:
@@ -172,17 +173,17 @@ class TablesApp:
         return Response(call.request.headers.get("host", ""), media_type="text/plain")
 
     async def _run_statement(self, call: _Call) -> Response:
-        body = await _body(call.request, _LONGEST_STATEMENT_BODY)
-        found = await _in_thread(lambda: read_statement(_query_of(body)))
+        body = await _body(call.request, _MAX_STATEMENT_BODY_BYTES)
+        statement = await _in_thread(lambda: read_statement(_query_of(body)))
         instance_id = uuid.uuid4().hex
         try:
-            await _in_thread(self._run, call, found)
+            await _in_thread(self._run, call, statement)
             self._instances[instance_id] = ""
         except TableError as error:
             if error.status_code == 403:
                 raise
             self._instances[instance_id] = f"{error.code}: {error.message}"
-        while len(self._instances) > _MOST_INSTANCES:
+        while len(self._instances) > _MAX_INSTANCES:
             self._instances.popitem(last=False)
         host = call.request.headers.get("host", "")
         path = f"/projects/{quote(call.project)}/instances/{instance_id}"
@@ -195,8 +196,8 @@ class TablesApp:
             done = self._store.create(project, statement, owner=call.rights.owner)
             problem = f"Table already exists - {project}.{statement.table}"
         elif statement.kind == "drop":
-            is_theirs = call.rights.check_drop(project, statement.table)
-            done = is_theirs and self._store.drop(project, statement.table)
+            is_owned = call.rights.check_drop(project, statement.table)
+            done = is_owned and self._store.drop(project, statement.table)
             problem = f"Table not found - {project}.{statement.table}"
         else:
             call.rights.check(project, statement.table, statement.partition, writes=True)
@@ -226,10 +227,10 @@ class TablesApp:
 
         def readable() -> list[str]:
             names = [name for name in self._store.tables(call.project) if name.startswith(prefix)]
-            return [name for name in names if call.rights.may_read(call.project, name)]
+            return [name for name in names if call.rights.can_read(call.project, name)]
 
-        found = [("Table", [("Name", name), ("Owner", "")]) for name in await _in_thread(readable)]
-        return _xml(document("Tables", [("Marker", ""), ("MaxItems", 1000), *found]))
+        tables = [("Table", [("Name", name), ("Owner", "")]) for name in await _in_thread(readable)]
+        return _xml(document("Tables", [("Marker", ""), ("MaxItems", 1000), *tables]))
 
     async def _table(self, call: _Call) -> Response:
         table = await _in_thread(self._readable, call)
@@ -249,14 +250,14 @@ class TablesApp:
 
     async def _partitions(self, call: _Call) -> Response:
         table = await _in_thread(self._readable, call)
-        found = "".join(
+        elements = "".join(
             "<Partition>"
             + "".join(f"<Column Name={_quoted(name)} Value={_quoted(value)}/>" for name, value in pairs.items())
             + "</Partition>"
             for pairs in await _in_thread(self._store.partitions, table)
         )
         return _xml(
-            f'<?xml version="1.0"?><Partitions><Marker/><MaxItems>1000</MaxItems>{found}</Partitions>'.encode()
+            f'<?xml version="1.0"?><Partitions><Marker/><MaxItems>1000</MaxItems>{elements}</Partitions>'.encode()
         )
 
     def _readable(self, call: _Call) -> Table:
@@ -265,30 +266,30 @@ class TablesApp:
 
     # ---- uploads
 
-    async def _begin_upload(self, call: _Call) -> Response:
-        def begin() -> UploadSession:
+    async def _start_upload(self, call: _Call) -> Response:
+        def start() -> UploadSession:
             call.rights.check(call.project, call.table_name, call.partition, writes=True)
             table = self._store.table(call.project, call.table_name)
-            return self._store.begin_upload(
+            return self._store.start_upload(
                 table,
                 call.partition,
                 overwrite=call.query.get("overwrite") == "true",
                 create=call.query.get("create_partition") == "true",
             )
 
-        return _upload_facts(await _in_thread(begin), status_code=201)
+        return _upload_response(await _in_thread(start), status_code=201)
 
     async def _upload(self, call: _Call) -> Response:
-        return _upload_facts(await _in_thread(self._writable_upload, call))
+        return _upload_response(await _in_thread(self._writable_upload, call))
 
     def _writable_upload(self, call: _Call) -> UploadSession:
-        upload = self._store.upload(call.needed("uploadid"))
+        upload = self._store.upload(call.required("uploadid"))
         call.rights.check(upload.table.project, upload.table.name, upload.partition, writes=True)
         return upload
 
     async def _put_block(self, call: _Call) -> Response:
         upload = await _in_thread(self._writable_upload, call)
-        block = call.needed("blockid")
+        block = call.required("blockid")
         if not _NUMBER.fullmatch(block):
             raise TableError(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
         encoding = call.request.headers.get("content-encoding", "")
@@ -305,15 +306,15 @@ class TablesApp:
         return Response()
 
     async def _receive(self, request: Request, file: BinaryIO) -> None:
-        """Write a body into a file, some of it at a time."""
+        """Writes a body into a file, about 1 MiB at a time."""
         size_bytes, waiting = 0, bytearray()
-        async for piece in request.stream():
-            size_bytes += len(piece)
-            if size_bytes > self._longest_block_bytes:
-                text = f"The body has more than {self._longest_block_bytes} bytes."
+        async for chunk in request.stream():
+            size_bytes += len(chunk)
+            if size_bytes > self._max_block_bytes:
+                text = f"The body has more than {self._max_block_bytes} bytes."
                 raise TableError(413, "RequestTooLarge", text)
-            waiting += piece
-            if len(waiting) >= _BODY_PIECE:
+            waiting += chunk
+            if len(waiting) >= _BODY_CHUNK_BYTES:
                 await _in_thread(file.write, bytes(waiting))
                 waiting.clear()
 
@@ -324,11 +325,13 @@ class TablesApp:
         await _in_thread(finish)
 
     async def _work(self, function: Callable[[], _T]) -> _T:
-        """Run what takes long in one of a few threads, so that all others are free for other requests."""
+        """Runs a slow function in one of a few threads, so that other requests find free threads."""
         if self._workers is None:
             self._workers = anyio.CapacityLimiter(_WORKERS)
         try:
-            with anyio.fail_after(_LONGEST_QUEUE_S):
+            with anyio.fail_after(_MAX_QUEUE_S):
+                # The wait for a thread has a limit, the work has none: run_sync(limiter=…) inside fail_after would
+                # limit both.
                 await self._workers.acquire_on_behalf_of(function)
         except TimeoutError:
             text = "Other requests occupy all threads that the service has for rows; try again later."
@@ -341,58 +344,58 @@ class TablesApp:
     async def _commit(self, call: _Call) -> Response:
         upload = await _in_thread(self._writable_upload, call)
         await _in_thread(self._store.commit, upload)
-        return _upload_facts(upload)
+        return _upload_response(upload)
 
     # ---- downloads
 
-    async def _begin_download(self, call: _Call) -> Response:
-        def begin() -> DownloadSession:
+    async def _start_download(self, call: _Call) -> Response:
+        def start() -> DownloadSession:
             if "downloadid" in call.query:
                 return self._readable_download(call)
             call.rights.check(call.project, call.table_name, call.partition)
             table = self._store.table(call.project, call.table_name)
-            return self._store.begin_download(table, call.partition)
+            return self._store.start_download(table, call.partition)
 
-        download = await _in_thread(begin)
-        facts = {
+        download = await _in_thread(start)
+        session = {
             "DownloadID": download.download_id,
             "Status": "normal",
             "RecordCount": download.rows,
             "Schema": _schema(download.table),
         }
-        return _json(facts, status_code=201 if call.request.method == "POST" else 200)
+        return _json(session, status_code=201 if call.request.method == "POST" else 200)
 
     def _readable_download(self, call: _Call) -> DownloadSession:
-        download = self._store.download(call.needed("downloadid"))
+        download = self._store.download(call.required("downloadid"))
         call.rights.check(download.table.project, download.table.name, download.partition)
         return download
 
     async def _data(self, call: _Call) -> Response:
         download = await _in_thread(self._readable_download, call)
-        given = _ROW_RANGE.fullmatch(call.needed("rowrange"))
-        if given is None:
+        row_range = _ROW_RANGE.fullmatch(call.required("rowrange"))
+        if row_range is None:
             raise TableError(400, "InvalidRowRange", "rowrange must be (first,count).")
-        first, count = int(given[1]), int(given[2])
+        first, count = int(row_range[1]), int(row_range[2])
         names = _columns_of(download.table, call.query.get("columns", ""))
         accepts = call.request.headers.get("accept-encoding", "")
         encoding, is_arrow = encoding_for(accepts), "arrow" in call.query
         rows = self._store.rows(download, first, count, names)
-        pieces = encoded_rows(rows, download.table, names, encoding=encoding, is_arrow=is_arrow)
-        # The first piece before the status: what is wrong with a request shows there.
-        begin = await self._work(lambda: next(pieces, b""))
+        chunks = encoded_rows(rows, download.table, names, encoding=encoding, is_arrow=is_arrow)
+        # The first chunk is read before the status is sent: errors of a request show there.
+        first_chunk = await self._work(lambda: next(chunks, b""))
         headers = {"Content-Encoding": encoding} if encoding else {}
-        content = self._sent(begin, pieces)
+        content = self._stream(first_chunk, chunks)
         return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
 
-    async def _sent(self, begin: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        piece: bytes | None = begin
-        while piece is not None:
-            yield piece
-            piece = await self._work(lambda: next(pieces, None))
+    async def _stream(self, first_chunk: bytes, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        chunk: bytes | None = first_chunk
+        while chunk is not None:
+            yield chunk
+            chunk = await self._work(lambda: next(chunks, None))
 
 
 class _Call:
-    """A request with its path and query taken apart."""
+    """A request with its parsed path and query."""
 
     def __init__(self, request: Request, path: str, query: Mapping[str, str], rights: TableRights) -> None:
         self.request = request
@@ -413,8 +416,8 @@ class _Call:
     def partition(self) -> dict[str, str]:
         return read_partition(self.query.get("partition", ""))
 
-    def needed(self, name: str) -> str:
-        """The value of a parameter.
+    def required(self, name: str) -> str:
+        """Returns the value of a parameter.
 
         Raises:
             TableError: the request does not have it.
@@ -428,17 +431,17 @@ async def _in_thread(function: Callable[..., Any], *args: Any, **options: Any) -
     return await anyio.to_thread.run_sync(lambda: function(*args, **options))
 
 
-async def _body(request: Request, longest_bytes: int) -> bytes:
+async def _body(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > longest_bytes:
-            raise TableError(413, "RequestTooLarge", f"The body has more than {longest_bytes} bytes.")
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise TableError(413, "RequestTooLarge", f"The body has more than {max_bytes} bytes.")
     return bytes(body)
 
 
 def _query_of(body: bytes) -> str:
-    """The text of the only `Query` in the XML of an instance."""
+    """Returns the text of the only `Query` in the XML of an instance."""
     parser = expat.ParserCreate("utf-8")
     queries: list[list[str]] = []
     path: list[str] = []
@@ -447,15 +450,15 @@ def _query_of(body: bytes) -> str:
     def start(tag: str, _: object) -> None:
         nonlocal count
         count += 1
-        if count > _MOST_ELEMENTS:
+        if count > _MAX_ELEMENTS:
             raise TableError(400, "MalformedXML", "The body has more elements than any request needs.")
         path.append(tag)
         if tag == "Query":
             queries.append([])
 
-    def text(piece: str) -> None:
+    def text(data: str) -> None:
         if path[-1] == "Query":
-            queries[-1].append(piece)
+            queries[-1].append(data)
 
     def refuse(*_: object) -> None:
         raise TableError(400, "MalformedXML", "The body declares a document type.")
@@ -474,38 +477,38 @@ def _query_of(body: bytes) -> str:
 
 
 def _columns_of(table: Table, text: str) -> list[str] | None:
-    """The columns that a client asks for, in its order; None for all."""
+    """Returns the columns that a client requests, in its order; None for all."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     if not names:
         return None
-    known = {name.lower(): name for name in table.columns}
-    if unknown := [name for name in names if name not in known]:
+    columns = {name.lower(): name for name in table.columns}
+    if unknown := [name for name in names if name not in columns]:
         raise TableError(400, "NoSuchColumn", f"The table has no column {unknown[0][:128]!r}.")
     if len({*names}) != len(names):
-        raise TableError(400, "InvalidArgument", "A column is asked for more than once.")
-    return [known[name] for name in names]
+        raise TableError(400, "InvalidArgument", "A column is requested more than once.")
+    return [columns[name] for name in names]
 
 
-def _upload_facts(upload: UploadSession, *, status_code: int = 200) -> Response:
-    facts = {
+def _upload_response(upload: UploadSession, *, status_code: int = 200) -> Response:
+    session = {
         "UploadID": upload.upload_id,
         "Status": "closed" if upload.is_committed else "normal",
         "Schema": _schema(upload.table),
         "UploadedBlockList": [{"BlockID": block_id} for block_id in upload.block_ids()],
         "MaxFieldSize": 8 << 20,
     }
-    return _json(facts, status_code=status_code)
+    return _json(session, status_code=status_code)
 
 
 def _schema(table: Table) -> dict[str, Any]:
-    def listed(types: Mapping[str, str]) -> Sequence[dict[str, Any]]:
+    def column_list(types: Mapping[str, str]) -> Sequence[dict[str, Any]]:
         return [{"name": name, "type": type_, "nullable": True} for name, type_ in types.items()]
 
-    return {"columns": listed(table.columns), "partitionKeys": listed(table.partition_columns)}
+    return {"columns": column_list(table.columns), "partitionKeys": column_list(table.partition_columns)}
 
 
-def _json(facts: Mapping[str, Any], *, status_code: int = 200) -> Response:
-    return Response(json.dumps(facts), status_code=status_code, media_type="application/json")
+def _json(content: Mapping[str, Any], *, status_code: int = 200) -> Response:
+    return Response(json.dumps(content), status_code=status_code, media_type="application/json")
 
 
 def _xml(content: bytes) -> Response:

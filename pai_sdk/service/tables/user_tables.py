@@ -1,4 +1,4 @@
-"""The tables of a user: those that they have created. Administrators use all tables."""
+"""Rights of a user on tables: users access the tables they have created, administrators all tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["UserTables"]
 
 
 class UserTables:
-    """What a user may do with tables. A table of someone else is not there for them; only its name is taken.
+    """Checks the rights of a user on tables. Only the names of other users' tables are visible.
 
     Args:
         principal: the user.
-        owner_of: gives the owner of a table, by project and name; None if there is no such table.
+        owner_of: returns the owner of a table, by project and name; None if there is no such table.
 
     Example:
         >>> alice = UserTables(Principal("alice", "LTAI", "submit"), lambda project, name: "bob")
@@ -29,42 +29,42 @@ class UserTables:
 
     @property
     def name(self) -> str:
-        """The user's name."""
+        """Returns the user's name."""
         return self._principal.user
 
-    def may_read(self, project: str, name: str) -> bool:
-        """True if there is the table, and the user may read it."""
+    def can_read(self, project: str, name: str) -> bool:
+        """Returns True if the table exists, and the user may read it."""
         owner = self._owner_of(project, name)
         return owner is not None and (self._principal.may("admin") or owner == self.name)
 
     def check(self, project: str, name: str, *, writes: bool) -> None:
-        """Check that the user may read a table, or also change it.
+        """Checks that the user may read a table, or also change it.
 
         Raises:
-            TableError: 403 for a lack of rights; 404 for the table of someone else, as if there were none.
+            TableError: 403 for missing rights; 404 for a table of another user, as if it did not exist.
         """
         self._require("submit" if writes else "read", project, name)
-        if not self.may_read(project, name):
+        if not self.can_read(project, name):
             raise no_such_table(project, name)
 
     def check_create(self, project: str, name: str) -> None:
-        """Check that the user may create a table; one of theirs may be there.
+        """Checks that the user may create a table; one of their own may exist already.
 
         Raises:
-            TableError: they may only read, or the name is taken.
+            TableError: they may only read, or another user has a table of this name.
         """
         self._require("submit", project, name)
-        if self._owner_of(project, name) is not None and not self.may_read(project, name):
+        if self._owner_of(project, name) is not None and not self.can_read(project, name):
             raise _refusal(f"The name of table {project}.{name} is taken; choose another.")
 
     def check_drop(self, project: str, name: str) -> bool:
-        """True if there is the table, and it is the user's.
+        """Returns True if the table exists and belongs to the user.
 
         Raises:
             TableError: they may only read.
         """
         self._require("submit", project, name)
-        return self.may_read(project, name)
+        return self.can_read(project, name)
 
     def _require(self, right: Right, project: str, name: str) -> None:
         if not self._principal.may(right):

@@ -19,7 +19,7 @@ from tests.service.services import running_service
 from tests.waiting import PATIENCE_S, until
 
 
-def begin_upload(store: ObjectStore, key: str, *contents: bytes) -> str:
+def start_upload(store: ObjectStore, key: str, *contents: bytes) -> str:
     upload_id = store.uploads.start(BUCKET, key, content_type="text/x", headers={})
     for number, content in enumerate(contents, 1):
         with store.writer() as writer:
@@ -38,7 +38,7 @@ def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
         store.put_bytes(BUCKET, "object", large(b"kept"))
-        begin_upload(store, "forgotten", b"one", b"two")
+        start_upload(store, "forgotten", b"one", b"two")
     with open_store(tmp_path) as store:  # a week is long
         assert [upload.key for upload in store.uploads.list(BUCKET)] == ["forgotten"]
     with open_store(tmp_path, upload_life_s=0) as store:
@@ -48,7 +48,7 @@ def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(
             assert stream.read() == large(b"kept")
         # Not only at the start:
         with no_round:  # or its life would be over before its part comes
-            begin_upload(store, "forgotten too", b"one")
+            start_upload(store, "forgotten too", b"one")
         until(lambda: not store.uploads.list(BUCKET))
         until(lambda: len(blobs_of(tmp_path)) == 1)
 
@@ -69,7 +69,7 @@ def no_round(monkeypatch: pytest.MonkeyPatch) -> threading.Lock:
 def test_every_part_gives_an_upload_a_new_life(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(time.time())  # no clock of a machine goes forward only
     monkeypatch.setattr(time, "time", lambda: next(ticks))
-    upload_id = begin_upload(store, "slow")
+    upload_id = start_upload(store, "slow")
     between = time.time()
     [upload] = store.uploads.idle_since(between)
     with store.writer() as writer:
@@ -140,7 +140,7 @@ def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate
                         writer.write(large(key.encode()))
                         store.append(writer, BUCKET, f"{key} log", 0)
                     store.uploads.complete(
-                        BUCKET, f"{key} parts", begin_upload(store, f"{key} parts", large(key.encode()))
+                        BUCKET, f"{key} parts", start_upload(store, f"{key} parts", large(key.encode()))
                     )
                     gate.set()
             except BaseException as error:

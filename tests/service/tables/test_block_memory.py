@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> Table:
 def rows_of(
     body: bytes, table: Table, encoding: str = "", *, is_arrow: bool = True, budget: int = 400 * MIB
 ) -> int:
-    memory = MemoryBudget(budget, longest_wait_s=0.01)
+    memory = MemoryBudget(budget, max_wait_s=0.01)
     try:
         batches = table_rows.read_block(
             io.BytesIO(body), table, encoding=encoding, is_arrow=is_arrow, budget=memory
@@ -68,7 +68,7 @@ def test_blocks_of_several_batches_are_read(
 def test_a_small_body_that_becomes_large_is_refused(
     table: Table, monkeypatch: pytest.MonkeyPatch, encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    monkeypatch.setattr(table_rows, "_MOST_BYTES", 500_000)
+    monkeypatch.setattr(table_rows, "_MAX_BYTES", 500_000)
     body = compress(framed(batch(100).serialize().to_pybytes() * 1000))
     with pytest.raises(TableError, match="more than 500,000 bytes when decompressed") as caught:
         rows_of(body, table, encoding)
@@ -76,7 +76,7 @@ def test_a_small_body_that_becomes_large_is_refused(
 
 
 def test_a_batch_that_declares_too_much_is_refused_before_it_is_read(table: Table) -> None:
-    rows = table_rows.LARGEST_BATCH_BYTES // 8 + 1
+    rows = table_rows.MAX_BATCH_BYTES // 8 + 1
     message = batch(rows).serialize().to_pybytes()[: 2 * MIB]  # the rest is never asked for
     with pytest.raises(TableError, match="Send several smaller ones") as caught:
         rows_of(framed(message), table)
@@ -88,8 +88,8 @@ def test_memory_in_use_by_others_is_waited_for(table: Table) -> None:
     with pytest.raises(TableError, match="25,165,824 bytes") as caught:
         rows_of(body, table, budget=MIB)
     assert caught.value.status_code == 413
-    budget = MemoryBudget(30 * MIB, longest_wait_s=0.05)
-    with budget.taken(10 * MIB), pytest.raises(TableError, match="try again later") as caught:
+    budget = MemoryBudget(30 * MIB, max_wait_s=0.05)
+    with budget.reserve(10 * MIB), pytest.raises(TableError, match="try again later") as caught:
         list(table_rows.read_block(io.BytesIO(body), table, encoding="", is_arrow=True, budget=budget))
     assert caught.value.status_code == 429
     assert budget.free_bytes == 30 * MIB
@@ -194,7 +194,7 @@ def test_requests_beyond_the_budget_get_an_error_that_says_why(
 ) -> None:
     client = tables.client()
     client.create_table(name, "a bigint")
-    monkeypatch.setattr(table_rows, "LARGEST_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(table_rows, "MAX_BATCH_BYTES", 100_000)
     session = TableTunnel(client, endpoint=tables.url).create_upload_session(name)
     writer = session.open_arrow_writer(0)
     writer.write(batch(100_000))

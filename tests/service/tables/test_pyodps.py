@@ -261,7 +261,7 @@ def test_an_upload_of_a_table_that_was_made_again_is_gone(tables: Tables, name: 
         writer.write(pa.table({"a": [1]}))
     tables.client().delete_table(name)
     create(tables, name, {"b": "string"})
-    with pytest.raises(errors.ODPSError, match="dropped and made again"):
+    with pytest.raises(errors.ODPSError, match="dropped and created again"):
         session.commit([0])
     assert tables.rows(name) == []
 
@@ -269,8 +269,8 @@ def test_an_upload_of_a_table_that_was_made_again_is_gone(tables: Tables, name: 
 def test_uploads_of_writers_that_died_are_removed_after_a_day(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.create("shop", read_statement("CREATE TABLE t (a BIGINT)"))
-    old = store.begin_upload(store.table("shop", "t"), {})
+    old = store.start_upload(store.table("shop", "t"), {})
     os.utime(old.folder / "upload.json", (0, 0))
-    new = store.begin_upload(store.table("shop", "t"), {})
+    new = store.start_upload(store.table("shop", "t"), {})
     assert not old.folder.exists()
     assert new.folder.exists()

@@ -225,7 +225,7 @@ def test_a_partition_that_was_dropped_takes_no_commit(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.create("shop", read_statement("CREATE TABLE t (a BIGINT) PARTITIONED BY (dt STRING)"))
     table = store.table("shop", "t")
-    upload = store.begin_upload(table, {"dt": "1"}, create=True)
+    upload = store.start_upload(table, {"dt": "1"}, create=True)
     assert store.remove_partition(table, {"dt": "1"})
     with pytest.raises(TableError, match="Partition not found: dt=1") as caught:
         store.commit(upload)

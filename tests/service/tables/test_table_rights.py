@@ -10,12 +10,12 @@ import pytest
 from odps import ODPS, errors
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables.table_rights import TableRights, named_table
+from pai_sdk.service.tables.table_rights import TableRights, parse_table_uri
 from tests.service.tables.conftest import KEY, Tables, serving
 
 RIGHTS = TableRights(
-    [named_table("odps://shop/tables/Input"), named_table("odps://shop/tables/days/dt=1")],
-    [named_table("odps://shop/tables/output/"), named_table("odps://shop/tables/parts/dt=1/")],
+    [parse_table_uri("odps://shop/tables/Input"), parse_table_uri("odps://shop/tables/days/dt=1")],
+    [parse_table_uri("odps://shop/tables/output/"), parse_table_uri("odps://shop/tables/parts/dt=1/")],
 )
 
 

@@ -68,7 +68,7 @@ def test_columns_with_capital_letters(tables: Tables, name: str) -> None:
 
 
 def test_a_record_beyond_the_limit_is_413(tables: Tables, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_rows, "_LONGEST_RECORD", 1 << 20)
+    monkeypatch.setattr(table_rows, "_MAX_RECORD_BYTES", 1 << 20)
     table = create(tables, name, {"s": "string", "n": "bigint"})
     with table.open_writer() as writer:
         writer.write([os.urandom(1 << 18).hex(), 1])
