@@ -190,7 +190,7 @@ class Experiment:
         PAI does not list jobs by experiment: this reads the list of all jobs of the workspace.
         """
         for job in self._session.list_jobs():
-            if (job.record.experiment_config or {}).get("ExperimentId") == self.experiment_id:
+            if job.record.experiment_id == self.experiment_id:
                 yield job
 
     # ---- changing it

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
+from pai_sdk._wire.masking import public_request
 from pai_sdk.backend.places import Capabilities
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.display.plan_card import plan_card_html
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.compute import ComputeResource
 from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest

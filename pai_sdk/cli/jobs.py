@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._wire.masking import public_fields
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
@@ -25,7 +26,6 @@ from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import goodbye_lines
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
-from pai_sdk.execution.contract import public_fields
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus

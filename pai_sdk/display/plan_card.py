@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedSpec
 from pai_sdk.base.html_table import NO_MATH
 from pai_sdk.display.base import duration_text
 from pai_sdk.display.card import BOX, DIM, MONO
+from pai_sdk.schemas.record import ChannelUri
 
 __all__ = ["plan_card_html"]
 
@@ -28,20 +30,21 @@ def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str
         >>> "<details" in plan_card_html({"TrainingJobName": "digits-1", "ComputeResource": {"EcsSpec": "local"}})
         True
     """
-    name = escape(str(request.get("TrainingJobName") or "plan"))
+    plan = RecordedRequest.model_validate(request)
+    name = escape(plan.training_job_name or "plan")
     head = f'<div><span style="{DIM}">plan</span> <b>{name}</b> <span style="{DIM}">not submitted yet</span></div>'
     rows = "".join(
         f'<div style="{DIM}">{escape(title)}</div><div style="{_CODE}">{escape(text)}</div>'
-        for title, text in _facts(request)
+        for title, text in _facts(plan)
         if text
     )
     grid = "display:grid;grid-template-columns:max-content 1fr;column-gap:12px;margin-top:4px"
     parts = [head, f'<div style="{grid}">{rows}</div>']
     for title, names in (
-        ("hyperparameters", _named(request.get("HyperParameters"), "Value")),
-        ("inputs", _named(request.get("InputChannels"), "InputUri", "DatasetId")),
-        ("outputs", _named(request.get("OutputChannels"), "OutputUri", "DatasetId")),
-        ("environment", [*(request.get("Environments") or {}).items()]),
+        ("hyperparameters", [(each.name or "", each.value or "") for each in plan.hyperparameters]),
+        ("inputs", _sources(plan.input_channels)),
+        ("outputs", _sources(plan.output_channels)),
+        ("environment", [*(plan.environments or {}).items()]),
     ):
         parts.append(_folded(title, [f"{key} = {value}" for key, value in names], is_open=title != "environment"))
     parts.append(_folded("before it is sent", list(notes), is_open=True))
@@ -49,27 +52,23 @@ def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str
     return f'<div {NO_MATH} style="{BOX}">{"".join(parts)}</div>'
 
 
-def _facts(request: Mapping[str, Any]) -> list[tuple[str, str]]:
-    algorithm = request.get("AlgorithmSpec") or {}
-    command = algorithm.get("Command") or []
-    shown = command[2] if command[:2] == _SHELL and len(command) == 3 else " ".join(map(str, command))
-    registered = " ".join(str(request[key]) for key in ("AlgorithmName", "AlgorithmVersion") if request.get(key))
-    resource = request.get("ComputeResource") or {}
-    kind = resource.get("EcsSpec") or resource.get("ResourceId") or ""
-    count = resource.get("EcsCount") or resource.get("InstanceCount") or 1
-    limit_s = (request.get("Scheduler") or {}).get("MaxRunningTimeInSeconds")
+def _facts(plan: RecordedRequest) -> list[tuple[str, str]]:
+    spec, resource = plan.algorithm_spec or RecordedSpec(), plan.compute_resource or RecordedCompute()
+    command = spec.command
+    kind, count = resource.ecs_spec or resource.resource_id, resource.num_instances
+    limit_s = plan.scheduler.max_running_time_in_seconds if plan.scheduler else None
     return [
-        ("algorithm", registered),
-        ("image", str(algorithm.get("Image") or "")),
-        ("command", shown),
+        ("algorithm", " ".join(filter(None, (plan.algorithm_name, plan.algorithm_version)))),
+        ("image", spec.image or ""),
+        ("command", command[2] if command[:2] == _SHELL and len(command) == 3 else " ".join(command)),
         ("runs on", f"{count} × {kind}" if kind else f"{count} instance{'' if count == 1 else 's'}"),
         ("at most", duration_text(limit_s) if limit_s else ""),
-        ("requirements", " ".join(request.get("PythonRequirements") or [])),
+        ("requirements", " ".join(plan.python_requirements)),
     ]
 
 
-def _named(entries: Sequence[Mapping[str, Any]] | None, *keys: str) -> list[tuple[str, Any]]:
-    return [(one.get("Name", ""), next((one[key] for key in keys if one.get(key)), "")) for one in entries or ()]
+def _sources(channels: Sequence[ChannelUri]) -> list[tuple[str, str]]:
+    return [(each.name or "", each.uri or each.dataset_id or "") for each in channels]
 
 
 def _folded(title: str, lines: Sequence[str], *, is_open: bool = False, count: bool = True) -> str:

@@ -7,13 +7,13 @@ whose `environments` has one of them is refused. Every other variable of the use
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from pai_sdk._wire.masking import public_request
 from pai_sdk.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
 from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.base.files import replace_file
@@ -21,7 +21,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk.schemas.names import variable_name
-from pai_sdk.schemas.secret_values import MASK, masked, masked_spec
 
 if TYPE_CHECKING:
     from pai_sdk.schemas.request import TrainingJobRequest
@@ -40,17 +39,13 @@ __all__ = [
     "launch_spec",
     "max_running_seconds",
     "memory_limit_bytes",
-    "public_fields",
-    "public_request",
     "user_args",
     "write_config",
 ]
 
 DEFAULT_JOB_TYPE = "PyTorchJob"
 
-_KEYS = frozenset({"AccessKeyId", "AccessKeySecret", "SecurityToken"})
 _LONGEST_VARIABLE_BYTES = 128 * 1024  # of Linux, for `name=value` and the byte that ends it
-_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 # What every POSIX shell takes literally and unquoted in any place of a word.
 _PLAIN_MARKS = frozenset("@%+=:,./-_")
 # In `eval set -- $PAI_USER_ARGS` the shell splits the text at white space and joins it again with single spaces,
@@ -278,38 +273,6 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
     return text
 
 
-def public_request(request: TrainingJobRequest) -> dict[str, Any]:
-    """The request as it may be seen.
-
-    Values of environment variables, keys, keys inside URLs, and values with names such as `password` are masked.
-    """
-    return public_fields(request.to_wire())
-
-
-def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for fields of a request, or of a job's record, by their names on the wire.
-
-    Example:
-        >>> public_fields({"Environments": {"TOKEN": "a-secret"}})
-        {'Environments': {'TOKEN': '******'}}
-    """
-    shown: dict[str, Any] = _without_keys(fields)
-    if fields.get("Environments"):
-        shown["Environments"] = dict.fromkeys(fields["Environments"], MASK)
-    if fields.get("HyperParameters"):
-        shown["HyperParameters"] = [_without_secret(each) for each in shown["HyperParameters"]]
-    spec = shown.get("AlgorithmSpec")
-    if isinstance(spec, dict):
-        shown["AlgorithmSpec"] = masked_spec(spec)
-    return shown
-
-
-def _without_secret(hyperparameter: Any) -> Any:
-    if not isinstance(hyperparameter, dict) or not isinstance(hyperparameter.get("Value"), str):
-        return hyperparameter
-    return {**hyperparameter, "Value": masked(str(hyperparameter.get("Name")), hyperparameter["Value"])}
-
-
 def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
     """Write `hyperparameters.json` and `training-job.json` into the sandbox."""
     _write_json(sandbox.config_dir / "hyperparameters.json", _values(request.hyperparameters))
@@ -348,17 +311,6 @@ def _quoted(word: str) -> str:
             pieces.append(character)
         previous = character
     return "'" + "".join(pieces) + "'"
-
-
-def _without_keys(value: Any) -> Any:
-    """The same JSON with temporary keys masked, and `user:password@` in every URL."""
-    if isinstance(value, str):
-        return _USER_IN_URL.sub(MASK, value)
-    if isinstance(value, dict):
-        return {key: MASK if key in _KEYS else _without_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_keys(item) for item in value]
-    return value
 
 
 # ---- variables --------------------------------------------------------------------------------------------

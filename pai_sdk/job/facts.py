@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedSpec
 from pai_sdk.display.base import duration_text
-from pai_sdk.execution.contract import public_fields
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters, mask_hyperparameters
 from pai_sdk.schemas.job_names import folder_pattern
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import recorded_fields
 from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.schemas.wire import Received
 
 __all__ = ["Difference", "Facts", "command_text", "differences", "job_facts"]
 
@@ -26,24 +28,24 @@ Facts: TypeAlias = dict[str, dict[str, str]]
 _GROUPS = ("code", "resources", "hyperparameters", "inputs", "outputs", "environments", "labels", "settings")
 _ORDER = (*_GROUPS, "result")
 _TEXTS = {
-    "TrainingJobDescription": ("settings", "description"),
-    "AlgorithmName": ("code", "algorithm"),
-    "AlgorithmVersion": ("code", "algorithm version"),
-    "AlgorithmProvider": ("code", "algorithm provider"),
-    "Priority": ("settings", "priority"),
-    "RoleArn": ("settings", "role"),
+    "training_job_description": ("settings", "description"),
+    "algorithm_name": ("code", "algorithm"),
+    "algorithm_version": ("code", "algorithm version"),
+    "algorithm_provider": ("code", "algorithm provider"),
+    "priority": ("settings", "priority"),
+    "role_arn": ("settings", "role"),
 }
-_SPEC_TEXTS = {"Image": "image", "JobType": "job type"}
 _RESOURCE_TEXTS = {
-    "EcsSpec": "type",
-    "EcsCount": "count",
-    "InstanceCount": "count",
-    "ResourceId": "quota",
-    "UseSpotInstance": "spot",
+    "ecs_spec": "type",
+    "ecs_count": "count",
+    "instance_count": "count",
+    "resource_id": "quota",
+    "use_spot_instance": "spot",
 }
-_ELSEWHERE = frozenset(
-    {"TrainingJobName", "WorkspaceId", "AlgorithmSpec", "CodeDir", "ComputeResource", "HyperParameters", "Labels"}
-    | {"InputChannels", "OutputChannels", "Environments", "PythonRequirements"}
+# The fields that are displayed in a group of their own, or not at all.
+_GROUPED = frozenset(
+    {"training_job_name", "workspace_id", "algorithm_spec", "code_dir", "compute_resource", "hyperparameters"}
+    | {"labels", "input_channels", "output_channels", "environments", "python_requirements", *_TEXTS}
 )
 # In front of the command: the channel with the part of this package that jobs import.
 _PACKAGE_PATH = re.compile(r'^export PYTHONPATH="[^"]*PAI_INPUT_PAI_SDK[^"]*"; ')
@@ -64,34 +66,40 @@ def job_facts(record: JobRecord) -> Facts:
         >>> job_facts(record)
         {'resources': {'type': 'ecs.c6.large', 'count': '1'}, 'hyperparameters': {'lr': '0.1'}}
     """
-    fields = public_fields(recorded_fields(record))
+    request = RecordedRequest.model_validate(public_fields(recorded_fields(record)))
+    resource = request.compute_resource or RecordedCompute()
     facts: Facts = {group: {} for group in _GROUPS}
-    spec = fields.get("AlgorithmSpec") or {}
-    for name, shown in _SPEC_TEXTS.items():
-        if spec.get(name):
-            facts["code"][shown] = str(spec[name])
-    if spec.get("Command"):
-        facts["code"]["command"] = command_text(spec["Command"])
-    if code := fields.get("CodeDir") or spec.get("CodeDir"):
-        facts["code"]["source"] = _code_text(code)
-    if requirements := fields.get("PythonRequirements"):
-        facts["code"]["requirements"] = ", ".join(requirements)
-    for metric in spec.get("MetricDefinitions") or ():
-        facts["code"][f"metric {metric.get('Name')}"] = str(metric.get("Regex"))
-    _add_resource(facts["resources"], fields.get("ComputeResource") or {})
-    facts["hyperparameters"] = _pairs(fields.get("HyperParameters"), "Name", ("Value",))
-    facts["inputs"] = _pairs(fields.get("InputChannels"), "Name", ("InputUri", "DatasetId"))
-    facts["outputs"] = _pairs(fields.get("OutputChannels"), "Name", ("OutputUri", "DatasetId"))
-    facts["environments"] = {name: str(value) for name, value in (fields.get("Environments") or {}).items()}
-    facts["labels"] = _pairs(fields.get("Labels"), "Key", ("Value",))
-    facts["labels"].pop(SUBMISSION_LABEL, None)
-    for name, value in fields.items():
-        if name in _TEXTS:
-            group, shown = _TEXTS[name]
-            facts[group][shown] = str(value)
-        elif name not in _ELSEWHERE:
-            facts["settings"].update(_flat(name, value))
-    return {group: found for group, found in facts.items() if found}
+    facts["code"] = dict(_code_texts(request))
+    for name, title in _RESOURCE_TEXTS.items():
+        if (value := getattr(resource, name)) is not None:
+            facts["resources"][title] = str(value)
+    facts["resources"].update(_other_fields(resource, exclude=_RESOURCE_TEXTS.keys()))
+    facts["hyperparameters"] = {str(each.name): each.value or "" for each in request.hyperparameters}
+    facts["inputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.input_channels}
+    facts["outputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.output_channels}
+    facts["environments"] = {name: str(value) for name, value in (request.environments or {}).items()}
+    facts["labels"] = {str(each.key): each.value or "" for each in request.labels if each.key != SUBMISSION_LABEL}
+    for name, (group, title) in _TEXTS.items():
+        if (value := getattr(request, name)) is not None:
+            facts[group][title] = str(value)
+    facts["settings"].update(_other_fields(request, exclude=_GROUPED))
+    return {group: texts for group, texts in facts.items() if texts}
+
+
+def _code_texts(request: RecordedRequest) -> Iterator[tuple[str, str]]:
+    spec = request.algorithm_spec or RecordedSpec()
+    if spec.image:
+        yield "image", spec.image
+    if spec.job_type:
+        yield "job type", spec.job_type
+    if spec.command:
+        yield "command", command_text(spec.command)
+    if source := request.code_dir or spec.code_dir:
+        yield "source", str(source)
+    if request.python_requirements:
+        yield "requirements", ", ".join(request.python_requirements)
+    for metric in spec.metric_definitions:
+        yield f"metric {metric.name}", str(metric.regex)
 
 
 @dataclass(frozen=True)
@@ -153,28 +161,12 @@ def command_text(command: Sequence[str]) -> str:
     return shlex.join(command)
 
 
-def _code_text(code: Mapping[str, Any]) -> str:
-    where = code.get("LocationValue") or {}
-    if where.get("Bucket"):
-        # The endpoint is left out: that of the embedded service changes, and the code does not.
-        return f"oss://{where['Bucket']}/{where.get('Key') or ''}"
-    return str(where.get("Path") or json.dumps(where, ensure_ascii=False))
-
-
-def _add_resource(facts: dict[str, str], resource: Mapping[str, Any]) -> None:
-    for name, value in resource.items():
-        if name in _RESOURCE_TEXTS:
-            facts[_RESOURCE_TEXTS[name]] = str(value)
-        else:
-            facts.update(_flat(name, value))
-
-
-def _pairs(given: Sequence[Mapping[str, Any]] | None, key: str, values: Sequence[str]) -> dict[str, str]:
-    """Name to text, of a list of objects."""
-    return {
-        str(each.get(key)): next((str(each[name]) for name in values if each.get(name) is not None), "")
-        for each in given or ()
-    }
+def _other_fields(model: Received, *, exclude: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields the remaining fields, by their names on the wire."""
+    fields = model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={*exclude})
+    for name, value in fields.items():
+        if value not in ([], {}):
+            yield from _flat(name, value)
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
 from pai_sdk.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk.pipeline.searches import SearchCall
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.store import open_store
 from pai_sdk.submit.estimator import FunctionEstimator
 from pai_sdk.submit.request_fields import folder_of
@@ -35,13 +36,13 @@ __all__ = [
 ]
 
 _OF_ONE_JOB = (
-    "TrainingJobName",
-    "Labels",
-    "OutputChannels",
-    "CodeDir",
-    "InputChannels",
-    "TrainingJobDescription",
-    "Scheduler",  # a time limit ends a job or does not; it is in no output
+    "training_job_name",
+    "labels",
+    "output_channels",
+    "input_channels",
+    "hyperparameters",  # each is a part of its own
+    "training_job_description",
+    "scheduler",  # a time limit ends a job or does not; it is in no output
 )
 
 
@@ -130,36 +131,33 @@ def parts_of_plan(
             number of the call.
         job_folder: the folder of the default outputs, which is another one in each run. Empty: no outputs count.
     """
-    request = plan.request.to_wire()
-    hyperparameters = {one["Name"]: one["Value"] for one in request.pop("HyperParameters", [])}
-    code = request.get("CodeDir") or (request.get("AlgorithmSpec") or {}).get("CodeDir")
-    rest = {name: value for name, value in request.items() if name not in _OF_ONE_JOB}
+    request = plan.request
+    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
     uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
 
     def content(uri: str) -> str | None:
         here = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
         return next(here, None) or files_identity(uri, session)
 
-    place = (code or {}).get("LocationValue") or {}
-    in_oss = f"oss://{place['Bucket']}/{place['Key']}" if "Key" in place else ""
     variables: dict[str, str] = {}
     if function is None:
-        code_part = content(in_oss) or digest(code)
+        code_part = content((code and code.oss_uri) or "") or digest(code and code.to_wire())
     else:
-        rest["Environments"] = {k: v for k, v in rest.get("Environments", {}).items() if k != KEY_VARIABLE}
+        environments = {k: v for k, v in (request.environments or {}).items() if k != KEY_VARIABLE}
+        request = request.model_copy(update={"environments": environments})
         packed = plan.uploads[0].tree.entries
         files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
         variables = _parts_of_function(function)
         code_part = digest([variables.pop(CODE), files])
-    parts = {"the request": digest(_without_outputs(rest)), "the code": code_part, **variables}
-    parts |= {f"hyperparameter {name}": digest(value) for name, value in hyperparameters.items()}
-    for channel in request.get("InputChannels", []):
-        name, uri = channel["Name"], channel.get("InputUri") or ""
-        parts[f"input {name}"] = made.get(name) or content(uri) or digest(channel)
+    parts = {"the request": digest(_terms(request)), "the code": code_part, **variables}
+    parts |= {f"hyperparameter {each.name}": digest(each.value) for each in request.hyperparameters}
+    for channel in request.input_channels:
+        input_part = made.get(channel.name) or content(channel.input_uri or "")
+        parts[f"input {channel.name}"] = input_part or digest(channel.to_wire())
     return {**parts, **_parts_of_outputs(request, job_folder), **_parts_of_resume(plan)}
 
 
-def _parts_of_outputs(request: Mapping[str, Any], job_folder: str) -> dict[str, str]:
+def _parts_of_outputs(request: TrainingJobRequest, job_folder: str) -> dict[str, str]:
     """Returns where the outputs go, but for the folder of the job: an explicit place is to be filled."""
     if not job_folder:
         return {}
@@ -170,8 +168,8 @@ def _parts_of_outputs(request: Mapping[str, Any], job_folder: str) -> dict[str, 
         return ["*" if one in folders else one for one in segments] or value
 
     return {
-        f"output {channel['Name']}": digest({name: part(value) for name, value in channel.items()})
-        for channel in request.get("OutputChannels", [])
+        f"output {channel.name}": digest({name: part(value) for name, value in channel.to_wire().items()})
+        for channel in request.output_channels
     }
 
 
@@ -228,11 +226,13 @@ def changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
     return ", ".join([*texts, *(f"{name} is gone" for name in gone)]) or "the earlier execution is gone"
 
 
-def _without_outputs(request: dict[str, Any]) -> dict[str, Any]:
-    """The request without the places of its outputs, which differ from run to run."""
-    spec = dict(request.get("AlgorithmSpec") or {})
-    spec.pop("CodeDir", None)
-    return {**request, "AlgorithmSpec": spec}
+def _terms(request: TrainingJobRequest) -> dict[str, Any]:
+    """Returns the fields that are no part of their own and do not differ from run to run."""
+    exclude: dict[str, Any] = {**dict.fromkeys(_OF_ONE_JOB, True), "code_dir": True}
+    exclude["algorithm_spec"] = {"code_dir": True} if request.algorithm_spec else True
+    terms = request.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=exclude)
+    # Executions that earlier releases have recorded count only if a registered algorithm has an empty spec.
+    return terms if request.algorithm_spec else {**terms, "AlgorithmSpec": {}}
 
 
 def files_identity(uri: str, session: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -104,6 +105,18 @@ class ErrorInfo(Received):
     code: str | None = None
     message: str | None = None
     additional_info: str | None = None
+
+
+class FailedInstance(Received):
+    """The instance that failed first, as JSON in `ErrorInfo.additional_info` of the services of this package."""
+
+    instance: str | None = None
+    exit_code: int | None = None
+
+    def to_json(self) -> str:
+        """Returns the JSON; empty where nothing is known."""
+        fields = self.to_dict()
+        return json.dumps(fields) if fields else ""
 
 
 class ChannelUri(Received):
@@ -231,18 +244,28 @@ class JobRecord(Received):
         return labels.get(SUBMISSION_LABEL) or "" if labels else None
 
     @property
+    def experiment_id(self) -> str | None:
+        """The experiment that the job belongs to."""
+        return (self.experiment_config or {}).get("ExperimentId")
+
+    @property
     def instance_names(self) -> list[str]:
         """The instances that have begun to exist, in the service's order."""
         return [instance.name for instance in self.instances if instance.name]
+
+    @property
+    def num_instances(self) -> int:
+        """The number of instances that the job has in all; 1 where none is stated."""
+        resource = self.compute_resource or {}
+        count = resource.get("InstanceCount") or resource.get("EcsCount")
+        return count if isinstance(count, int) else 1
 
     @property
     def may_list_more(self) -> bool:
         """True where the job has ended, and instances that have run may be listed a little later."""
         if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
             return False
-        resource = self.compute_resource or {}
-        count = resource.get("InstanceCount") or resource.get("EcsCount")
-        return len(self.instances) < (count if isinstance(count, int) else 1)
+        return len(self.instances) < self.num_instances
 
 
 @dataclass(frozen=True)

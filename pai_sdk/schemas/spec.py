@@ -15,6 +15,8 @@ from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.schemas.secret_values import masked, masked_command
 from pai_sdk.schemas.wire import Sent
 
+_LOCAL = "file"
+
 # ---- code -------------------------------------------------------------------------------------------------
 
 
@@ -41,6 +43,26 @@ class CodeDir(Sent):
     def oss(cls, bucket: str, key: str, *, endpoint: str | None = None) -> CodeDir:
         """A folder (`key` ends with `/`) or a file in OSS."""
         return cls(location_value=OssLocation(bucket=bucket, key=key, endpoint=endpoint))
+
+    @classmethod
+    def local(cls, path: str) -> CodeDir:
+        """A folder of this machine, for jobs that run on it."""
+        return cls(location_type=_LOCAL, location_value={"Path": path})
+
+    @property
+    def oss_uri(self) -> str | None:
+        """The URI of code in OSS; None for code elsewhere."""
+        location = self.location_value
+        return f"oss://{location.bucket}/{location.key}" if isinstance(location, OssLocation) else None
+
+    @property
+    def local_path(self) -> str:
+        """The folder of code on this machine.
+
+        Raises:
+            KeyError: the code is elsewhere.
+        """
+        return str(dict(self.location_value)["Path"])
 
 
 # ---- channels ---------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -49,10 +48,18 @@ from pai_sdk.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, note_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
-from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
+from pai_sdk.schemas.record import (
+    ErrorInfo,
+    FailedInstance,
+    InstanceUsage,
+    JobRecord,
+    LogPage,
+    MetricPoint,
+    from_time,
+)
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
-from pai_sdk.schemas.spec import CodeDir
+from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.stores.oss import OssStore
@@ -67,7 +74,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
 _LOOK_AT_ONE_S = 0.01  # for each of many jobs, so that looking at them costs a small part of a core
-_CODE = "file"
 _STATE = "state"
 _WAITS_AGAIN_WITHIN_S = 30.0  # who waits for a job asks for its state every few seconds
 _READS_ON_WITHIN_S = 600.0  # a pager may show a page of a log for minutes
@@ -159,7 +165,7 @@ class LocalBackend:
         if uri.startswith("oss://"):
             where = OssUri.parse(uri)
             return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
-        return CodeDir(location_type=_CODE, location_value={"Path": str(file_path(uri))})
+        return CodeDir.local(str(file_path(uri)))
 
     def default_output(self, job_folder: str, channel: str) -> str:
         """A folder of the job's own below the data folder."""
@@ -265,12 +271,12 @@ class LocalBackend:
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is None:
             return
-        if code.location_type != _CODE:
-            value = code.to_wire()["LocationValue"]
-            uri = OssUri(value["Bucket"], value["Key"], value.get("Endpoint"))
+        location = code.location_value
+        if isinstance(location, OssLocation):
+            uri = OssUri(location.bucket, location.key, location.endpoint)
             download(self._oss(), uri, usercode, progress=progress)
             return
-        root = Path(code.to_wire()["LocationValue"]["Path"])
+        root = Path(code.local_path)
         planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
         if not planned:  # a plan that was saved and loaded again
             planned = [package_code(root)]
@@ -451,12 +457,11 @@ class LocalBackend:
             return None
         state = self._executor.state(self._jobs.sandbox(job_id).root)
         code = next((one.exit_code for one in state.instances if one.name == state.failed_instance), None)
-        where = {"Instance": state.failed_instance, "ExitCode": code}
-        known = {key: value for key, value in where.items() if value is not None}
+        failed = FailedInstance(instance=state.failed_instance, exit_code=code)
         return ErrorInfo(
             code=record.reason_code,
             message=record.reason_message,
-            additional_info=json.dumps(known) if known else None,
+            additional_info=failed.to_json() or None,
         )
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:

@@ -19,8 +19,9 @@ from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, outcome
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.schemas.job_retries import JobRetries
-from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.record import InstanceRecord, JobRecord, StatusTransition
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
 
@@ -219,26 +220,24 @@ class LocalJobs:
         if (status, told_end) not in moments:
             moments += [(JobStatus.RUNNING, state.started_at), (status, told_end)]
         passed = [(str(name), at) for name, at in moments if at is not None]
-        record = JobRecord.model_validate(
-            {
-                **request.to_wire(),
-                "TrainingJobId": job_id,
-                "Status": status,
-                "ReasonCode": code,
-                "ReasonMessage": message,
-                "GmtCreateTime": wire_time(created),
-                "GmtModifiedTime": wire_time(passed[-1][1] if passed else created),
-                "Duration": max(0, round((ended or time.time()) - state.started_at)) if state.started_at else 0,
-                "Labels": [{"Key": key, "Value": value} for key, value in facts.get("labels", {}).items()],
-                "Instances": [
-                    {"Name": instance.name, "Role": instance.role, "Status": instance.status}
-                    for instance in state.instances
-                ],
-                "StatusTransitions": [
-                    {"Status": name, "StartTime": wire_time(at), "EndTime": wire_time(until)}
-                    for (name, at), until in zip(passed, [*(at for _, at in passed[1:]), None], strict=True)
-                ],
-            }
+        labels = [Label(key=key, value=value) for key, value in facts.get("labels", {}).items()]
+        record = JobRecord(
+            **request.model_copy(update={"labels": labels}).to_wire(),
+            training_job_id=job_id,
+            status=status,
+            reason_code=code,
+            reason_message=message,
+            gmt_create_time=wire_time(created),
+            gmt_modified_time=wire_time(passed[-1][1] if passed else created),
+            duration=max(0, round((ended or time.time()) - state.started_at)) if state.started_at else 0,
+            instances=[
+                InstanceRecord(name=instance.name, role=instance.role, status=instance.status)
+                for instance in state.instances
+            ],
+            status_transitions=[
+                StatusTransition(status=name, start_time=wire_time(at), end_time=wire_time(until))
+                for (name, at), until in zip(passed, [*(at for _, at in passed[1:]), None], strict=True)
+            ],
         )
         record._lists_all = True
         return record

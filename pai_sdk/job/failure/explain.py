@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections import deque
@@ -22,7 +21,7 @@ from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
 from pai_sdk.job.follow.log_reasons import shows_reason
 from pai_sdk.job.follow.updates import ask
 from pai_sdk.logs.tracebacks import find_traceback, is_of_a_launcher, root_cause, shortened
-from pai_sdk.schemas.record import ErrorInfo, JobRecord
+from pai_sdk.schemas.record import ErrorInfo, FailedInstance, JobRecord
 from pai_sdk.schemas.status import JobStatus
 
 logger = logging.getLogger(__name__)
@@ -136,18 +135,12 @@ def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
 
 
 def _where(info: ErrorInfo | None) -> tuple[str | None, int | None]:
-    """Instance and exit code, which our own service puts into the error info's free part."""
+    """Returns instance and exit code, which services of this package put into the free part of the error info."""
     try:
-        found = json.loads(info.additional_info or "{}") if info else {}
-    except ValueError:
+        failed = FailedInstance.model_validate_json((info and info.additional_info) or "{}")
+    except ValueError:  # another service has other text there
         return None, None
-    if not isinstance(found, dict):
-        return None, None
-    instance, exit_code = found.get("Instance"), found.get("ExitCode")
-    return (
-        instance if isinstance(instance, str) else None,
-        exit_code if isinstance(exit_code, int) else None,
-    )
+    return failed.instance, failed.exit_code
 
 
 def _first_failed(record: JobRecord) -> str | None:

@@ -284,6 +284,4 @@ def _merged(record: JobRecord | None, entry: JobRecord) -> JobRecord:
 
 def _lacks_instances(record: JobRecord) -> bool:
     """True if a job that has begun may list more instances."""
-    resource = record.compute_resource or {}
-    count = resource.get("InstanceCount") or resource.get("EcsCount") or 1
-    return record.status == "Running" and isinstance(count, int) and len(record.instances) < count
+    return record.status == "Running" and len(record.instances) < record.num_instances

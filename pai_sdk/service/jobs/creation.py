@@ -96,14 +96,14 @@ def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
 
 
 def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
-    counts = {"EcsCount": resource.ecs_count, "InstanceCount": resource.instance_count}
-    given = {name: count for name, count in counts.items() if count is not None}
-    for name, count in given.items():
+    counts = [("EcsCount", resource.ecs_count), ("InstanceCount", resource.instance_count)]
+    given = [(name, count) for name, count in counts if count is not None]
+    for name, count in given:
         if count < 1:
             yield f"ComputeResource.{name}: {count} instances cannot run; ask for 1 at least"
         elif count > slots:
             yield f"ComputeResource.{name}: {count} instances never fit here; at most {slots} run at once"
-    if len(set(given.values())) > 1:
+    if len({count for _, count in given}) > 1:
         yield f"ComputeResource: EcsCount {resource.ecs_count} contradicts InstanceCount {resource.instance_count}"
 
 

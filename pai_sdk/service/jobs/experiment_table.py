@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from pai_sdk._wire.requests import experiment_of
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.state.database import Database
@@ -214,7 +215,7 @@ class ExperimentTable:
 
 def experiment_names(session: Session, jobs: Iterable[Job]) -> dict[str, str]:
     """The names of the experiments that these jobs belong to, by id; deleted experiments are left out."""
-    ids = {job.request["ExperimentConfig"]["ExperimentId"] for job in jobs if job.request.get("ExperimentConfig")}
+    ids = {experiment for job in jobs if (experiment := experiment_of(job.request))}
     if not ids:
         return {}
     rows = session.execute(select(ExperimentRow.id, ExperimentRow.name).where(ExperimentRow.id.in_(ids)))

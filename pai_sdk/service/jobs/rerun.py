@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pai_sdk.execution.contract import public_fields
+from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedScheduler, RecordedSpec
 from pai_sdk.schemas.job_names import folder_pattern, new_ending, without_ending
+from pai_sdk.schemas.record import ChannelUri, KeyValue, NameValue
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import MASK
 from pai_sdk.service.jobs.reading import in_one_message
@@ -23,8 +25,7 @@ LABELS_OF_ONE_JOB = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 """Labels that no other job may have."""
 
 _LONGEST_NAME = 120
-_PAIRS = {"hyperparameters": ("HyperParameters", "Name"), "labels": ("Labels", "Key")}
-_OF_REGISTERED = ("AlgorithmName", "AlgorithmVersion", "AlgorithmProvider")
+_OF_REGISTERED = ("algorithm_name", "algorithm_version", "algorithm_provider")
 
 
 def _as_text(value: Any) -> str:
@@ -59,42 +60,38 @@ class RerunChanges(BaseModel):
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
-def form_fields(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a re-run can change, with their values; secrets are masked.
-
-    Args:
-        request: of the earlier job, as it is on the wire.
+def form_fields(request: RecordedRequest) -> dict[str, Any]:
+    """Returns the fields that a re-run can change, with their values; secrets are masked.
 
     Example:
-        >>> fields = form_fields({"TrainingJobName": "fit-3f2a9c", "ComputeResource": {"EcsSpec": "ecs.c6.large"},
-        ...     "HyperParameters": [{"Name": "lr", "Value": "0.1"}], "Environments": {"TOKEN": "abc"}})
+        >>> fields = form_fields(RecordedRequest.model_validate({"TrainingJobName": "fit-3f2a9c",
+        ...     "HyperParameters": [{"Name": "lr", "Value": "0.1"}], "Environments": {"TOKEN": "abc"}}))
         >>> fields["name"], fields["hyperparameters"], fields["environment"]
         ('fit', {'lr': '0.1'}, {'TOKEN': '******'})
     """
-    shown = public_fields(request)
-    spec, resource = shown.get("AlgorithmSpec") or {}, shown.get("ComputeResource") or {}
-    found: dict[str, Any] = {"name": without_ending(str(shown.get("TrainingJobName") or ""))}
-    if spec:
-        found |= {"image": spec.get("Image"), "command": _command_text(spec.get("Command"))}
-    if resource.get("EcsSpec"):
-        found["instance_type"] = resource["EcsSpec"]
-    found["instance_count"] = _count(resource)
-    for name, (field, key) in _PAIRS.items():
-        pairs = {str(one[key]): one.get("Value") for one in shown.get(field) or []}
-        found[name] = {key: value for key, value in pairs.items() if key not in LABELS_OF_ONE_JOB}
-    found["environment"] = dict(shown.get("Environments") or {})
-    found["max_runtime_s"] = (shown.get("Scheduler") or {}).get("MaxRunningTimeInSeconds")
-    return found
+    public = RecordedRequest.model_validate(public_fields(request.to_wire()))
+    spec, resource = public.algorithm_spec, public.compute_resource or RecordedCompute()
+    fields: dict[str, Any] = {"name": without_ending(public.training_job_name or "")}
+    if spec is not None:
+        fields |= {"image": spec.image, "command": _command_text(spec.command)}
+    if resource.ecs_spec:
+        fields["instance_type"] = resource.ecs_spec
+    fields["instance_count"] = resource.num_instances
+    fields["hyperparameters"] = public.hyperparameter_values
+    fields["labels"] = _labels(public)
+    fields["environment"] = dict(public.environments or {})
+    fields["max_runtime_s"] = public.scheduler.max_running_time_in_seconds if public.scheduler else None
+    return fields
 
 
-def changed_request(request: Mapping[str, Any], changes: RerunChanges, token: str) -> dict[str, Any]:
-    """The request of a new job: that of an earlier one with changes, a name and output folders of its own.
+def changed_request(request: RecordedRequest, changes: RerunChanges, token: str) -> RecordedRequest:
+    """Returns the request of a new job: an earlier one with changes, a name and output folders of its own.
 
     A masked value that comes back keeps the value of the earlier job. A registered algorithm is named again,
     unless its image or command is changed.
 
     Args:
-        request: of the earlier job, as it is on the wire.
+        request: of the earlier job.
         changes: to its fields.
         token: the same one makes the same job only once.
 
@@ -102,34 +99,39 @@ def changed_request(request: Mapping[str, Any], changes: RerunChanges, token: st
         WireError: with all that cannot be changed.
 
     Example:
-        >>> before = {"TrainingJobName": "fit-3f2a9c", "HyperParameters": [{"Name": "lr", "Value": "0.1"}],
-        ...     "OutputChannels": [{"Name": "model", "OutputUri": "oss://b/fit-3f2a9c/model/"}]}
-        >>> made = changed_request(before, RerunChanges(hyperparameters={"lr": "0.2"}), "once")
-        >>> made["HyperParameters"], made["OutputChannels"][0]["OutputUri"] != "oss://b/fit-3f2a9c/model/"
-        ([{'Name': 'lr', 'Value': '0.2'}], True)
+        >>> before = RecordedRequest.model_validate({"TrainingJobName": "fit-3f2a9c",
+        ...     "OutputChannels": [{"Name": "model", "OutputUri": "oss://b/fit-3f2a9c/model/"}]})
+        >>> new = changed_request(before, RerunChanges(name="fit"), "once")
+        >>> new.output_channels[0].uri.replace(new.training_job_name, "NAME")
+        'oss://b/NAME/model/'
     """
     fields = form_fields(request)
     given = {name: value for name, value in changes.given().items() if value != fields.get(name)}
     _refuse(given, fields)
-    made = dict(request)
-    before = str(request.get("TrainingJobName") or "job")
-    made["TrainingJobName"] = name = f"{given.get('name') or fields['name'][:_LONGEST_NAME]}-{new_ending()}"
-    made["Labels"] = _kept(request, "labels", given.get("labels", fields["labels"]))
-    made["Labels"].append({"Key": SUBMISSION_LABEL, "Value": hashlib.sha256(token.encode()).hexdigest()[:32]})
+    name = f"{given.get('name') or fields['name'][:_LONGEST_NAME]}-{new_ending()}"
+    labels = _unmasked(given.get("labels", fields["labels"]), fields["labels"], _labels(request))
+    update: dict[str, Any] = {
+        "training_job_name": name,
+        "labels": [KeyValue(key=key, value=value) for key, value in labels.items()],
+        "compute_resource": _resource(request.compute_resource or RecordedCompute(), given),
+        "output_channels": [
+            _elsewhere(channel, request.training_job_name or "job", name) for channel in request.output_channels
+        ],
+        **_algorithm(request, given),
+    }
     if "hyperparameters" in given:
-        made["HyperParameters"] = _kept(request, "hyperparameters", given["hyperparameters"])
+        values = _unmasked(given["hyperparameters"], fields["hyperparameters"], request.hyperparameter_values)
+        update["hyperparameters"] = [NameValue(name=key, value=value) for key, value in values.items()]
     if "environment" in given:
-        stored = request.get("Environments") or {}
-        made["Environments"] = {
-            key: stored[key] if one == MASK else one for key, one in given["environment"].items()
+        variables = request.environments or {}
+        update["environments"] = {
+            key: variables[key] if value == MASK else value for key, value in given["environment"].items()
         }
-    _set_algorithm(made, given)
-    made["ComputeResource"] = _resource(request.get("ComputeResource") or {}, given)
     if "max_runtime_s" in given:
-        scheduler = {**(made.get("Scheduler") or {}), "MaxRunningTimeInSeconds": given["max_runtime_s"]}
-        made["Scheduler"] = {name: value for name, value in scheduler.items() if value is not None}
-    made["OutputChannels"] = [_elsewhere(one, before, name) for one in request.get("OutputChannels") or []]
-    return made
+        limit = {"max_running_time_in_seconds": given["max_runtime_s"]}
+        update["scheduler"] = (request.scheduler or RecordedScheduler()).model_copy(update=limit)
+    submission = hashlib.sha256(token.encode()).hexdigest()[:32]
+    return request.model_copy(update=update).with_label(SUBMISSION_LABEL, submission)
 
 
 def _refuse(given: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
@@ -147,66 +149,55 @@ def _refuse(given: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         raise invalid_parameter(in_one_message(problems))
 
 
-def _set_algorithm(made: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """What the new job runs: a spec of its own, or the registered algorithm, never both."""
-    if made.get("AlgorithmName") and not given.keys() & {"image", "command"}:
-        made.pop("AlgorithmSpec", None)
-        return
-    for name in _OF_REGISTERED:
-        made.pop(name, None)
-    spec = dict(made.get("AlgorithmSpec") or {})
+def _algorithm(request: RecordedRequest, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the changed fields: the new job has a spec of its own, or a registered algorithm, never both."""
+    if request.algorithm_name and not given.keys() & {"image", "command"}:
+        return {"algorithm_spec": None}
+    update: dict[str, Any] = {}
     if "image" in given:
-        spec["Image"] = given["image"]
+        update["image"] = given["image"]
     if "command" in given:
-        spec["Command"] = ["sh", "-c", given["command"]]
-    if spec:
-        made["AlgorithmSpec"] = spec
+        update["command"] = ["sh", "-c", given["command"]]
+    spec = request.algorithm_spec or (RecordedSpec() if update else None)
+    return {"algorithm_spec": spec and spec.model_copy(update=update), **dict.fromkeys(_OF_REGISTERED)}
 
 
-def _stored(request: Mapping[str, Any], name: str) -> dict[str, Any]:
-    field, key = _PAIRS[name]
-    pairs = {str(one[key]): one.get("Value") for one in request.get(field) or []}
-    return {key: value for key, value in pairs.items() if key not in LABELS_OF_ONE_JOB}
+def _labels(request: RecordedRequest) -> dict[str, str | None]:
+    return {str(label.key): label.value for label in request.labels if label.key not in LABELS_OF_ONE_JOB}
 
 
-def _kept(request: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Pairs as they are on the wire; one whose value is shown with a mask has that of the earlier job."""
-    key_name, stored = _PAIRS[name][1], _stored(request, name)
-    shown = form_fields(request)[name]
-    return [
-        {key_name: key, "Value": stored[key] if key in stored and shown.get(key) == value else value}
-        for key, value in given.items()
-    ]
+def _unmasked(
+    values: Mapping[str, Any], displayed: Mapping[str, Any], stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the values; one that is as it was displayed, perhaps with a mask, is that of the earlier job."""
+    return {
+        key: stored[key] if key in stored and displayed.get(key) == value else value
+        for key, value in values.items()
+    }
 
 
-def _resource(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(before)
+def _resource(before: RecordedCompute, changes: Mapping[str, Any]) -> RecordedCompute:
+    update: dict[str, Any] = {}
     if "instance_type" in changes:
-        made["EcsSpec"] = changes["instance_type"]
+        update["ecs_spec"] = changes["instance_type"]
     if "instance_count" in changes:
-        made["EcsCount" if "EcsSpec" in made else "InstanceCount"] = changes["instance_count"]
-    return made
+        is_public = before.ecs_spec is not None or "ecs_spec" in update
+        update["ecs_count" if is_public else "instance_count"] = changes["instance_count"]
+    return before.model_copy(update=update)
 
 
-def _elsewhere(channel: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
-    """An output channel that does not overwrite what the earlier job has written."""
-    uri = channel.get("OutputUri")
-    if not isinstance(uri, str):
-        return dict(channel)
+def _elsewhere(channel: ChannelUri, before: str, after: str) -> ChannelUri:
+    """Returns the output channel with a URI that does not overwrite what the earlier job has written."""
+    if channel.output_uri is None:
+        return channel
     pattern = folder_pattern(before)
-    scheme, separator, path = uri.partition("://")
+    scheme, separator, path = channel.output_uri.partition("://")
     parts = path.split("/")
     renamed = [after if number and pattern.fullmatch(part) else part for number, part in enumerate(parts)]
     if renamed == parts:
         renamed = [*(parts[:-1] if parts[-1] == "" else parts), after, ""]
-    return {**channel, "OutputUri": f"{scheme}{separator}{'/'.join(renamed)}"}
+    return channel.model_copy(update={"output_uri": f"{scheme}{separator}{'/'.join(renamed)}"})
 
 
-def _command_text(command: Any) -> str:
-    if isinstance(command, list) and command[:2] == ["sh", "-c"] and len(command) == 3:
-        return str(command[2])
-    return shlex.join(map(str, command)) if isinstance(command, list) else str(command or "")
-
-
-def _count(resource: Mapping[str, Any]) -> int:
-    return int(resource.get("EcsCount") or resource.get("InstanceCount") or 1)
+def _command_text(command: Sequence[str]) -> str:
+    return command[2] if command[:2] == ["sh", "-c"] and len(command) == 3 else shlex.join(command)

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from sqlalchemy import func, select
 
+from pai_sdk._wire.requests import RecordedRequest
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
@@ -149,9 +150,9 @@ class JobRuns:
         """
         job, sandbox = self._job(run_id), self._sandbox(run_id)
         found: dict[str, Store] = {}
-        for output in job.request.get("OutputChannels") or []:
-            name, uri = str(output.get("Name")), output.get("OutputUri")
-            if isinstance(uri, str) and uri.startswith("oss://"):
+        for output in RecordedRequest.model_validate(job.request).output_channels:
+            name, uri = str(output.name), output.output_uri
+            if uri is not None and uri.startswith("oss://"):
                 found[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
                 if name == _MODEL:
                     trace = BucketStore(self._store, OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/"))
@@ -224,13 +225,12 @@ class JobRuns:
         # A job that has not started has no files: the folders of thousands in the queue are not looked at.
         has_files = job.started_at is not None
         is_published = has_files and JobStatus(job.status).is_terminal and not local.is_dir()
-        given = job.request.get("HyperParameters") or []
         return RunRecord(
             job.id,
             status=job.status,
             name=job.name,
             labels={label.key: label.value for label in job.labels},
-            hparams={one["Name"]: one.get("Value") for one in given if isinstance(one, dict) and "Name" in one},
+            hparams=RecordedRequest.model_validate(job.request).hyperparameter_values,
             created_at=job.created_at,
             ended_at=job.ended_at,
             uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
@@ -246,8 +246,6 @@ class JobRuns:
 
 def _published(job: Job, channel: str) -> str | None:
     """The URI to which an output channel of a job is published; None if it has no such channel."""
-    for output in job.request.get("OutputChannels") or []:
-        if isinstance(output, dict) and output.get("Name") == channel:
-            uri = output.get("OutputUri")
-            return uri if isinstance(uri, str) and uri.startswith("oss://") else None
-    return None
+    outputs = RecordedRequest.model_validate(job.request).output_channels
+    uri = next((each.output_uri for each in outputs if each.name == channel), None)
+    return uri if uri is not None and uri.startswith("oss://") else None

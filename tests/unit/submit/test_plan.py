@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import pytest
 
 from pai_sdk import Estimator, Secret, Session
+from pai_sdk._wire.masking import public_request
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
-from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.submission import submit
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing

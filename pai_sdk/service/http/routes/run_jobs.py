@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.execution.contract import public_fields
+from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.requests import RecordedRequest, values_by_path
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
@@ -142,9 +143,9 @@ def compare_jobs_of_runs(
     """In which fields the requests of two jobs differ."""
     # Values of secrets are compared, and shown as masks.
     first, second = (_comparable(context.jobs.get(job_id)) for job_id in (run_id, other))
-    before, after = _leaves(public_fields(first)), _leaves(public_fields(second))
+    before, after = values_by_path(public_fields(first)), values_by_path(public_fields(second))
     work.hold(len(before) + len(after), "fields")
-    ours, theirs = _leaves(first), _leaves(second)
+    ours, theirs = values_by_path(first), values_by_path(second)
     paths = [
         path
         for path in {**before, **after}
@@ -183,7 +184,8 @@ def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
 def get_rerun_form(context: ContextOf, run_id: str) -> Response:
     """The fields that a job like this one can have changed, with their values; secrets are masked."""
     request = context.jobs.get(run_id).request
-    return json_response({"fields": form_fields(request), "request": public_fields(request)}, LIVE)
+    fields = form_fields(RecordedRequest.model_validate(request))
+    return json_response({"fields": fields, "request": public_fields(request)}, LIVE)
 
 
 @router.post("/rerun")
@@ -194,10 +196,9 @@ async def rerun_job(
     """Create a job like this one, with changes, a name and output folders of its own."""
 
     def create() -> str:
-        stored = context.jobs.get(run_id)
-        request = {**stored.request, "WorkspaceId": stored.workspace_id}
-        made = changed_request(request, body.changes, f"{run_id} {body.token}")
-        return create_job(context, read_body(json_bytes(made)), principal)[0]
+        stored = _request_of(context.jobs.get(run_id))
+        changed = changed_request(stored, body.changes, f"{run_id} {body.token}")
+        return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
 
     job_id = await run_in_threadpool(create)
     note_created(request, job_id)
@@ -212,10 +213,12 @@ def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _comparable(job: Job) -> dict[str, Any]:
-    """The request of a job, without the labels that are different in every job."""
-    request = {**job.request, "WorkspaceId": job.workspace_id}
-    labels = [label for label in request.get("Labels") or [] if label["Key"] not in LABELS_OF_ONE_JOB]
-    return {**request, "Labels": labels}
+    """Returns the request of a job, without the labels that are different in every job."""
+    return _request_of(job).without_labels(*LABELS_OF_ONE_JOB).to_wire()
+
+
+def _request_of(job: Job) -> RecordedRequest:
+    return RecordedRequest.model_validate(job.request).model_copy(update={"workspace_id": job.workspace_id})
 
 
 def _queue_place(session: Any, job: Job) -> int | None:
@@ -252,18 +255,3 @@ def _failure(context: ServiceContext, job: Job) -> dict[str, Any]:
 
 def _shortened(traceback: str) -> str:
     return "\n".join(plain(line) for line in shortened(traceback))
-
-
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """The values of an object by their paths; those of lists of named things by the names."""
-    if isinstance(value, Mapping) and value:
-        items = [(f"{path}.{key}" if path else str(key), one) for key, one in value.items()]
-    elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
-        named = [str(one.get("Name") or one.get("Key") or at) for at, one in enumerate(value)]
-        items = [
-            (f"{path}.{name}", one["Value"] if set(one) <= {"Name", "Key", "Value"} and "Value" in one else one)
-            for name, one in zip(named, value, strict=True)
-        ]
-    else:
-        return {path: value}
-    return {place: leaf for inner, one in items for place, leaf in _leaves(one, inner).items()}

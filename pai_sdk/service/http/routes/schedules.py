@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.execution.contract import public_fields
+from pai_sdk._wire.masking import public_fields
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.auditing import note_created

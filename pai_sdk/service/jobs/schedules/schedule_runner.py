@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
 
+from pai_sdk._wire.requests import RecordedRequest
 from pai_sdk.schemas.request import SCHEDULE_LABEL
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.identity.audit import AuditLog
@@ -234,12 +235,11 @@ def _unchanged(session: Session, seen: ScheduleRow) -> ScheduleRow:
 
 
 def _body(due: _Due) -> dict[str, Any]:
-    """The request of the job: with a name and output folders of its own, and labels that say where it is from."""
+    """Returns the request of the job: a name and output folders of its own, and a label with the schedule."""
     row = due.row
-    request = {**row.request, "WorkspaceId": row.workspace_id}
-    made = changed_request(request, RerunChanges(), f"{row.id} {due.at}")
-    labels = [label for label in made["Labels"] if label["Key"] != SCHEDULE_LABEL]
-    return {**made, "Labels": [*labels, {"Key": SCHEDULE_LABEL, "Value": row.id}]}
+    stored = RecordedRequest.model_validate(row.request).model_copy(update={"workspace_id": row.workspace_id})
+    request = changed_request(stored, RerunChanges(), f"{row.id} {due.at}")
+    return request.with_label(SCHEDULE_LABEL, row.id).to_wire()
 
 
 def _lacks_right(row: ScheduleRow) -> str:

@@ -1,0 +1,170 @@
+"""The request of a job that exists, read tolerantly: from a record, a plan, or the table of a service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from pydantic import Field
+
+from pai_sdk.schemas.record import ChannelUri, KeyValue, NameValue
+from pai_sdk.schemas.wire import NullableList, Received
+
+__all__ = [
+    "RecordedCode",
+    "RecordedCompute",
+    "RecordedRequest",
+    "RecordedScheduler",
+    "RecordedSpec",
+    "experiment_of",
+    "values_by_path",
+]
+
+# Text is kept as it is: what a service has written must be displayed, even where no request could have it.
+_Number: TypeAlias = int | str | None
+_Flag: TypeAlias = bool | str | None
+
+
+class RecordedLocation(Received):
+    """The location of code: in OSS, or a folder of this machine."""
+
+    bucket: str | None = None
+    key: str | None = None
+    endpoint: str | None = None
+    path: str | None = None
+
+
+class RecordedCode(Received):
+    """The code folder of a job."""
+
+    location_type: str | None = None
+    location_value: RecordedLocation | None = None
+
+    def __str__(self) -> str:
+        location = self.location_value or RecordedLocation()
+        if location.bucket:
+            # The endpoint is left out: that of the embedded service changes, and the code does not.
+            return f"oss://{location.bucket}/{location.key or ''}"
+        return location.path or json.dumps(location.to_dict(), ensure_ascii=False)
+
+
+class RecordedMetric(Received):
+    """A metric that is read from the log."""
+
+    name: str | None = None
+    regex: str | None = None
+
+
+class RecordedSpec(Received):
+    """The program of a job."""
+
+    image: str | None = None
+    command: NullableList[str] = Field(default_factory=list)
+    job_type: str | None = None
+    code_dir: RecordedCode | None = None
+    metric_definitions: NullableList[RecordedMetric] = Field(default_factory=list)
+
+
+class RecordedCompute(Received):
+    """The hardware of a job: public instances, or instances of a quota."""
+
+    ecs_spec: str | None = None
+    ecs_count: _Number = None
+    resource_id: str | None = None
+    instance_count: _Number = None
+    use_spot_instance: _Flag = None
+
+    @property
+    def num_instances(self) -> int:
+        """The number of instances; 1 where none is stated."""
+        count = self.ecs_count or self.instance_count
+        return count if isinstance(count, int) else 1
+
+
+class RecordedScheduler(Received):
+    """The time limit of a job."""
+
+    max_running_time_in_seconds: int | None = None
+
+
+class RecordedExperiment(Received):
+    """The experiment of a job."""
+
+    experiment_id: str | None = None
+    experiment_name: str | None = None
+
+
+class RecordedRequest(Received):
+    """The fields of a request that other parts of this package read; the remaining ones are kept unchanged.
+
+    Example:
+        >>> request = RecordedRequest.model_validate({"ComputeResource": {"EcsSpec": "ecs.c6.large"}, "Extra": 1})
+        >>> request.compute_resource.num_instances, request.to_wire()
+        (1, {'ComputeResource': {'EcsSpec': 'ecs.c6.large'}, 'Extra': 1})
+    """
+
+    training_job_name: str | None = None
+    training_job_description: str | None = None
+    workspace_id: str | None = None
+    algorithm_spec: RecordedSpec | None = None
+    algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    code_dir: RecordedCode | None = None
+    compute_resource: RecordedCompute | None = None
+    hyperparameters: NullableList[NameValue] = Field(default_factory=list, alias="HyperParameters")
+    input_channels: NullableList[ChannelUri] = Field(default_factory=list)
+    output_channels: NullableList[ChannelUri] = Field(default_factory=list)
+    environments: dict[str, Any] | None = Field(default=None, repr=False)  # values may be secrets
+    # An index URL may hold a password.
+    python_requirements: NullableList[str] = Field(default_factory=list, repr=False)
+    labels: NullableList[KeyValue] = Field(default_factory=list)
+    scheduler: RecordedScheduler | None = None
+    priority: _Number = None
+    experiment_config: RecordedExperiment | None = None
+    role_arn: str | None = None
+
+    @property
+    def hyperparameter_values(self) -> dict[str, str | None]:
+        """Hyperparameter to value, as text. The values of secrets are not masked."""
+        return {each.name: each.value for each in self.hyperparameters if each.name}
+
+    def to_wire(self) -> dict[str, Any]:
+        """Returns the JSON object: names of the wire, unset fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+    def with_label(self, key: str, value: str) -> RecordedRequest:
+        """Returns a copy with one label more, or replaced."""
+        labels = [label for label in self.labels if label.key != key]
+        return self.model_copy(update={"labels": [*labels, KeyValue(key=key, value=value)]})
+
+    def without_labels(self, *keys: str) -> RecordedRequest:
+        """Returns a copy without the labels with these keys."""
+        return self.model_copy(update={"labels": [label for label in self.labels if label.key not in keys]})
+
+
+def experiment_of(request: Mapping[str, Any]) -> str | None:
+    """Returns the id of the experiment that a stored request names."""
+    return (request.get("ExperimentConfig") or {}).get("ExperimentId")
+
+
+def values_by_path(value: Any, path: str = "") -> dict[str, Any]:
+    """Returns the values of a JSON object by their paths; those of lists of named objects by the names.
+
+    Example:
+        >>> values_by_path({"Priority": 1, "Labels": [{"Key": "team", "Value": "search"}]})
+        {'Priority': 1, 'Labels.team': 'search'}
+    """
+    if isinstance(value, Mapping) and value:
+        items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        names = [str(item.get("Name") or item.get("Key") or index) for index, item in enumerate(value)]
+        items = [(f"{path}.{name}", _plain_value(item)) for name, item in zip(names, value, strict=True)]
+    else:
+        return {path: value}
+    return {where: leaf for inner, item in items for where, leaf in values_by_path(item, inner).items()}
+
+
+def _plain_value(item: Mapping[str, Any]) -> Any:
+    return item["Value"] if "Value" in item and item.keys() <= {"Name", "Key", "Value"} else item
