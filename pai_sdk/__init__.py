@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk.base.default_session import register
+from pai_sdk.base import aliases, default_session
 from pai_sdk.base.lazy_names import lazy_names
 
 __all__, __getattr__ = lazy_names(__name__)
@@ -25,7 +25,9 @@ def _default_sessions() -> Any:
 
 # Packages below the session take the default one where they are given none. They know nothing above them, so it is
 # passed to them here, in the one module above all of them that always runs.
-register(_default_sessions)
+default_session.register(_default_sessions)
+# Attributes by the names of other SDKs; no class imports this module.
+aliases.register("pai_sdk.compat.member_aliases")
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from pai_sdk.errors import PaiError, RemoteTraceback
 
-__all__ = ["short_traceback", "short_tracebacks"]
+__all__ = ["error_text", "short_traceback", "short_tracebacks"]
 
 logger = logging.getLogger(__name__)
 
@@ -136,3 +136,17 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
+
+
+def error_text(error: BaseException) -> str:
+    """Returns the message of an error for a record, also if `__str__` raises or the message has lone surrogates.
+
+    Example:
+        >>> error_text(ValueError("no rows"))
+        'no rows'
+    """
+    try:
+        message = str(error)
+    except Exception as raised:  # of its own `__str__`
+        message = f"its text raises {type(raised).__name__}"
+    return message.encode(errors="replace").decode()  # lone surrogates cannot be printed or written

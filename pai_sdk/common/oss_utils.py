@@ -178,8 +178,11 @@ def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:
     if is_oss_uri(oss_path):
         found = OssUriObj(oss_path)
         return OssUri(found.bucket_name, found.object_key, found.endpoint)
-    name = get_default_session().oss_bucket.bucket_name if bucket is None else bucket.bucket_name
-    return OssUri(name, oss_path)
+    if bucket is not None:
+        return OssUri(bucket.bucket_name, oss_path)
+    settings = get_default_session().settings
+    settings.require("oss_bucket_name")
+    return OssUri(str(settings.oss_bucket_name), oss_path)
 
 
 @contextmanager

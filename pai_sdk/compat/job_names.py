@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pai_sdk.schemas.record import ChannelUri, JobRecord
 
-__all__ = ["AlipaiNames", "RecordPart", "TrainingJobStatus", "page_range"]
+__all__ = ["JobAliases", "RecordPart", "TrainingJobStatus"]
 
 _T = TypeVar("_T")
 
@@ -65,8 +65,8 @@ class TrainingJobStatus:
         return [status for name in KNOWN_STATUSES if (status := JobStatus(name)).is_failure]
 
 
-class AlipaiNames:
-    """Parts of a job's last snapshot by the names of alipai's `TrainingJob`."""
+class JobAliases:
+    """Members of alipai's `TrainingJob`, read from the last snapshot of ours."""
 
     id: str
 
@@ -104,7 +104,7 @@ class AlipaiNames:
 
     @property
     def console_uri(self) -> str | None:
-        """The same page."""
+        """The job's page in the console, where the service has one."""
         return self.record.training_job_url
 
     @property
@@ -167,22 +167,12 @@ class AlipaiNames:
         """The hyperparameters as text, by name."""
         return {each.name: each.value or "" for each in self.record.hyperparameters if each.name}
 
-    @property
-    def reason_code(self) -> str | None:
-        """The service's code of the reason for the status."""
-        return self.record.reason_code
-
-    @property
-    def reason_message(self) -> str | None:
-        """The service's text of the reason for the status."""
-        return self.record.reason_message
-
     def to_dict(self) -> dict[str, Any]:
         """The job as the service sent it last, with the names of the wire: `{"TrainingJobId": …, "Status": …}`."""
         return self.record.to_dict()
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """The same; options of pydantic are ignored, as alipai overrides those that matter."""
+        """The job as `to_dict()` has it; options of pydantic are ignored, since alipai overrides them too."""
         return self.to_dict()
 
     def output_path(self, channel_name: str = "model") -> str:
@@ -204,29 +194,6 @@ class AlipaiNames:
     def is_succeeded(self) -> bool:
         """True if the job has ended with success."""
         return self.status.is_success
-
-
-def page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:
-    """The first item of a page of a list, as alipai's `TrainingJob.list` has it, and the item after the last one.
-
-    Args:
-        page_size: 50 by default.
-        page_number: from 1, which is the default.
-
-    Raises:
-        InvalidInputError: one of them is no positive number.
-
-    Example:
-        >>> page_range(2, 2)
-        (2, 4)
-    """
-    size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
-    for name, value in (("page_size", size), ("page_number", number)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInputError(
-                [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
-            )
-    return (number - 1) * size, number * size
 
 
 def _part(value: dict[str, Any] | None) -> RecordPart | None:

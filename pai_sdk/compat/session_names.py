@@ -1,12 +1,10 @@
-"""Attributes of a session by name: settings, buckets of oss2, the workspace."""
+"""Members of alipai's `Session`: settings by name, buckets of oss2, the workspace."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.compat.peer_attributes import missing_attribute
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings, save_config
 from pai_sdk.errors import SettingsError
@@ -15,7 +13,7 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["LEFT_OUT", "NamedSettings"]
+__all__ = ["LEFT_OUT", "SessionAliases"]
 
 LEFT_OUT = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
@@ -42,7 +40,7 @@ LEFT_OUT = {
 """Further attributes of alipai's session, each with its replacement."""
 
 
-class NamedSettings:
+class SessionAliases:
     """The settings of a session by name, as code written for alipai reads them."""
 
     settings: Settings
@@ -66,14 +64,14 @@ class NamedSettings:
             """The client of the object storage."""
             ...
 
+        @property
+        def workspace_id(self) -> str | None:
+            """The workspace that jobs belong to."""
+            ...
+
         def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
             """Put a file or a folder into OSS."""
             ...
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, LEFT_OUT.get(name))
 
     def default_bucket(self) -> str:
         """The name of the bucket for code, local inputs and outputs, by the name of SageMaker.
@@ -83,16 +81,6 @@ class NamedSettings:
         """
         self.settings.require("oss_bucket_name")
         return str(self.settings.oss_bucket_name)
-
-    @property
-    def region_id(self) -> str | None:
-        """The region of PAI and OSS."""
-        return self.settings.region_id
-
-    @property
-    def workspace_id(self) -> str | None:
-        """The workspace that jobs belong to."""
-        return self.settings.workspace_id
 
     @property
     def workspace_name(self) -> str | None:
@@ -186,11 +174,6 @@ class NamedSettings:
         if bucket is None:
             self.settings.require("oss_bucket_name")
         return self.upload(path, f"oss://{bucket or self.settings.oss_bucket_name}/{key_prefix.strip('/')}/")
-
-    @staticmethod
-    def get_storage_path_by_category(category: str, dir_name: str | None = None) -> str:
-        """The key of a folder for files of a kind: `pai/<category>/<dir_name>/`; the time without a `dir_name`."""
-        return f"pai/{category}/{dir_name or time.strftime('%Y%m%d_%H%M%S')}/"
 
     def save_config(self, config_path: str | Path | None = None) -> None:
         """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`.

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.backend.places import place_of_job
+from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.job_names import AlipaiNames, page_range
-from pai_sdk.compat.peer_attributes import PeerAttributes
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display, notebook_cell
@@ -72,7 +71,7 @@ class JobSource(Protocol):
 
 
 @short_tracebacks
-class TrainingJob(AlipaiNames, PeerAttributes):
+class TrainingJob(Aliased):
     """One job on one backend. It holds no state but the last snapshot it saw.
 
     `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
@@ -169,12 +168,22 @@ class TrainingJob(AlipaiNames, PeerAttributes):
             InvalidInputError: there is no such status, the name or the labels are no texts, or a page is no
                 positive number.
         """
-        start, end = (0, None) if page_size is page_number is None else page_range(page_size, page_number)
+        start, end = (0, None) if page_size is page_number is None else _page_range(page_size, page_number)
         source = _source(session, local=local)
         jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start)
         return jobs if end is None else [*islice(jobs, end - start)]
 
     # ---- what it is now
+
+    @property
+    def reason_code(self) -> str | None:
+        """The service's code of the reason for the status."""
+        return self.record.reason_code
+
+    @property
+    def reason_message(self) -> str | None:
+        """The service's text of the reason for the status."""
+        return self.record.reason_message
 
     def refresh(self) -> JobRecord:
         """Ask for a new snapshot.
@@ -676,6 +685,22 @@ class TrainingJob(AlipaiNames, PeerAttributes):
                 prefix = f"{short_instance(self.id, line.instance)} | " if has_many else ""
                 lines.append(prefix + visible_text(line.text))
         return lines
+
+
+def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:
+    """Returns the first item of a page of a list, and the item after the last one.
+
+    Args:
+        page_size: 50 by default.
+        page_number: from 1, which is the default.
+    """
+    size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
+    for name, value in (("page_size", size), ("page_number", number)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(
+                [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
+            )
+    return (number - 1) * size, number * size
 
 
 def _source(session: JobSource | None, *, local: bool) -> JobSource:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pai_sdk.api.models import ModelRecord, ModelVersionRecord
+from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.left_out import DEPLOYING
-from pai_sdk.errors import InvalidInputError, NotOfferedError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.model.recipe import (
     ModelRecipe,
     ModelRecipeType,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @short_tracebacks
-class RegisteredModel:
+class RegisteredModel(Aliased):
     """A version of a registered model: where its files are, and how it is trained further.
 
     Attributes:
@@ -229,15 +229,3 @@ class RegisteredModel:
     def get_estimator_inputs(self, training_method: str | None = None) -> dict[str, InputSource]:
         """The default inputs of the training recipe: channel to source."""
         return dict(self.training_recipe(training_method).default_inputs or {})
-
-    # ---- left out
-
-    def deploy(self, *_: Any, **__: Any) -> NoReturn:
-        """Left out: pai_sdk does not serve models.
-
-        Raises:
-            NotOfferedError: always; it names the replacement.
-        """
-        raise NotOfferedError(
-            "RegisteredModel.deploy", f"pai_sdk does not serve models. The model is at {self.uri}; {DEPLOYING}"
-        )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pai_sdk.base.error_text import error_text
+from pai_sdk.base.short_traceback import error_text
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.cache import StepCache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,12 +13,12 @@ from pai_sdk.backend.backends import Backends
 from pai_sdk.backend.base import Backend, Plan
 from pai_sdk.backend.connection import Connection
 from pai_sdk.backend.places import place_of_job, place_of_type
+from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.session_names import NamedSettings
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import InvalidInputError, Problem
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @short_tracebacks
-class Session(NamedSettings):
+class Session(Aliased):
     """The services that jobs go to, and the key for them.
 
     Nothing is sent when a session is made. What is not given comes from the environment (`PAI_REGION_ID`, …), then
@@ -199,6 +200,16 @@ class Session(NamedSettings):
         """
         backend: Backend = self._backends.at(place_of_type(instance_type))
         return backend
+
+    @property
+    def region_id(self) -> str | None:
+        """The region of PAI and OSS."""
+        return self.settings.region_id
+
+    @property
+    def workspace_id(self) -> str | None:
+        """The workspace that jobs belong to."""
+        return self.settings.workspace_id
 
     @property
     def is_embedded(self) -> bool:
@@ -482,6 +493,11 @@ class Session(NamedSettings):
 
         where, target = OssUri.parse(uri), path_given(path, "path")
         return download(self._backends.service.files(), where, target, progress=progress)
+
+    @staticmethod
+    def get_storage_path_by_category(category: str, dir_name: str | None = None) -> str:
+        """The key of a folder for files of a kind: `pai/<category>/<dir_name>/`; the time without a `dir_name`."""
+        return f"pai/{category}/{dir_name or time.strftime('%Y%m%d_%H%M%S')}/"
 
     def files(self) -> OssClient:
         """The client of the object storage, with the keys of this session. It is closed with the session."""

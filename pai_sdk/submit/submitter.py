@@ -5,16 +5,17 @@ Importing this module is cheap: `submit.planning` is loaded when the first plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import posixpath
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.backend.places import place_of_job, place_of_type
+from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.left_out import SERVING
-from pai_sdk.compat.peer_attributes import PeerAttributes
-from pai_sdk.compat.submitter_names import SubmitterNames
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 from pai_sdk.submit.parameters import Description, JobParameters
 
@@ -43,9 +44,80 @@ def training_outputs() -> list[Channel]:
     ]
 
 
+class _ChannelBuilder:
+    """Parts of the request of a job to come, as subclasses written for alipai ask for them."""
+
+    base_job_name: str | None
+
+    def job_name(self, job_name: str | None = None) -> str:
+        """The name given, or a new one that begins with `base_job_name`."""
+        base = self.base_job_name or type(self).__name__.lower()
+        return job_name or f"{base}-{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(3)}"
+
+    def build_inputs(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        input_channels: Sequence[Any] | None = None,
+        default_inputs: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The input channels of a request; nothing is uploaded, `fit()` and `submit()` do this.
+
+        Args:
+            inputs: input channel to what fills it.
+            input_channels: the definitions of the channels; required ones must be filled.
+            default_inputs: for channels that `inputs` does not fill.
+
+        Raises:
+            InvalidInputError: a required channel is missing, or the parameters are wrong.
+        """
+        given = {**(default_inputs or {}), **(inputs or {})}
+        problems = [
+            Problem(f"inputs[{channel.name!r}]", "is required and missing")
+            for channel in input_channels or ()
+            if channel.required and channel.name not in given
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        return self._channels_planned("InputChannels", inputs=given)
+
+    def build_outputs(
+        self,
+        job_name: str,
+        output_channels: Sequence[Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The output channels of a request.
+
+        Args:
+            job_name: the name of the job; it is part of the default place.
+            output_channels: the definitions of the channels; the outputs that every job has otherwise.
+            outputs: output channel to its place, for those that shall not go to the default place.
+
+        Raises:
+            InvalidInputError: the parameters are wrong.
+        """
+        planned = self._channels_planned("OutputChannels", outputs=outputs, job_name=job_name)
+        if output_channels is None:
+            return planned
+        places = {channel["Name"]: channel for channel in planned}
+        wanted = {channel.name: None for channel in output_channels} | dict.fromkeys(outputs or ())
+        default = next((one["OutputUri"] for one in planned if one["Name"] not in (outputs or ())), None)
+        return [
+            places.get(name)
+            or {"Name": name, "OutputUri": f"{posixpath.dirname(str(default).rstrip('/'))}/{name}/"}
+            for name in wanted
+            if name in places or default
+        ]
+
+    def _channels_planned(self, field: str, **given: Any) -> list[dict[str, Any]]:
+        plan = self.plan(**given)  # type: ignore[attr-defined]
+        channels: list[dict[str, Any]] = plan.request.to_wire().get(field, [])
+        return channels
+
+
 @short_tracebacks
 @dataclass(kw_only=True, repr=False, eq=False)
-class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
+class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
     Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and implement `describe`.
@@ -275,22 +347,6 @@ class EstimatorBase(JobSubmitter):
 
         uri = self.tensorboard_data()
         return TensorBoard.create(uri, wait, display_name=self.jobs[-1].name, session=self._session())
-
-    def deploy(self, *_: Any, **__: Any) -> NoReturn:
-        """Left out: pai_sdk does not serve models.
-
-        Raises:
-            NotOfferedError: always; it names the replacement.
-        """
-        raise NotOfferedError("Estimator.deploy", SERVING)
-
-    def create_model(self, *_: Any, **__: Any) -> NoReturn:
-        """Left out: pai_sdk does not serve models.
-
-        Raises:
-            NotOfferedError: always; it names the replacement.
-        """
-        raise NotOfferedError("Estimator.create_model", SERVING)
 
     def _output(self, channel: str) -> str:
         outputs = self.get_outputs_data()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.base.error_text import error_text
+from pai_sdk.base.short_traceback import error_text
 from pai_sdk.base.threads import in_thread
 from pai_sdk.errors import CheckpointError, InvalidInputError, StorageError, TuningFailed
 from pai_sdk.job.interrupts import rearm_interrupt

@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.compat.member_aliases import ALIASES
 from pai_sdk.compat.replacements import ABSENT, instead_of, key_of
 from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
@@ -82,7 +83,7 @@ def _member(module: str, name: str, member: str, parameters: list[str] | None, o
         return
     path = f"{name}.{member}"
     yield _compared(module, path, own if _has(own, member) else _MISSING)
-    if parameters and (method := getattr(own, member, None)) is not None:
+    if parameters and (method := getattr(own, member, None) or _alias(own, member)) is not None:
         yield from _parameters(module, path, parameters, method)
 
 
@@ -126,10 +127,17 @@ def _is_left_out(found: Any) -> bool:
     return isinstance(found, type) and "instead" in vars(found)
 
 
+def _alias(cls: Any, member: str) -> Any:
+    """The member that stands in for a missing one."""
+    tables = (vars(ALIASES[base.__name__]) for base in getattr(cls, "__mro__", ()) if base.__name__ in ALIASES)
+    return next((table[member] for table in tables if member in table), None)
+
+
 def _has(cls: Any, member: str) -> bool:
     """True if instances have it: as an attribute of the class, a field, or one that `__init__` sets."""
     return (
         hasattr(cls, member)
+        or _alias(cls, member) is not None
         or member in getattr(cls, "model_fields", ())
         or (is_dataclass(cls) and member in {one.name for one in fields(cls)})
         or any(member in getattr(base, "__annotations__", ()) for base in getattr(cls, "__mro__", ()))

@@ -1,0 +1,22 @@
+"""The names of alipai for members of our classes, by the class; `pai_sdk.base.aliases` reads both tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pai_sdk.compat.job_names import JobAliases
+from pai_sdk.compat.session_names import LEFT_OUT, SessionAliases
+from pai_sdk.compat.submitter_names import ModelAliases, SubmitterAliases
+
+__all__ = ["ALIASES", "REPLACEMENTS"]
+
+ALIASES: Mapping[str, type] = {
+    "JobSubmitter": SubmitterAliases,
+    "RegisteredModel": ModelAliases,
+    "Session": SessionAliases,
+    "TrainingJob": JobAliases,
+}
+"""The classes whose members stand in for missing ones."""
+
+REPLACEMENTS: Mapping[str, Mapping[str, str]] = {"Session": LEFT_OUT}
+"""What replaces an attribute, for its error."""

@@ -1,0 +1,56 @@
+"""Attributes by the names of other SDKs, found in the registered module."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from pai_sdk import Estimator, Session
+from pai_sdk.errors import NotOfferedAttributeError
+
+SESSION = Session("cn-x", "1", oss_bucket_name="models", access_key_id="id", access_key_secret="hush")
+
+
+class Custom(Session):
+    """As users subclass."""
+
+    @property
+    def broken(self) -> str:
+        raise AttributeError("inner")
+
+
+def test_an_alias_is_bound_to_the_object() -> None:
+    assert SESSION.default_bucket() == "models"
+    assert SESSION.oss_bucket_name == "models"
+    assert "oss_bucket_name" in dir(SESSION)
+
+
+def test_subclasses_have_the_aliases_too() -> None:
+    custom = Custom("cn-x", "1", oss_bucket_name="mine", access_key_id="id", access_key_secret="hush")
+    assert custom.oss_bucket_name == "mine"
+
+
+def test_an_error_within_a_property_stays_what_it_is() -> None:
+    custom = Custom("cn-x", "1", access_key_id="id", access_key_secret="hush")
+    with pytest.raises(AttributeError, match="inner"):
+        custom.broken  # noqa: B018
+
+
+def test_an_unknown_attribute_is_an_ordinary_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_thing") as caught:
+        SESSION.no_such_thing  # noqa: B018
+    assert not isinstance(caught.value, NotOfferedAttributeError)
+    assert not hasattr(SESSION, "_ipython_display_")
+
+
+def test_a_left_out_attribute_names_its_replacement() -> None:
+    with pytest.raises(NotOfferedAttributeError) as caught:
+        SESSION.image_api  # noqa: B018
+    assert "session.images" in str(caught.value)
+
+
+def test_copies_and_pickles_do_not_meet_the_aliases() -> None:
+    estimator = Estimator("python:3.11", "true", instance_type="local")
+    assert copy.deepcopy(estimator).image_uri == pickle.loads(pickle.dumps(estimator)).image_uri == "python:3.11"
