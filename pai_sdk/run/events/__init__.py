@@ -1,4 +1,4 @@
-"""Event files: the writer that jobs use, and the reader of all that write for TensorBoard or MindSpore."""
+"""Event files: the writer that jobs use, and the reader of files written for TensorBoard or MindSpore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The reader is loaded at its first use: the package that is shipped with jobs has only the writer."""
+    """Imports the reader at its first use: the package that is shipped with jobs has only the writer."""
     if name not in ("EventRecord", "ScalarEvent", "read_records", "read_scalars"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pai_sdk.run.events import records

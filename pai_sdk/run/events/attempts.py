@@ -1,11 +1,11 @@
-"""Files of one instance that follow each other are one curve: which of their points count.
+"""Decides which points of successive files of one instance count, so that the files are one curve.
 
-A training that is started again writes another file. Neither the name of its machine nor its clock says what the
-file continues, so its content does: the steps.
+A training that is restarted writes another file. Neither the name of its machine nor its clock identifies the
+file that it continues, so the steps do.
 
     oldest ──> newest                 by the times in the names, unless steps contradict (a clock is behind)
-    newer repeats the older           its steps count from its first one on: the rest of the older file is replaced
-    newer adds to the older           it has few of the steps there: only equal steps are replaced
+    newer repeats the older           its points replace those of the older file from its first step on
+    newer adds to the older           it has few of the steps in that range: only equal steps are replaced
 
 Standard library only: `JobPoints` uses it in a plain install. `bisect` takes lists and arrays.
 """
@@ -17,95 +17,100 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Attempt", "Cut", "arranged", "began_of", "cuts", "head_end"]
+__all__ = ["Attempt", "Replacement", "head_end", "oldest_first", "replacements", "start_order"]
 
-_BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
+_START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
 _NUMBERS = re.compile(r"[0-9]+")
-_HEAD_STEPS = 2  # by which it is seen whether a newer file repeats an older one
-_MAX_DENSITY = 2  # a newer file repeats an older one that has at most so many points for each of its own
+_HEAD_STEPS = 2  # the first steps of a newer file decide whether it repeats an older one
+_MAX_DENSITY = 2  # points of the older file for each point of a newer file that repeats it
+# Times of one store come from one clock: a file changed so much later than another was not written before it.
 _CLOCK_OF_STORE_S = 60.0
-"""A file that was changed so much later than another one was not written before it, by the clock of the store."""
 
 
 class Attempt(NamedTuple):
-    """What one file has of one tag.
+    """The points of one tag in one file.
 
     Attributes:
-        began: when the file was begun by its name; anything that can be compared.
-        changed_s: when it was changed, by the clock of the store; None where that is unknown.
-        steps: of its points, sorted; at least one.
+        started: when the file was started, by its name; any sort key.
+        changed_s: when the file was changed, by the clock of the store; None where that is unknown.
+        steps: of the points, sorted; at least one.
     """
 
-    began: Any
+    started: Any
     changed_s: float | None
     steps: Sequence[int]
 
     @property
     def first(self) -> int:
-        """The least step."""
+        """Returns the smallest step."""
         return int(self.steps[0])
 
     @property
     def last(self) -> int:
-        """The largest step."""
+        """Returns the largest step."""
         return int(self.steps[-1])
 
 
-class Cut(NamedTuple):
-    """Which points of a file do not count.
+class Replacement(NamedTuple):
+    """The points of a file that newer files replace.
 
     Attributes:
-        limit: those of this step and of later ones; None for none.
-        replaced_by: those with a step that one of these newer files has, by their numbers.
+        limit: points of this step and of later ones do not count; None for no limit.
+        replaced_by: the numbers of newer files; points with one of their steps do not count.
     """
 
     limit: int | None
     replaced_by: tuple[int, ...]
 
 
-def arranged(attempts: Sequence[Attempt]) -> list[int]:
+def oldest_first(attempts: Sequence[Attempt]) -> list[int]:
     """Returns the numbers of files of one tag, the oldest first.
-
-    That is the order of the times in their names. A file that has a later first and last step than one that began
-    later, and that continues no file before it, was written on a machine with a clock that is behind: it comes
-    after the other one.
 
     Example:
         >>> first, second = Attempt(1790000600, None, range(0, 60)), Attempt(1790000000, None, range(50, 100))
-        >>> arranged([first, second])
+        >>> oldest_first([first, second])
         [0, 1]
     """
-    by_name = sorted(range(len(attempts)), key=lambda number: attempts[number].began)
-    places: dict[int, tuple[int, int]] = {}
-    for place, number in enumerate(by_name):
-        one = attempts[number]
-        in_place = [attempts[other] for other in by_name[:place] if places[other][1] < 0]
-        anchor = place
-        if not any(other.first < one.first for other in in_place):
-            after = [at for at in range(place + 1, len(by_name)) if _continues(one, attempts[by_name[at]])]
-            anchor = max(after, default=place)
-        places[number] = (anchor, place if anchor != place else -1)
-    return sorted(by_name, key=places.__getitem__)
+    by_name = sorted(range(len(attempts)), key=lambda number: attempts[number].started)
+    # The order is that of the times in the names. A file whose first and last step are later than those of a file
+    # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
+    # sorted after that file.
+    # The order is that of the times in the names. A file whose first and last step are later than those of a file
+    # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
+    # sorted after that file.
+    # The order is that of the times in the names. A file whose first and last step are later than those of a file
+    # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
+    # sorted after that file.
+    positions: dict[int, tuple[int, int]] = {}
+    for position, number in enumerate(by_name):
+        attempt = attempts[number]
+        in_order = [attempts[other] for other in by_name[:position] if positions[other][1] < 0]
+        anchor = position
+        if not any(other.first < attempt.first for other in in_order):
+            after = [at for at in range(position + 1, len(by_name)) if _continues(attempt, attempts[by_name[at]])]
+            anchor = max(after, default=position)
+        positions[number] = (anchor, position if anchor != position else -1)
+    return sorted(by_name, key=positions.__getitem__)
 
 
-def began_of(path: str) -> tuple[int, list[int], str]:
-    """Returns when a file was begun, by the time in its name, then by the other numbers there."""
+def start_order(path: str) -> tuple[int, list[int], str]:
+    """Returns a sort key: the start time in the name of a file, then all numbers in the name."""
     name = path.rpartition("/")[2]
-    began = _BEGAN.search(name)
-    return int(began[1]) if began else 0, [int(number) for number in _NUMBERS.findall(name)], path
+    started = _START_TIME.search(name)
+    return int(started[1]) if started else 0, [int(number) for number in _NUMBERS.findall(name)], path
 
 
-def cuts(steps: Sequence[Sequence[int]]) -> list[Cut]:
-    """Returns which points of each file do not count.
+def replacements(steps: Sequence[Sequence[int]]) -> list[Replacement]:
+    """Returns the points of each file that newer files replace.
 
     Args:
         steps: the sorted steps of each file, oldest first.
 
     Example:
-        >>> cuts([range(0, 60), range(50, 100)])[0], cuts([range(0, 120), [50]])[0]
-        (Cut(limit=50, replaced_by=()), Cut(limit=None, replaced_by=(1,)))
+        >>> replacements([range(0, 60), range(50, 100)])[0], replacements([range(0, 120), [50]])[0]
+        (Replacement(limit=50, replaced_by=()), Replacement(limit=None, replaced_by=(1,)))
     """
-    found = []
+    per_file = []
     for number, older in enumerate(steps):
         limit: int | None = None
         replaced_by = []
@@ -115,12 +120,12 @@ def cuts(steps: Sequence[Sequence[int]]) -> list[Cut]:
                 limit = first if limit is None else min(limit, first)
             else:
                 replaced_by.append(newer)
-        found.append(Cut(limit, tuple(replaced_by)))
-    return found
+        per_file.append(Replacement(limit, tuple(replaced_by)))
+    return per_file
 
 
 def head_end(steps: Sequence[int]) -> tuple[int, bool]:
-    """Returns the number of points with the first few steps, and whether there are as many steps as are needed."""
+    """Returns the number of points with the first few steps, and whether the file has that many steps."""
     end = 0
     for _ in range(_HEAD_STEPS):
         if end == len(steps):
@@ -129,16 +134,16 @@ def head_end(steps: Sequence[int]) -> tuple[int, bool]:
     return end, True
 
 
-def _continues(one: Attempt, other: Attempt) -> bool:
-    """Returns True when a file goes on from another one, although its name says that it began earlier."""
-    if other.first >= one.first or other.last >= one.last:
+def _continues(attempt: Attempt, other: Attempt) -> bool:
+    """Returns True when a file continues another one, although its name has an earlier start time."""
+    if other.first >= attempt.first or other.last >= attempt.last:
         return False
-    times = one.changed_s, other.changed_s
+    times = attempt.changed_s, other.changed_s
     return times[0] is None or times[1] is None or times[1] - times[0] <= _CLOCK_OF_STORE_S
 
 
 def _repeats(newer: Sequence[int], older: Sequence[int]) -> bool:
-    """Returns True when a newer file has about as many points as an older one where it begins."""
+    """Returns True when a newer file has about as many points as the older one at its first steps."""
     end, is_enough = head_end(newer)
     if not is_enough:
         return False

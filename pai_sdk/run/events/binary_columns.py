@@ -1,14 +1,14 @@
-"""Columns of numbers as bytes, for programs and pages that read curves over HTTP.
+"""Writes and reads columns of numbers as bytes, for programs and pages that read curves over HTTP.
 
     "PAIC"                  four bytes
     length of the header    four bytes
-    header                  JSON, padded with spaces up to a multiple of 8 bytes from the beginning
+    header                  JSON, padded with spaces up to a multiple of 8 bytes from the start
     columns                 each padded with zeros up to a multiple of 8
 
 All numbers are little-endian. The header is an object; its `columns` is a list of objects with `name`, `dtype`
-(`f4`, `f8`, `i4`, `i8`, `u4`), `offset` in bytes from the end of the header, `length` in numbers, and what the
-writer says else of the column. A `Float64Array` of a browser can view a column in place: it begins on a multiple
-of 8.
+(`f4`, `f8`, `i4`, `i8`, `u4`), `offset` in bytes from the end of the header, `length` in numbers, and further
+properties of the column. A `Float64Array` of a browser can view a column in place, since each column starts at a
+multiple of 8.
 
 Needs numpy, from the extras `watch` and `service`.
 """
@@ -41,9 +41,9 @@ class BinaryColumn:
     """One column.
 
     Attributes:
-        name: what it is.
+        name: of the column.
         values: the numbers, in any shape; the shape is lost unless `facts` has it.
-        facts: what else the header says of it.
+        facts: further properties of the column in the header.
     """
 
     name: str
@@ -52,11 +52,11 @@ class BinaryColumn:
 
 
 def write_columns(columns: Sequence[BinaryColumn], header: Mapping[str, Any] | None = None) -> bytes:
-    """Columns as bytes.
+    """Returns columns as bytes.
 
     Args:
         columns: in their order; float32, float64, int32, int64 or uint32.
-        header: what else the header says; JSON.
+        header: further properties in the header; JSON.
 
     Raises:
         ValueError: a column has another type.
@@ -84,26 +84,26 @@ def write_columns(columns: Sequence[BinaryColumn], header: Mapping[str, Any] | N
 
 
 def read_columns(content: bytes) -> tuple[dict[str, Any], list[BinaryColumn]]:
-    """The header and the columns; their values are views into `content`.
+    """Returns the header and the columns; the values are views into `content`.
 
     Raises:
-        BadAnswerError: this is not the format, or a part is missing.
+        BadAnswerError: the bytes are not in this format, or are incomplete.
     """
     try:
         magic, length = struct.unpack_from("<4sI", content)
         header = json.loads(content[8 : 8 + length])
         if magic != _MAGIC or len(content) < 8 + length:
-            raise ValueError("it does not begin with the bytes of this format")
+            raise ValueError("it does not start with the bytes of this format")
         columns = [_column(content, 8 + length, described) for described in header.pop("columns")]
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise BadAnswerError(f"the data is not in the format PAIC: {error}", status_code=200) from error
     return header, columns
 
 
-def _column(content: bytes, begin: int, described: Mapping[str, Any]) -> BinaryColumn:
+def _column(content: bytes, start: int, described: Mapping[str, Any]) -> BinaryColumn:
     name, kind, offset, length = (described[key] for key in ("name", "dtype", "offset", "length"))
     if kind not in _DTYPES or offset < 0 or offset % _ALIGNMENT or length < 0:
         raise ValueError(f"column {name!r:.100} is described wrongly")
-    values = np.frombuffer(content, np.dtype("<" + kind), count=length, offset=begin + offset) if length else None
-    facts = {key: value for key, value in described.items() if key not in ("name", "dtype", "offset", "length")}
-    return BinaryColumn(name, np.empty(0, "<" + kind) if values is None else values, facts)
+    values = np.frombuffer(content, np.dtype("<" + kind), count=length, offset=start + offset) if length else None
+    extra = {key: value for key, value in described.items() if key not in ("name", "dtype", "offset", "length")}
+    return BinaryColumn(name, np.empty(0, "<" + kind) if values is None else values, extra)

@@ -1,9 +1,9 @@
-"""The checksums of many records, checked by one checksum of all their bytes.
+"""Checks the checksums of many records by one checksum of all their bytes.
 
 CRC32C is linear: appending zeros to a message is a linear map of its checksum. So the checksum of joined messages
-follows from those of the messages. The records of an event file have theirs behind them; what the checksum of a
-block has to be follows from these by lookups in tables. One run of the processor's instruction over the block then
-says whether every record is right. A block that fails is checked record by record.
+follows from those of the messages. The records of an event file end with their checksums; the expected checksum
+of a block is computed from these with lookup tables. One run of the processor's instruction over the block then
+checks every record. A block that fails is checked record by record.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from pai_sdk.run.events.writer import crc32c
 
 __all__ = ["BlockChecksum", "header_footers", "unmasked"]
 
-Words: TypeAlias = npt.NDArray[np.uint32]
+UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
 _POLYNOMIAL = 0x82F63B78
 _MASK_DELTA = np.uint32(0xA282EAD8)
 _FOLDED = 16  # rows that become one in a step
 
 
-def unmasked(footers: Words) -> Words:
-    """The checksums that the footers of records stand for."""
+def unmasked(footers: UInt32Array) -> UInt32Array:
+    """Returns the checksums in the footers of records, unmasked."""
     rotated = footers - _MASK_DELTA
-    found: Words = (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
-    return found
+    checksums: UInt32Array = (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
+    return checksums
 
 
-def header_footers(lengths: Words) -> Words:
-    """The checksums that headers of records with these lengths end with, as they are stored.
+def header_footers(lengths: UInt32Array) -> UInt32Array:
+    """Returns the masked checksums in the headers of records.
 
     Args:
-        lengths: below 2**32, so that the last four of their eight bytes are zeros.
+        lengths: of the records, below 2**32, so that the last four of their eight bytes are zeros.
     """
     parts = np.ascontiguousarray(lengths).view(np.uint8).reshape(-1, 4)
     checksums = _sum(_shift_table(8).take(parts + _offsets(1)), 1) ^ np.uint32(_of_zeros(8))
-    found: Words = ((checksums >> np.uint32(15)) | (checksums << np.uint32(17))) + _MASK_DELTA
-    return found
+    footers: UInt32Array = ((checksums >> np.uint32(15)) | (checksums << np.uint32(17))) + _MASK_DELTA
+    return footers
 
 
 class BlockChecksum:
@@ -66,23 +66,23 @@ class BlockChecksum:
                 crc32c(bytes(payload)), 4 + tail
             )
 
-    def holds(self, rows: bytes, footers: Words, checksums: Words) -> bool:
+    def holds(self, rows: bytes, footers: UInt32Array, checksums: UInt32Array) -> bool:
         """Returns True when all records of some rows match their checksums.
 
         Args:
             rows: the bytes of all rows.
             footers: of the records, as they are stored, as an array of rows × records.
-            checksums: what they stand for.
+            checksums: the footers, unmasked.
         """
-        # A footer is the rest of its record: the four bytes of a number change a checksum as the number itself.
+        # The footer is the end of its record. Appending four bytes to a message XORs them into its checksum.
         parts = np.ascontiguousarray(footers ^ checksums).view(np.uint8)
         row_sums = _sum(self._tables.take(parts + self._offsets), 1)
-        found = _folded(row_sums ^ np.uint32(self._constant), self._row_size)
-        return found == _raw(rows)
+        folded = _folded(row_sums ^ np.uint32(self._constant), self._row_size)
+        return folded == _raw(rows)
 
 
-def _folded(sums: Words, size: int) -> int:
-    """The checksum of rows of one size, from those of the rows; neither has the constants of CRC32C."""
+def _folded(sums: UInt32Array, size: int) -> int:
+    """Returns the checksum of joined rows of one size from those of the rows, both without CRC32C's constants."""
     while len(sums) > 1:
         missing = -len(sums) % _FOLDED
         # Zeros in front of a message do not change such a checksum.
@@ -94,7 +94,7 @@ def _folded(sums: Words, size: int) -> int:
 
 
 def _raw(message: bytes) -> int:
-    """The linear part of a checksum."""
+    """Returns the linear part of a checksum."""
     return crc32c(message) ^ _of_zeros(len(message))
 
 
@@ -110,15 +110,15 @@ def _offsets(count: int) -> npt.NDArray[np.intp]:
 
 
 @lru_cache(maxsize=64)
-def _fold_tables(size: int) -> Words:
+def _fold_tables(size: int) -> UInt32Array:
     return np.concatenate([_shift_table(size * rows) for rows in range(_FOLDED - 1, -1, -1)])
 
 
 @lru_cache(maxsize=1024)
-def _shift_table(count: int) -> Words:
-    """Makes tables for appending zero bytes to a checksum: 256 entries for each byte of it."""
+def _shift_table(count: int) -> UInt32Array:
+    """Returns tables for appending zero bytes to a checksum: 256 entries for each byte of it."""
     bits = np.arange(256)[:, None] >> np.arange(8) & 1
-    parts: Words = np.where(bits, _shifted_bits(count).reshape(4, 1, 8), np.uint32(0))
+    parts: UInt32Array = np.where(bits, _shifted_bits(count).reshape(4, 1, 8), np.uint32(0))
     return _sum(parts, 2).reshape(-1)
 
 
@@ -128,10 +128,10 @@ def _shifted(checksum: int, count: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _shifted_bits(count: int) -> Words:
-    """Returns what each of the 32 bits of a checksum becomes when zero bytes are appended."""
+def _shifted_bits(count: int) -> UInt32Array:
+    """Returns the value of each of the 32 bits of a checksum after zero bytes are appended."""
     if count == 0:
-        single: Words = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
+        single: UInt32Array = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
         return single
     if count == 1:
         bits: npt.NDArray[Any] = _shifted_bits(0)
@@ -139,14 +139,14 @@ def _shifted_bits(count: int) -> Words:
             is_odd = (bits & np.uint32(1)).astype(bool)
             bits = np.bitwise_xor(bits >> np.uint32(1), np.where(is_odd, np.uint32(_POLYNOMIAL), np.uint32(0)))
         return bits.astype(np.uint32)
-    half = _shifted_bits(count // 2)
-    rest = _shifted_bits(count - count // 2)
-    parts = half.view(np.uint8).reshape(32, 4)
+    first_half = _shifted_bits(count // 2)
+    second_half = _shifted_bits(count - count // 2)
+    parts = first_half.view(np.uint8).reshape(32, 4)
     is_set = (parts[:, :, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(32, 32)
-    return _sum(np.where(is_set, rest, np.uint32(0)), 1)
+    return _sum(np.where(is_set, second_half, np.uint32(0)), 1)
 
 
-def _sum(parts: Words, axis: int) -> Words:
-    """The sum of checksums, which has no carry."""
-    found: Words = np.bitwise_xor.reduce(parts, axis=axis)
-    return found
+def _sum(parts: UInt32Array, axis: int) -> UInt32Array:
+    """Returns the sum of checksums: XOR, without carry."""
+    total: UInt32Array = np.bitwise_xor.reduce(parts, axis=axis)
+    return total

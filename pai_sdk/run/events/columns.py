@@ -1,4 +1,4 @@
-"""Columns that grow: what was read of one tag in one file, and the summary of a tag."""
+"""Growing columns: the points of one tag in one file, and the summary of a tag."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy.typing as npt
 
 from pai_sdk.run.events.series import Integers, Point, Series, TagSummary
 
-__all__ = ["GrowingSeries", "GrowingSummary", "SeriesFacts", "facts_of"]
+__all__ = ["GrowingSeries", "GrowingSummary", "SeriesStats", "series_stats"]
 
 _GROWTH = 1.5
-_LEAST_ROOM = 16
+_MIN_CAPACITY = 16
 _FEW = 8  # points that Python counts faster than numpy
-_MOST_STACKED = 4096  # points of a series; one with more is looked at where it is
+_MAX_STACKED = 4096  # points; larger series are not copied into a matrix
 
 
-class SeriesFacts(NamedTuple):
-    """The facts about the points of one series that columns and summaries need.
+class SeriesStats(NamedTuple):
+    """The statistics of the points of one series that columns and summaries need.
 
     Attributes:
-        points: how many there are; at least one.
-        first_step: the least step.
+        points: their number, at least one.
+        first_step: the smallest step.
         last: the point with the largest step; of several, the last one.
-        is_sorted: whether the points are by step.
-        least: the least finite value; infinity where there is none.
-        largest: the largest one; minus infinity where there is none.
+        is_sorted: whether the points are sorted by step.
+        min_value: the smallest finite value; infinity where there is none.
+        max_value: the largest finite value; minus infinity where there is none.
         nan_count: how many values are NaN.
         inf_count: how many values are infinite.
     """
@@ -38,40 +38,40 @@ class SeriesFacts(NamedTuple):
     first_step: int
     last: Point
     is_sorted: bool
-    least: float
-    largest: float
+    min_value: float
+    max_value: float
     nan_count: int
     inf_count: int
 
 
-def facts_of(series: Sequence[Series]) -> list[SeriesFacts]:
-    """Returns the facts about each series; of those with equally many points, in one pass.
+def series_stats(batch: Sequence[Series]) -> list[SeriesStats]:
+    """Returns the statistics of each series; series with equally many points are computed in one pass.
 
     Example:
         >>> loss = Series("loss", np.array([10.0, 11.0]), np.array([1, 2]), np.array([0.5, np.nan]))
-        >>> facts_of([loss])[0].least, facts_of([loss])[0].nan_count
+        >>> series_stats([loss])[0].min_value, series_stats([loss])[0].nan_count
         (0.5, 1)
     """
-    found: dict[int, SeriesFacts] = {}
+    stats: dict[int, SeriesStats] = {}
     alike: dict[tuple[int, str], list[int]] = {}
-    for at, one in enumerate(series):
-        count = len(one.step)
+    for at, series in enumerate(batch):
+        count = len(series.step)
         if count <= _FEW:
-            found[at] = _facts_of_few(one)
+            stats[at] = _small_stats(series)
             continue
-        kind = one.value.dtype.char if count <= _MOST_STACKED else str(at)
+        kind = series.value.dtype.char if count <= _MAX_STACKED else str(at)
         alike.setdefault((count, kind), []).append(at)
-    for places in alike.values():
-        found |= zip(places, _facts_of_rows([series[at] for at in places]), strict=True)
-    return [found[at] for at in range(len(series))]
+    for indices in alike.values():
+        stats |= zip(indices, _stacked_stats([batch[at] for at in indices]), strict=True)
+    return [stats[at] for at in range(len(batch))]
 
 
-def _facts_of_few(series: Series) -> SeriesFacts:
+def _small_stats(series: Series) -> SeriesStats:
     walls, steps, values = series.wall.tolist(), series.step.tolist(), series.value.tolist()
     last = max(range(len(steps)), key=lambda at: (steps[at], at))
     finite = [value for value in values if math.isfinite(value)]
     nan_count = sum(map(math.isnan, values))
-    return SeriesFacts(
+    return SeriesStats(
         len(steps),
         min(steps),
         Point(walls[last], steps[last], values[last]),
@@ -83,14 +83,14 @@ def _facts_of_few(series: Series) -> SeriesFacts:
     )
 
 
-def _facts_of_rows(series: Sequence[Series]) -> Iterator[SeriesFacts]:
-    """The facts about series with equally many points."""
+def _stacked_stats(batch: Sequence[Series]) -> Iterator[SeriesStats]:
+    """Yields the statistics of series with equally many points."""
     step: Integers
     value: npt.NDArray[Any]
-    if len(series) == 1:
-        step, value = series[0].step[None], series[0].value[None]
+    if len(batch) == 1:
+        step, value = batch[0].step[None], batch[0].value[None]
     else:
-        step, value = np.stack([one.step for one in series]), np.stack([one.value for one in series])
+        step, value = np.stack([series.step for series in batch]), np.stack([series.value for series in batch])
     count = step.shape[1]
     is_sorted = (step[:, 1:] >= step[:, :-1]).all(axis=1)
     if is_sorted.all():
@@ -99,54 +99,54 @@ def _facts_of_rows(series: Sequence[Series]) -> Iterator[SeriesFacts]:
         first, last = step.min(axis=1), count - 1 - step[:, ::-1].argmax(axis=1)
     is_finite = np.isfinite(value)
     if is_finite.all():
-        least, largest = value.min(axis=1), value.max(axis=1)
+        min_value, max_value = value.min(axis=1), value.max(axis=1)
         nan_count = inf_count = np.zeros(len(step), np.int64)
     else:
-        least = np.min(value, axis=1, initial=math.inf, where=is_finite)
-        largest = np.max(value, axis=1, initial=-math.inf, where=is_finite)
+        min_value = np.min(value, axis=1, initial=math.inf, where=is_finite)
+        max_value = np.max(value, axis=1, initial=-math.inf, where=is_finite)
         nan_count = np.isnan(value).sum(axis=1)
         inf_count = count - is_finite.sum(axis=1) - nan_count
     lasts: list[int] = last.tolist()
     points = [
-        Point(float(one.wall[at]), int(one.step[at]), float(one.value[at]))
-        for one, at in zip(series, lasts, strict=True)
+        Point(float(series.wall[at]), int(series.step[at]), float(series.value[at]))
+        for series, at in zip(batch, lasts, strict=True)
     ]
-    columns = (column.tolist() for column in (is_sorted, least, largest, nan_count, inf_count))
-    for begin, point, facts in zip(first.tolist(), points, zip(*columns, strict=True), strict=True):
-        yield SeriesFacts(count, begin, point, *facts)
+    columns = (column.tolist() for column in (is_sorted, min_value, max_value, nan_count, inf_count))
+    for first_step, point, stats in zip(first.tolist(), points, zip(*columns, strict=True), strict=True):
+        yield SeriesStats(count, first_step, point, *stats)
 
 
 class GrowingSeries:
-    """The points of one tag in one file, in the order of the file. Memory is taken in large steps.
+    """The points of one tag in one file, in the order of the file. Memory is allocated in large steps.
 
     Args:
         series: the first points; at least one.
-        facts: about them.
+        stats: of these points.
 
     Attributes:
-        first_step: the least step.
-        last_step: the largest one.
+        first_step: the smallest step.
+        last_step: the largest step.
     """
 
-    def __init__(self, series: Series, facts: SeriesFacts) -> None:
+    def __init__(self, series: Series, stats: SeriesStats) -> None:
         self._columns: list[npt.NDArray[Any]] = [series.wall, series.step, series.value]
         self._count = len(series)
-        self._owns = False  # the columns are those of the chunk that was read, until they have to grow
-        self._is_sorted = facts.is_sorted
-        self.first_step, self.last_step = facts.first_step, facts.last.step
+        self._owns = False  # the columns are shared with the chunk that was read, until they have to grow
+        self._is_sorted = stats.is_sorted
+        self.first_step, self.last_step = stats.first_step, stats.last.step
 
     @property
     def nbytes(self) -> int:
-        """The memory taken."""
+        """Returns the memory of the columns, in bytes."""
         return sum(column.nbytes for column in self._columns)
 
     def append(self, series: Series) -> None:
-        """Keep points behind those that are there."""
+        """Appends points."""
         count = self._count + len(series)
         if series.value.dtype == np.float64 and self._columns[2].dtype != np.float64:
             self._columns[2] = self._columns[2].astype(np.float64)
         if not self._owns or count > len(self._columns[0]):
-            room = max(int(count * _GROWTH), _LEAST_ROOM)
+            room = max(int(count * _GROWTH), _MIN_CAPACITY)
             for at, column in enumerate(self._columns):
                 self._columns[at] = np.empty(room, column.dtype)
                 self._columns[at][: self._count] = column[: self._count]
@@ -156,55 +156,55 @@ class GrowingSeries:
         self._count = count
 
     def series(self, tag: str) -> Series:
-        """The points so far, by step; points of one step are in the order of the file."""
+        """Returns the points so far, sorted by step; points of one step are in the order of the file."""
         wall, step, value = (column[: self._count] for column in self._columns)
-        found = Series(tag, wall, step, value)
-        return found if self._is_sorted else found[np.argsort(found.step, kind="stable")]
+        series = Series(tag, wall, step, value)
+        return series if self._is_sorted else series[np.argsort(series.step, kind="stable")]
 
     def forget(self) -> None:
-        """Free the columns; only the steps are known then."""
+        """Frees the columns; only the range of steps remains."""
         self._columns = [column[:0].copy() for column in self._columns]
         self._count = 0
         self._owns = False
 
-    def see(self, facts: SeriesFacts) -> None:
-        """Note the steps of further points, whether they are kept or not."""
-        self._is_sorted = self._is_sorted and facts.is_sorted and facts.first_step >= self.last_step
-        self.first_step = min(self.first_step, facts.first_step)
-        self.last_step = max(self.last_step, facts.last.step)
+    def record_steps(self, stats: SeriesStats) -> None:
+        """Records the steps of further points, whether these are stored or not."""
+        self._is_sorted = self._is_sorted and stats.is_sorted and stats.first_step >= self.last_step
+        self.first_step = min(self.first_step, stats.first_step)
+        self.last_step = max(self.last_step, stats.last.step)
 
 
 class GrowingSummary:
-    """The summary of a tag, point by point: what `Series.summary` finds in all of them."""
+    """Computes the summary of a tag point by point, equal to `Series.summary` of all points."""
 
     def __init__(self, tag: str, kind: str = "scalar") -> None:
         self.tag, self.kind = tag, kind
         self.count = self.nan_count = self.inf_count = self.replaced = 0
         self.first_step: int | None = None
         self.last: Point | None = None
-        self.least, self.largest = math.inf, -math.inf
+        self.min_value, self.max_value = math.inf, -math.inf
 
-    def add(self, facts: SeriesFacts) -> None:
-        """Add the points of a series, in any order."""
-        self.count += facts.points
-        self.nan_count += facts.nan_count
-        self.inf_count += facts.inf_count
-        self.least, self.largest = min(self.least, facts.least), max(self.largest, facts.largest)
-        self.first_step = facts.first_step if self.first_step is None else min(self.first_step, facts.first_step)
-        if self.last is None or facts.last.step >= self.last.step:  # of those of one step, the one read last
-            self.last = facts.last
+    def add(self, stats: SeriesStats) -> None:
+        """Adds the points of a series, in any order."""
+        self.count += stats.points
+        self.nan_count += stats.nan_count
+        self.inf_count += stats.inf_count
+        self.min_value, self.max_value = min(self.min_value, stats.min_value), max(self.max_value, stats.max_value)
+        self.first_step = stats.first_step if self.first_step is None else min(self.first_step, stats.first_step)
+        if self.last is None or stats.last.step >= self.last.step:  # of points with one step, the one read last
+            self.last = stats.last
 
     def summary(self) -> TagSummary:
         """Returns the summary of the points so far."""
-        has_finite = self.least <= self.largest
+        has_finite = self.min_value <= self.max_value
         return TagSummary(
             self.tag,
             self.kind,
             count=self.count,
             first_step=self.first_step,
             last=self.last,
-            min=self.least if has_finite else None,
-            max=self.largest if has_finite else None,
+            min=self.min_value if has_finite else None,
+            max=self.max_value if has_finite else None,
             nan_count=self.nan_count if self.kind == "scalar" else 0,
             inf_count=self.inf_count,
             replaced=self.replaced,

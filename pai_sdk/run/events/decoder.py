@@ -31,28 +31,28 @@ from pai_sdk.run.events.writer import crc32c, masked
 __all__ = ["LARGEST_RECORD_BYTES", "DamagedRange", "EventDecoder"]
 
 LARGEST_RECORD_BYTES = 256 << 20
-_SEARCHED_BYTES = 1 << 17  # that are searched at once for the next header
+_SEARCHED_BYTES = 1 << 17  # searched at once for the next header
 _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
-_WINDOWS = (32, 128, 512, 2048)  # records after which a cycle is looked for
-_MOST_LENGTHS = 4096
-_FEW_USES, _FEW_RECORDS = 4, 100  # a cycle that gives fewer records than this is no gain
-_LEAST_ALIKE = 8  # records of one layout that are read together
+_WINDOWS = (32, 128, 512, 2048)  # numbers of waiting records at which a cycle is searched for
+_MAX_LENGTHS = 4096
+_FEW_USES, _FEW_RECORDS = 4, 100  # uses before a cycle is rated; records a use below which it costs time
+_MIN_ALIKE = 8  # records of one layout that are read together
 
 _UINT32 = struct.Struct("<I")
 _UINT64 = struct.Struct("<Q")
 
-_layouts = LayoutCache()  # one for the process: the files of a thousand runs have the same few layouts
+_layouts = LayoutCache()  # shared by the process: the files of a thousand runs have the same few layouts
 
 
 @dataclass(frozen=True)
 class DamagedRange:
-    """Bytes of a file that are no valid records, and were passed over.
+    """Bytes of a file that are not valid records, and were skipped.
 
     Attributes:
-        start: the first byte.
-        end: the byte behind the last one.
-        reason: what is wrong with them.
+        start: the offset of the first byte.
+        end: the offset after the last byte.
+        reason: why the bytes are not valid.
         path: of the file, where several are read; empty otherwise.
     """
 
@@ -63,7 +63,7 @@ class DamagedRange:
 
 
 class _Waiting(NamedTuple):
-    """A record that was identified and not read yet."""
+    """A record that is identified, but not read yet."""
 
     at: int
     end: int
@@ -72,46 +72,45 @@ class _Waiting(NamedTuple):
 
 
 class EventDecoder:
-    """Decodes one file, piece by piece, in order.
+    """Decodes one file, chunk by chunk, in order.
 
     Args:
-        layouts: what is known of the records of other files.
+        layouts: the cached layouts of the records of other files.
 
     Attributes:
-        others: what was found beside numbers.
-        damaged: the ranges that were passed over.
-        open_damage: where bytes begin behind which no valid record was found yet; None where there are none.
-        wanted: how many bytes, from where the last call ended, the next record has. Fewer are of no use.
+        other_events: the values that are not numbers.
+        damaged: the ranges that were skipped.
+        open_damage: the start of damaged bytes that no valid record follows yet; None where there are none.
+        next_record_bytes: the size of the incomplete record at the end of the last call; 0 where there is none.
     """
 
     def __init__(self, layouts: LayoutCache = _layouts) -> None:
-        self.others: list[OtherEvent] = []
+        self.other_events: list[OtherEvent] = []
         self.damaged: list[DamagedRange] = []
         self.open_damage: int | None = None
-        self.wanted = 0
+        self.next_record_bytes = 0
         self._layouts = layouts
         self._lengths: dict[bytes, int] = {}
-        self._least_period = 1
-        self._read_by: dict[Cycle, tuple[int, int]] = {}  # how often each was used, and for how many records
+        self._min_period = 1
+        self._read_by: dict[Cycle, tuple[int, int]] = {}  # uses of each cycle, and the records it has read
         self._plugins: dict[str, str] = {}
         self._is_mindspore = False
         self._blocks: list[Block] = []
         self._loose: dict[str, list[tuple[float, int, float]]] = {}
-        self._doubles: set[str] = set()  # tags among the loose ones whose numbers float32 does not hold
+        self._doubles: set[str] = set()  # loose tags that need float64
 
     def feed(self, data: bytes, offset: int) -> int:
-        """Decode the whole records in some bytes of the file.
+        """Decodes the complete records in a chunk of the file.
 
         Args:
-            data: the bytes; the rest that was not taken last time, and what follows it.
-            offset: of the first one in the file.
+            data: the bytes that the last call did not consume, and those that follow.
+            offset: of the first byte in the file.
 
         Returns:
-            How many bytes were taken. They can be more than were given: those of a record that is too large are
-            passed over.
+            The number of bytes consumed. It can exceed `len(data)`: a record that is too large is skipped.
         """
         at, end = 0, len(data)
-        self.wanted = 0
+        self.next_record_bytes = 0
         waiting: list[_Waiting] = []
         while at + HEADER_BYTES <= end:
             header = data[at : at + HEADER_BYTES]
@@ -129,12 +128,12 @@ class EventDecoder:
                     self._report(offset + at, offset + stop, f"a record of {length:,} bytes is too large")
                     at = stop
                 else:
-                    self.wanted = stop - at
+                    self.next_record_bytes = stop - at
                 break
             record = self._identified(data, at, stop, offset)
             if record.layout is not None:
                 cycle = self._layouts.cycle_from(record.layout)
-                if cycle is not None and cycle.records >= self._least_period and cycle.repeats(data, at):
+                if cycle is not None and cycle.records >= self._min_period and cycle.repeats(data, at):
                     self._read_waiting(data, waiting, offset)
                     at = self._read_cycles(cycle, data, at, offset)
                     continue
@@ -145,20 +144,20 @@ class EventDecoder:
         self._read_waiting(data, waiting, offset)
         return at
 
-    def take(self) -> dict[str, Series]:
-        """The points that were found since the last call, for each tag in the order of the file."""
+    def pop_scalars(self) -> dict[str, Series]:
+        """Returns the points decoded since the last call, for each tag in the order of the file."""
         self._settle()
-        found = _joined(self._blocks)
+        series = _joined(self._blocks)
         self._blocks = []
-        return found
+        return series
 
     # ---- records --------------------------------------------------------------------------------------------
 
     def _length(self, header: bytes) -> int | None:
-        """The length in a header; None where its checksum is wrong."""
+        """Returns the length in a header; None where its checksum is wrong."""
         if _UINT32.unpack_from(header, 8)[0] != masked(crc32c(header[:8])):
             return None
-        if len(self._lengths) >= _MOST_LENGTHS:
+        if len(self._lengths) >= _MAX_LENGTHS:
             self._lengths.clear()
         length: int = _UINT64.unpack_from(header)[0]
         self._lengths[header] = length
@@ -172,14 +171,14 @@ class EventDecoder:
         message = None
         payload = record[HEADER_BYTES:-FOOTER_BYTES]
         if _UINT32.unpack_from(record, len(record) - FOOTER_BYTES)[0] != masked(crc32c(payload)):
-            # Where bytes are missing, the record seems to go on over those that follow it.
+            # Where bytes are missing, the length of the record spans those that follow it, which can be valid.
             inner = self._next_header(data, at + HEADER_BYTES, min(end + HEADER_BYTES, len(data)))
             end = end if inner is None else inner
             self._report(offset + at, offset + end, _WRONG_CHECKSUM)
             return _Waiting(at, end, None, None)
         try:
             message = parse_message(payload, self._plugins, is_mindspore=self._is_mindspore)
-        except ValueError as error:  # its checksum says that it was written so
+        except ValueError as error:  # written so, since the checksum is right
             self._report(offset + at, offset + end, f"a record that is not an event: {error}")
             return _Waiting(at, end, None, None)
         if message.version:
@@ -189,24 +188,24 @@ class EventDecoder:
         return _Waiting(at, end, None, message)
 
     def _read_window(self, data: bytes, waiting: list[_Waiting], at: int, offset: int) -> int:
-        """After some records: look for a cycle among them, and read it from its beginning."""
-        found = period_of([record.layout for record in waiting], self._least_period)
-        if found is None:
+        """Searches the waiting records for a cycle, and reads it from its start."""
+        match = period_of([record.layout for record in waiting], self._min_period)
+        if match is None:
             if len(waiting) == _WINDOWS[-1]:
                 self._read_waiting(data, waiting, offset)
             return at
-        begin, period = found
-        layouts = [record.layout for record in waiting[begin : begin + period] if record.layout is not None]
-        at = waiting[begin].at
-        del waiting[begin:]
+        first, period = match
+        layouts = [record.layout for record in waiting[first : first + period] if record.layout is not None]
+        at = waiting[first].at
+        del waiting[first:]
         self._read_waiting(data, waiting, offset)
         return self._read_cycles(self._layouts.add_cycle(layouts), data, at, offset)
 
     def _read_waiting(self, data: bytes, waiting: list[_Waiting], offset: int) -> None:
-        """Read records that are in no cycle: many of one layout together, others one by one."""
+        """Reads records that are in no cycle: many of one layout together, all others one by one."""
         together = self._alike(waiting) if len(waiting) >= _WINDOWS[0] else {}
-        for many, places in together.items():
-            self._read_together(many, data, places, offset)
+        for many, starts in together.items():
+            self._read_together(many, data, starts, offset)
         for at, end, layout, message in waiting:
             if layout is not None:
                 if layout in together:
@@ -219,36 +218,34 @@ class EventDecoder:
                 for tag, (_, code), value in zip(layout.tags, layout.values, values, strict=True):
                     self._add(tag, code, (wall, step, value))
             elif message is not None:
-                self.others += message.others
+                self.other_events += message.other_events
                 for scalar in message.scalars:
                     self._add(scalar.tag, scalar.code, (message.wall, message.step, scalar.value))
         waiting.clear()
 
     def _alike(self, waiting: list[_Waiting]) -> dict[RecordLayout, list[int]]:
-        """Finds layouts with many records and tags that no other record has; returns the records' offsets.
-
-        Tags that others have too would come out of order.
-        """
-        places: dict[RecordLayout, list[int]] = {}
+        """Returns layouts with many records and tags that no other record has, with the records' offsets."""
+        # A tag that several layouts have would get its points out of order.
+        starts_by_layout: dict[RecordLayout, list[int]] = {}
         writers: Counter[str] = Counter()
         for record in waiting:
             if record.layout is not None:
-                places.setdefault(record.layout, []).append(record.at)
+                starts_by_layout.setdefault(record.layout, []).append(record.at)
             elif record.message is not None:
                 writers.update({scalar.tag for scalar in record.message.scalars})
-        for layout in places:
+        for layout in starts_by_layout:
             writers.update(set(layout.tags))
         return {
-            layout: found
-            for layout, found in places.items()
-            if len(found) >= _LEAST_ALIKE and all(writers[tag] == 1 for tag in layout.tags)
+            layout: starts
+            for layout, starts in starts_by_layout.items()
+            if len(starts) >= _MIN_ALIKE and all(writers[tag] == 1 for tag in layout.tags)
         }
 
-    def _read_together(self, layout: RecordLayout, data: bytes, places: list[int], offset: int) -> None:
+    def _read_together(self, layout: RecordLayout, data: bytes, starts: list[int], offset: int) -> None:
         self._settle()
         cycle = self._layouts.single(layout)
         windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), layout.size)
-        self._read_rows(cycle, windows[places], [offset + at for at in places])
+        self._read_rows(cycle, windows[starts], [offset + at for at in starts])
 
     def _add(self, tag: str, code: str, point: tuple[float, int, float]) -> None:
         self._loose.setdefault(tag, []).append(point)
@@ -256,9 +253,9 @@ class EventDecoder:
             self._doubles.add(tag)
 
     def _read_cycles(self, cycle: Cycle, data: bytes, at: int, offset: int) -> int:
-        """Read cycles as long as they repeat; returns where they end."""
+        """Reads cycles as long as they repeat; returns the offset after them."""
         self._settle()
-        begin, batch_bytes = at, _FIRST_BATCH_BYTES
+        start, batch_bytes = at, _FIRST_BATCH_BYTES
         while True:
             count = min(len(data) - at, batch_bytes) // cycle.size or min((len(data) - at) // cycle.size, 1)
             rows = np.frombuffer(data, np.uint8, count * cycle.size, at).reshape(count, cycle.size)
@@ -268,30 +265,30 @@ class EventDecoder:
                 self._read_rows(cycle, rows, range(offset + at, offset + at + valid * cycle.size, cycle.size))
             at += valid * cycle.size
             if valid < count or not count:
-                self._rate(cycle, (at - begin) // cycle.size * cycle.records)
+                self._rate(cycle, (at - start) // cycle.size * cycle.records)
                 return at
             batch_bytes = min(batch_bytes * 4, _LARGEST_BATCH_BYTES)
 
     def _read_rows(self, cycle: Cycle, rows: Bytes, offsets: Sequence[int]) -> None:
-        """Read cycles that begin at some offsets."""
+        """Reads cycles at the given offsets of the file."""
         damaged = cycle.damaged_in(rows)
         if damaged is not None:
             ends = [*cycle.starts[1:], cycle.size]
             for row, record in np.argwhere(damaged).tolist():
-                begin = offsets[row]
-                self._report(begin + cycle.starts[record], begin + ends[record], _WRONG_CHECKSUM)
+                start = offsets[row]
+                self._report(start + cycle.starts[record], start + ends[record], _WRONG_CHECKSUM)
         self._blocks += cycle.blocks(rows, damaged)
 
     def _rate(self, cycle: Cycle, records: int) -> None:
-        """Note how far a cycle went. One that ends soon each time may be a part of a longer one."""
+        """Counts the records that a cycle has read; after short reads only, searches for longer cycles."""
         uses, total = self._read_by.get(cycle, (0, 0))
         self._read_by[cycle] = uses, total = uses + 1, total + records
         if uses >= _FEW_USES and total < uses * _FEW_RECORDS:
-            self._least_period = max(self._least_period, cycle.records + 1)
+            self._min_period = max(self._min_period, cycle.records + 1)
             self._read_by = {}
 
     def _settle(self) -> None:
-        """Make blocks of the points that were read one by one: of all tags with equally many points together."""
+        """Turns the points that were read one by one into blocks, one for all tags with equally many points."""
         alike: dict[tuple[int, bool], list[str]] = {}
         for tag, points in self._loose.items():
             alike.setdefault((len(points), tag in self._doubles), []).append(tag)
@@ -308,40 +305,38 @@ class EventDecoder:
     # ---- damage ---------------------------------------------------------------------------------------------
 
     def _resync(self, data: bytes, at: int, offset: int) -> int:
-        """Behind a header that is none: where the next valid one begins, or where to search on."""
-        begin = self.open_damage if self.open_damage is not None else offset + at
-        found = self._next_header(data, at, len(data))
-        if found is None:
-            self.open_damage = begin
+        """Returns the offset of the next valid header after damage, or of the position to continue the search."""
+        damage_start = self.open_damage if self.open_damage is not None else offset + at
+        header_at = self._next_header(data, at, len(data))
+        if header_at is None:
+            self.open_damage = damage_start
             return max(len(data) - HEADER_BYTES + 1, at + 1)
         self.open_damage = None
-        self._report(begin, offset + found, _NO_HEADER)
-        return found
+        self._report(damage_start, offset + header_at, _NO_HEADER)
+        return header_at
 
     def _next_header(self, data: bytes, at: int, end: int) -> int | None:
-        """Finds the first valid header between `at` and `end`; returns its offset.
-
-        Lengths are below 2**32 and above 0. So only those places are looked at where four zeros follow four bytes
-        that are not all zeros: in random bytes and in zeros there are hardly any.
-        """
-        for begin in range(at, end - HEADER_BYTES + 1, _SEARCHED_BYTES):
-            size = min(_SEARCHED_BYTES + HEADER_BYTES - 1, end - begin)
-            some = np.frombuffer(data, np.uint8, size, begin)
+        """Returns the offset of the first valid header between `at` and `end`."""
+        # Lengths are above 0 and below 2**32, so a header has four zeros after four bytes that are not all zeros.
+        # Only such offsets are checked: random bytes and runs of zeros have hardly any.
+        for start in range(at, end - HEADER_BYTES + 1, _SEARCHED_BYTES):
+            size = min(_SEARCHED_BYTES + HEADER_BYTES - 1, end - start)
+            some = np.frombuffer(data, np.uint8, size, start)
             count = size - HEADER_BYTES + 1
             zero = some == 0
             two = zero[:-1] & zero[1:]
             four = two[:-2] & two[2:]
-            places = np.flatnonzero(four[4 : 4 + count] & ~four[:count])
-            if not places.size:
+            candidates = np.flatnonzero(four[4 : 4 + count] & ~four[:count])
+            if not candidates.size:
                 continue
-            words = np.ndarray((size - 3,), "<u4", data, begin, (1,))  # at every byte
-            found = places[words[places + 8] == header_footers(words[places])]
-            if found.size:
-                return begin + int(found[0])
+            uint32s = np.ndarray((size - 3,), "<u4", data, start, (1,))  # at every byte
+            headers = candidates[uint32s[candidates + 8] == header_footers(uint32s[candidates])]
+            if headers.size:
+                return start + int(headers[0])
         return None
 
     def close_damage(self, end: int) -> None:
-        """Give up bytes behind which no valid record was found."""
+        """Reports bytes that no valid record follows as damaged."""
         if self.open_damage is not None:
             self._report(self.open_damage, end, _NO_HEADER)
             self.open_damage = None
@@ -359,33 +354,33 @@ _NO_HEADER = "bytes that are no record"
 
 
 def _joined(blocks: Sequence[Block]) -> dict[str, Series]:
-    """The points of each tag, in the order of the blocks."""
+    """Returns the points of each tag, in the order of the blocks."""
     alike: dict[tuple[object, ...], list[Block]] = {}
     for block in blocks:
         alike.setdefault((block.tags, block.records, block.value.dtype), []).append(block)
-    found: dict[str, Series] = {}
-    if sum(len(some[0].tags) for some in alike.values()) == len({tag for one in blocks for tag in one.tags}):
-        # Each tag is in blocks of one kind only, so these can be joined as they are.
-        for some in alike.values():
-            wall, step = _beside([one.wall for one in some]), _beside([one.step for one in some])
-            value = _beside([one.value for one in some])
-            for row, (tag, record) in enumerate(zip(some[0].tags, some[0].records, strict=True)):
-                found[tag] = Series(tag, wall[record], step[record], value[row])
-        return found
-    places: dict[str, list[tuple[Block, int]]] = {}
+    series_by_tag: dict[str, Series] = {}
+    if sum(len(group[0].tags) for group in alike.values()) == len({tag for block in blocks for tag in block.tags}):
+        # Each tag is in blocks of one group only, so complete blocks are joined, without a loop over tags.
+        for group in alike.values():
+            wall, step = _beside([block.wall for block in group]), _beside([block.step for block in group])
+            value = _beside([block.value for block in group])
+            for row, (tag, record) in enumerate(zip(group[0].tags, group[0].records, strict=True)):
+                series_by_tag[tag] = Series(tag, wall[record], step[record], value[row])
+        return series_by_tag
+    rows_by_tag: dict[str, list[tuple[Block, int]]] = {}
     for block in blocks:
         for row, tag in enumerate(block.tags):
-            places.setdefault(tag, []).append((block, row))
-    # The tags of one record have its time and step in common, which is most of the memory of their points.
+            rows_by_tag.setdefault(tag, []).append((block, row))
+    # The tags of one record share its time and step, which are most of the memory of their points.
     shared: dict[tuple[tuple[int, int], ...], tuple[Floats, Integers]] = {}
-    for tag, rows in places.items():
+    for tag, rows in rows_by_tag.items():
         key = tuple((id(block.wall), block.records[row]) for block, row in rows)
         if key not in shared:
             records = [(block, block.records[row]) for block, row in rows]
             wall = np.concatenate([block.wall[record] for block, record in records])
             shared[key] = wall, np.concatenate([block.step[record] for block, record in records])
-        found[tag] = Series(tag, *shared[key], np.concatenate([block.value[row] for block, row in rows]))
-    return found
+        series_by_tag[tag] = Series(tag, *shared[key], np.concatenate([block.value[row] for block, row in rows]))
+    return series_by_tag
 
 
 def _beside(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
-"""Reads an event file while it grows: each call gives what was appended since the last one.
+"""Reads an event file while it grows: each call returns the content appended since the last call.
 
 The files of TensorBoard, TensorFlow 2, PyTorch, `EventWriter` and MindSpore are read, in any store. Each record is
-checked by its checksums; damaged ones are skipped, and their ranges are reported.
+checked by its checksums; damaged records are skipped, and their ranges are reported.
 
 Needs numpy, from the extras `watch` and `service`.
 """
@@ -21,8 +21,8 @@ from pai_sdk.storage.base import Store
 
 __all__ = ["DamagedRange", "EventChunk", "EventFileReader", "OtherEvent", "is_event_file"]
 
-_PIECE_BYTES = 1 << 20
-_MOST_REREAD_BYTES = 4 << 20
+_CHUNK_BYTES = 1 << 20
+_MAX_REREAD_BYTES = 4 << 20
 _COMPARED_BYTES = 64
 _EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
 _OPEN_DAMAGE = "the bytes up to the end of the file are not a record"
@@ -46,20 +46,20 @@ class EventChunk:
 
     Attributes:
         scalars: the points of each tag, in the order of the file.
-        others: what else there is: texts, histograms, tensors, hyperparameters, images.
-        damaged: the ranges that were passed over. Bytes at the end that are no record are among them every time,
-            until a valid record follows them.
-        size: how many bytes of the file are known now.
-        error: why the rest could not be read; the next call goes on there.
-        is_cut: `is_over` has ended the call before the end of the file; the next call goes on there.
+        other_events: values that are not numbers: texts, histograms, tensors, hyperparameters, images.
+        damaged: the ranges that were skipped. Bytes at the end that are not a record are listed each time, until a
+            valid record follows them.
+        size: the bytes of the file that were read until now.
+        error: why reading stopped; the next call continues there.
+        is_partial: `should_stop` has stopped the call before the end of the file; the next call continues there.
     """
 
     scalars: dict[str, Series] = field(default_factory=dict)
-    others: list[OtherEvent] = field(default_factory=list)
+    other_events: list[OtherEvent] = field(default_factory=list)
     damaged: list[DamagedRange] = field(default_factory=list)
     size: int = 0
     error: StorageError | None = None
-    is_cut: bool = False
+    is_partial: bool = False
 
     def __len__(self) -> int:
         """Returns the number of points."""
@@ -67,17 +67,15 @@ class EventChunk:
 
 
 class EventFileReader:
-    """Reads one event file from where it stopped the last time.
-
-    Not safe to use from several threads at once.
+    """Reads one event file, each call from the end of the last one. Not safe to use from several threads at once.
 
     Args:
-        store: where the file is.
-        path: its path there.
+        store: the store of the file.
+        path: the path of the file in the store.
 
     Attributes:
-        offset: where the next call begins. It stays where it was when a call fails.
-        size: how many bytes the file had at the last call.
+        offset: the start of the next call. A call that fails does not move it.
+        size: the size of the file at the last call, in bytes.
 
     Example:
         >>> import tempfile
@@ -97,93 +95,99 @@ class EventFileReader:
         self.offset = self.size = 0
         self._decoder = EventDecoder()
         self._open_damage: list[DamagedRange] = []
-        self._seen = b""  # the last bytes before the offset
+        self._tail = b""  # the last bytes before the offset
 
     def __repr__(self) -> str:
         return f"EventFileReader({self.store.uri + self.path!r}, offset={self.offset})"
 
     @property
     def is_complete(self) -> bool:
-        """True when the file, as it was at the last call, ends with a whole and valid record."""
+        """Returns True when the file, as of the last call, ends with a complete and valid record."""
         return self.offset == self.size
 
-    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = lambda _: False) -> EventChunk:
-        """Reads what was appended since the last call. Damage is no error; the chunk lists it.
+    def read(self, size: int | None = None, should_stop: Callable[[bool], bool] = lambda _: False) -> EventChunk:
+        """Reads the content appended since the last call. Damage is not an error; the chunk lists it.
 
         Args:
-            size: of the file, where it is known; only so much is read. Without it, all that is there.
-            is_over: asked after each piece whether to end the call, with whether it has come any further. The next
-                call reads the bytes of a record that is not whole again.
+            size: bytes of the file to read up to; None for all.
+            should_stop: called after each chunk, with True if a record was read; stops the call when it returns
+                True. The next call reads the bytes of an incomplete record again.
 
         Raises:
-            ObjectNotFoundError: the file is not there any more.
-            FileChangedError: it was replaced by another one, or cut off.
-            StorageError: it cannot be read. The next call tries again.
+            ObjectNotFoundError: the file was removed.
+            FileChangedError: the file was replaced or truncated.
+            StorageError: the file cannot be read. The next call tries again.
         """
-        decoder, offset, known = self._decoder, self.offset, self.offset
+        decoder, offset, read_end = self._decoder, self.offset, self.offset
         before = len(decoder.damaged)
-        seen, skipped, failure, is_cut = self._seen, 0, None, False
+        tail, skipped, failure, is_partial = self._tail, 0, None, False
         parts: list[bytes] = []  # not decoded yet
         length = 0
         try:
-            with closing(self._pieces(size, is_over)) as pieces:
-                for piece in pieces:
-                    known += len(piece)
-                    parts.append(piece[skipped:] if skipped else piece)
+            with closing(self._chunks(size, should_stop)) as chunks:
+                for chunk in chunks:
+                    read_end += len(chunk)
+                    parts.append(chunk[skipped:] if skipped else chunk)
                     length += len(parts[-1])
-                    skipped = max(skipped - len(piece), 0)
-                    if length >= decoder.wanted:  # joining a large record with each piece would take long
-                        rest = b"".join(parts)
-                        taken = decoder.feed(rest, offset)
-                        seen = (seen + rest[max(taken - _COMPARED_BYTES, 0) : taken])[-_COMPARED_BYTES:]
-                        offset += taken
-                        skipped += max(taken - len(rest), 0)
-                        parts = [rest[taken:]]
+                    skipped = max(skipped - len(chunk), 0)
+                    if (
+                        length >= decoder.next_record_bytes
+                    ):  # joining a large record with each chunk would be quadratic
+                        data = b"".join(parts)
+                        consumed = decoder.feed(data, offset)
+                        tail = (tail + data[max(consumed - _COMPARED_BYTES, 0) : consumed])[-_COMPARED_BYTES:]
+                        offset += consumed
+                        skipped += max(consumed - len(data), 0)
+                        parts = [data[consumed:]]
                         length = len(parts[0])
-                    if known != size and is_over(offset > self.offset):
-                        is_cut = True
+                    if read_end != size and should_stop(offset > self.offset):
+                        is_partial = True
                         break
         except StorageError as error:
             if offset == self.offset:
                 raise
             failure = error
-        if known == self.offset > self.size:  # nothing was read behind a record that is too large
-            known = max(self.size, size or 0)
-        self.offset, self.size = offset if is_cut else self._behind_damage(offset, known), known
-        self._seen = seen if self.offset == offset <= known else b""
-        others, decoder.others = decoder.others, []
-        return EventChunk(decoder.take(), others, self.damaged[before:], known, failure, is_cut)
+        if read_end == self.offset > self.size:  # a skipped record that is too large ends after the file
+            read_end = max(self.size, size or 0)
+        self.offset, self.size = offset if is_partial else self._behind_damage(offset, read_end), read_end
+        self._tail = tail if self.offset == offset <= read_end else b""
+        other_events, decoder.other_events = decoder.other_events, []
+        return EventChunk(
+            decoder.pop_scalars(), other_events, self.damaged[before:], read_end, failure, is_partial
+        )
 
     @property
     def damaged(self) -> list[DamagedRange]:
-        """All ranges that were passed over until now."""
+        """Returns all ranges that were skipped until now."""
         return [*self._decoder.damaged, *self._open_damage]
 
-    def _behind_damage(self, offset: int, known: int) -> int:
-        """Returns the next offset. Bytes at the end that are no record are read again: they may come late."""
-        begin = self._decoder.open_damage
+    def _behind_damage(self, offset: int, read_end: int) -> int:
+        """Returns the next offset. Bytes at the end that are not a record are read again."""
+        # A file system can report a size before the bytes: they read as zeros at first. Up to _MAX_REREAD_BYTES
+        # are read again with each call.
+        damage_start = self._decoder.open_damage
         self._open_damage = []
-        if begin is None:
+        if damage_start is None:
             return offset
-        if known - begin > _MOST_REREAD_BYTES:
+        if read_end - damage_start > _MAX_REREAD_BYTES:
             self._decoder.close_damage(offset)
             return offset
         self._decoder.open_damage = None
-        self._open_damage = [DamagedRange(begin, known, _OPEN_DAMAGE)]
-        return begin
+        self._open_damage = [DamagedRange(damage_start, read_end, _OPEN_DAMAGE)]
+        return damage_start
 
-    def _pieces(self, size: int | None, is_over: Callable[[bool], bool]) -> Generator[bytes, None, None]:
-        """The bytes from the offset on, in pieces that are worth decoding; smaller ones when the time is over."""
+    def _chunks(self, size: int | None, should_stop: Callable[[bool], bool]) -> Generator[bytes, None, None]:
+        """Yields the bytes from the offset on, in chunks of _CHUNK_BYTES, or smaller when the call should stop."""
         if size is not None and size < self.size:
             raise self._is_another()
-        # The bytes before are read again: where they differ, the file is another one.
-        compared = self._seen
+        # The last bytes before the offset are read again: where they differ, the file was replaced.
+        compared = self._tail
         parts: list[bytes] = []
         length = 0
-        for piece in self.store.read(self.path, self.offset - len(compared), size):
-            parts.append(piece)
-            length += len(piece)
-            if length < len(compared) or (length < _PIECE_BYTES and not is_over(True)):
+        for chunk in self.store.read(self.path, self.offset - len(compared), size):
+            parts.append(chunk)
+            length += len(chunk)
+            if length < len(compared) or (length < _CHUNK_BYTES and not should_stop(True)):
                 continue
             yield self._behind(compared, b"".join(parts))
             parts, length, compared = [], 0, b""

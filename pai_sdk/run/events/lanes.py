@@ -1,8 +1,8 @@
-"""Event files that name machines and no instances: which of them are of one training.
+"""Assigns event files that name machines, and no instances, to trainings.
 
-PyTorch, Lightning and TensorFlow put the name of the machine into the names of their files. A training that was
-preempted continues on another machine, so a name alone tells nothing: files that follow each other are of one
-training. Machines that write at the same time, from about the same step on, are several.
+PyTorch, Lightning and TensorFlow put the name of the machine into the names of their files. A preempted training
+continues on another machine, so the name alone does not identify it: files that follow each other are of one
+training. Machines that write at the same time, from about the same step on, are several trainings.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class HostFiles(NamedTuple):
     Attributes:
         rank: of the process, by the folder.
         host: the machine.
-        began: when the file was begun by its name; anything that can be compared.
-        wall: the least and the largest time of its points.
-        step: their least and largest step.
+        started: when the file was started, by its name; any sort key.
+        wall: the smallest and the largest time of its points.
+        step: the smallest and the largest step of its points.
     """
 
     rank: int
     host: str
-    began: Any
+    started: Any
     wall: tuple[float, float]
     step: tuple[float, float]
 
@@ -34,7 +34,7 @@ class HostFiles(NamedTuple):
 def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:
     """Returns the source of each file: its rank, and the machine where several of that rank write at one time.
 
-    The machine that began first, and those that follow it, have no name.
+    The machine that started first, and those that continue its training, have an empty name.
 
     Example:
         >>> files = [HostFiles(-1, host, n, (n, n + 9), (n, n + 9)) for n, host in enumerate("aab")]
@@ -42,28 +42,28 @@ def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:
         [(-1, ''), (-1, ''), (-1, 'b')]
     """
     by_host: dict[tuple[int, str], list[HostFiles]] = {}
-    for file in sorted(files, key=lambda file: file.began):
+    for file in sorted(files, key=lambda file: file.started):
         by_host.setdefault((file.rank, file.host), []).append(file)
-    found: dict[tuple[int, str], str] = {}
+    lane_by_host: dict[tuple[int, str], str] = {}
     lanes_of_rank: dict[int, list[tuple[str, list[HostFiles]]]] = {}
-    for (rank, host), its in by_host.items():
-        known = lanes_of_rank.setdefault(rank, [])
-        for name, members in known:
-            if not any(_are_beside(one, other) for one in its for other in members):
-                found[rank, host] = name
-                members.extend(its)
+    for (rank, host), candidates in by_host.items():
+        existing = lanes_of_rank.setdefault(rank, [])
+        for name, members in existing:
+            if not any(_are_beside(candidate, other) for candidate in candidates for other in members):
+                lane_by_host[rank, host] = name
+                members.extend(candidates)
                 break
         else:
-            found[rank, host] = host if known else ""
-            known.append((found[rank, host], [*its]))
-    return [(file.rank, found[file.rank, file.host]) for file in files]
+            lane_by_host[rank, host] = host if existing else ""
+            existing.append((lane_by_host[rank, host], [*candidates]))
+    return [(file.rank, lane_by_host[file.rank, file.host]) for file in files]
 
 
-def _are_beside(one: HostFiles, other: HostFiles) -> bool:
+def _are_beside(first: HostFiles, second: HostFiles) -> bool:
     """Returns True when two files were written at the same time, from about the same step on."""
-    if max(one.wall[0], other.wall[0]) > min(one.wall[1], other.wall[1]):
+    if max(first.wall[0], second.wall[0]) > min(first.wall[1], second.wall[1]):
         return False
-    if max(one.step[0], other.step[0]) > min(one.step[1], other.step[1]):
+    if max(first.step[0], second.step[0]) > min(first.step[1], second.step[1]):
         return False
-    longest = max(file.step[1] - file.step[0] for file in (one, other)) + 1
-    return abs(one.step[0] - other.step[0]) * 2 <= longest
+    max_span = max(file.step[1] - file.step[0] for file in (first, second)) + 1
+    return abs(first.step[0] - second.step[0]) * 2 <= max_span

@@ -1,6 +1,6 @@
 """Values in event files that are not numbers: texts, histograms, tensors, hyperparameters, images.
 
-Arrays need numpy, which is imported with the first one: the reader of a plain install uses this module too.
+Arrays need numpy, which is imported at the first use: the reader of a plain install uses this module too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["BFLOAT16", "HALF", "STRING", "TYPES", "OtherEvent", "dimensions", "t
 
 _LARGEST_TENSOR = 1 << 22
 STRING, BFLOAT16, HALF = 7, 14, 19
-# Types of TensorFlow's tensors; text, variants and quantised numbers are none of them.
+# Numeric types of TensorFlow's tensors, without strings, variants and quantised numbers.
 TYPES = {
     1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 8: "<c8", 9: "<i8", 10: "?", 14: "<u2", 17: "<u2",
     18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8",
@@ -41,7 +41,7 @@ _MINDSPORE_VARINTS = (4, 5, 7)
 
 @dataclass(frozen=True)
 class OtherEvent:
-    """A value that is no number.
+    """A value that is not a number.
 
     Attributes:
         kind: `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, `end` for the end of the run, or
@@ -50,7 +50,7 @@ class OtherEvent:
         step: when, in the count of the training.
         wall: when, in seconds since 1970.
         content: its message as it is in the file.
-        form: which of several messages it is, for the methods here.
+        form: which of several encodings `content` has: `dims`, `limits`, `buckets`, `encoded` or empty.
     """
 
     kind: str
@@ -61,29 +61,29 @@ class OtherEvent:
     form: str = ""
 
     def text(self) -> str:
-        """The text; of several, one a line.
+        """Returns the text; of several strings, one a line.
 
         Raises:
-            ValueError: this is no text.
+            ValueError: the value is not text.
         """
-        found = self.tensor()
-        if found.dtype != object:
-            raise ValueError(f"{self.tag!r} is not text but a tensor of {found.dtype}")
-        return "\n".join(part.decode(errors="replace") for part in found.reshape(-1))
+        tensor = self.tensor()
+        if tensor.dtype != object:
+            raise ValueError(f"{self.tag!r} is not text but a tensor of {tensor.dtype}")
+        return "\n".join(part.decode(errors="replace") for part in tensor.reshape(-1))
 
     def tensor(self) -> npt.NDArray[Any]:
-        """The tensor, with its shape; of text an array of bytes.
+        """Returns the tensor, with its shape; of text an array of bytes.
 
         Raises:
-            ValueError: this is no tensor.
+            ValueError: the value is not a tensor.
         """
         return tensor_of(self.content, is_mindspore=self.form == "dims")
 
     def histogram(self) -> Floats:
-        """Left edge, right edge and count of each bucket, as an array of buckets × 3.
+        """Returns left edge, right edge and count of each bucket, as an array of buckets × 3.
 
         Raises:
-            ValueError: this is no histogram.
+            ValueError: the value is not a histogram.
         """
         import numpy as np
 
@@ -91,47 +91,47 @@ class OtherEvent:
             return _histogram_by_limits(self.content)
         if self.form == "buckets":
             return _histogram_by_buckets(self.content)
-        found = self.tensor()
-        if found.ndim != 2 or found.shape[1] != 3:
-            raise ValueError(f"{self.tag!r} is not a histogram but a tensor of shape {found.shape}")
-        return found.astype(np.float64)
+        tensor = self.tensor()
+        if tensor.ndim != 2 or tensor.shape[1] != 3:
+            raise ValueError(f"{self.tag!r} is not a histogram but a tensor of shape {tensor.shape}")
+        return tensor.astype(np.float64)
 
     def images(self) -> list[bytes]:
-        """The images, each as the content of a file, such as PNG.
+        """Returns the images, each as the content of a file, such as PNG.
 
         Raises:
-            ValueError: these are no images.
+            ValueError: the value is not images.
         """
         if self.form == "encoded":
-            found = fields(self.content, 0, len(self.content))
-            return [self.content[start:stop] for field, wire, _, start, stop in found if (field, wire) == (4, 2)]
+            image_fields = fields(self.content, 0, len(self.content))
+            return [
+                self.content[start:stop] for field, wire, _, start, stop in image_fields if (field, wire) == (4, 2)
+            ]
         values = self.tensor()
         if values.dtype != object:
             raise ValueError(f"{self.tag!r} is not images but a tensor of {values.dtype}")
         return [bytes(value) for value in values.reshape(-1)[2:]]  # width and height come first
 
     def hparams(self) -> dict[str, bool | float | str | None]:
-        """The hyperparameters with which a session began; nothing where this says something else.
-
-        None is the value of a hyperparameter that was written as null.
+        """Returns the hyperparameters of a session's start, None for null; empty for any other message.
 
         Raises:
-            ValueError: this is no message.
+            ValueError: the content is not a message.
         """
-        found: dict[str, bool | float | str | None] = {}
-        for field, _, _, begin, end in fields(self.content, 0, len(self.content)):
+        values: dict[str, bool | float | str | None] = {}
+        for field, _, _, at, end in fields(self.content, 0, len(self.content)):
             if field != 3:  # session_start_info
                 continue
-            for inner, _, _, start, stop in fields(self.content, begin, end):
+            for inner, _, _, start, stop in fields(self.content, at, end):
                 if inner == 1:
-                    found |= _hparam(self.content, start, stop)
-        return found
+                    values |= _hparam(self.content, start, stop)
+        return values
 
 
-def _hparam(message: bytes, begin: int, end: int) -> dict[str, bool | float | str | None]:
-    """A name with its value; empty if there is no value that a hyperparameter can have."""
+def _hparam(message: bytes, at: int, end: int) -> dict[str, bool | float | str | None]:
+    """Returns a name with its value; empty if the message has no valid value."""
     name, values = "", list[bool | float | str | None]()
-    for field, _, _, start, stop in fields(message, begin, end):
+    for field, _, _, start, stop in fields(message, at, end):
         if field == 1:
             name = message[start:stop].decode(errors="replace")
         elif field == 2:
@@ -139,30 +139,30 @@ def _hparam(message: bytes, begin: int, end: int) -> dict[str, bool | float | st
     return {name: values[-1]} if values else {}
 
 
-def _struct_values(message: bytes, begin: int, end: int) -> list[bool | float | str | None]:
-    """A `google.protobuf.Value`: null, a number, a text or a truth value; the last one counts."""
-    found: list[bool | float | str | None] = []
-    for field, wire, number, start, stop in fields(message, begin, end):
+def _struct_values(message: bytes, at: int, end: int) -> list[bool | float | str | None]:
+    """Returns the values of a `google.protobuf.Value`: null, number, string or bool; the last one is valid."""
+    values: list[bool | float | str | None] = []
+    for field, wire, number, start, stop in fields(message, at, end):
         if field == 1 and wire == 0:
-            found.append(None)
+            values.append(None)
         elif field == 2 and wire == 1:
-            found.append(struct.unpack_from("<d", message, start)[0])
+            values.append(struct.unpack_from("<d", message, start)[0])
         elif field == 3 and wire == 2:
-            found.append(message[start:stop].decode(errors="replace"))
+            values.append(message[start:stop].decode(errors="replace"))
         elif field == 4 and wire == 0:
-            found.append(bool(number))
-    return found
+            values.append(bool(number))
+    return values
 
 
 def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]:
-    """The array of a tensor message; of text an array of bytes.
+    """Returns the array of a tensor message; of text an array of bytes.
 
     Raises:
-        ValueError: this is no tensor, or one of a type that is not read.
+        ValueError: the message is not a tensor, or has an unsupported type.
     """
     import numpy as np
 
-    kind, shape, content, texts = 0, [], None, []
+    kind, shape, content, strings = 0, [], None, []
     numbers: list[npt.NDArray[Any]] = []
     fixed, packed = (_MINDSPORE_FIXED, _MINDSPORE_VARINTS) if is_mindspore else (_FIXED, _VARINTS)
     for field, wire, number, start, stop in fields(message, 0, len(message)):
@@ -175,13 +175,13 @@ def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]
         elif field == (8 if is_mindspore else 4) and wire == 2:
             content = message[start:stop]
         elif field == 8 and wire == 2:
-            texts.append(message[start:stop])
+            strings.append(message[start:stop])
         elif field in fixed:
             numbers.append(_fixed(message[start:stop], fixed[field]))
         elif field in packed:
             numbers.append(np.array([number] if wire == 0 else varints(message, start, stop), np.uint64))
     if not is_mindspore and kind == STRING:
-        return _shaped(np.array([*texts, None], object)[:-1], shape, b"")
+        return _shaped(np.array([*strings, None], object)[:-1], shape, b"")
     code = (_MINDSPORE_TYPES if is_mindspore else TYPES).get(kind)
     if code is None:
         raise ValueError(f"a tensor of type {kind} is not read")
@@ -203,7 +203,7 @@ def _fixed(content: bytes, code: str) -> npt.NDArray[Any]:
 
 
 def _as_type(values: npt.NDArray[Any], code: np.dtype[Any], kind: int) -> npt.NDArray[Any]:
-    """Numbers in the type of the tensor; halves are written as the varint of their bits."""
+    """Converts numbers to the type of the tensor; halves are stored as the varint of their bits."""
     import numpy as np
 
     if values.dtype != np.uint64:
@@ -213,32 +213,33 @@ def _as_type(values: npt.NDArray[Any], code: np.dtype[Any], kind: int) -> npt.ND
     return values.astype(np.int64).astype(code) if code.kind == "i" else values.astype(code)
 
 
-def dimensions(message: bytes, begin: int, end: int) -> Iterator[int]:
-    """The sizes in the shape of a tensor."""
-    for field, wire, _, start, stop in fields(message, begin, end):
+def dimensions(message: bytes, at: int, end: int) -> Iterator[int]:
+    """Yields the sizes in the shape of a tensor."""
+    for field, wire, _, start, stop in fields(message, at, end):
         if field == 2 and wire == 2:
             sizes = [number for name, _, number, _, _ in fields(message, start, stop) if name == 1]
             yield sizes[-1] if sizes else 0
 
 
 def _shaped(values: npt.NDArray[Any], shape: list[int], missing: Any) -> npt.NDArray[Any]:
-    """The values in their shape. Of equal values at the end, only the first one needs to be in the file."""
+    """Returns the values in their shape."""
+    # TensorFlow can store only the first of equal values at the end.
     import numpy as np
 
     count = math.prod(shape)
     if count > max(len(values), _LARGEST_TENSOR) or len(values) > count:
         raise ValueError(f"{len(values)} values do not fill a tensor of shape {tuple(shape)}")
     if len(values) < count:
-        rest = np.full(count - len(values), values[-1] if len(values) else missing, values.dtype)
-        values = np.concatenate([values, rest])
+        padding = np.full(count - len(values), values[-1] if len(values) else missing, values.dtype)
+        values = np.concatenate([values, padding])
     return values.reshape(shape)
 
 
 def _histogram_by_limits(message: bytes) -> Floats:
-    """The histogram that TensorFlow 1 and PyTorch write: buckets by their upper limits."""
+    """Returns the histogram that TensorFlow 1 and PyTorch write: buckets by their upper limits."""
     import numpy as np
 
-    least = largest = 0.0
+    min_value = max_value = 0.0
     limits: list[Floats] = []
     counts: list[Floats] = []
     for field, wire, _, start, stop in fields(message, 0, len(message)):
@@ -246,9 +247,9 @@ def _histogram_by_limits(message: bytes) -> Floats:
             continue
         numbers = _fixed(message[start:stop], "<f8")
         if field == 1 and wire == 1:
-            least = float(numbers[0])
+            min_value = float(numbers[0])
         elif field == 2 and wire == 1:
-            largest = float(numbers[0])
+            max_value = float(numbers[0])
         elif field in (6, 7):
             (limits if field == 6 else counts).append(numbers)
     right, count = (np.concatenate([np.empty(0), *parts]) for parts in (limits, counts))
@@ -257,27 +258,27 @@ def _histogram_by_limits(message: bytes) -> Floats:
     filled = np.flatnonzero(count > 0)
     if not len(filled):
         return np.empty((0, 3))
-    # The outermost limits are those of float64, so the least and the largest value take their place.
+    # The outermost limits are ±float64 max, so the smallest and the largest value replace them.
     first, last = filled[0], filled[-1]
-    edges = np.concatenate([[least], right[first:last], [largest]])
+    edges = np.concatenate([[min_value], right[first:last], [max_value]])
     return np.stack([edges[:-1], edges[1:], count[first : last + 1]], axis=1)
 
 
 def _histogram_by_buckets(message: bytes) -> Floats:
-    """The histogram that MindSpore writes: a message for each bucket."""
+    """Returns the histogram that MindSpore writes: a message for each bucket."""
     import numpy as np
 
     rows = []
-    for field, wire, _, begin, end in fields(message, 0, len(message)):
+    for field, wire, _, at, end in fields(message, 0, len(message)):
         if field == 1 and wire == 2:
-            left = width = 0.0
+            left_edge = width = 0.0
             count = 0
-            for inner, inner_wire, number, start, _ in fields(message, begin, end):
+            for inner, inner_wire, number, start, _ in fields(message, at, end):
                 if inner == 1 and inner_wire == 1:
-                    left = struct.unpack_from("<d", message, start)[0]
+                    left_edge = struct.unpack_from("<d", message, start)[0]
                 elif inner == 2 and inner_wire == 1:
                     width = struct.unpack_from("<d", message, start)[0]
                 elif inner == 3:
                     count = number
-            rows.append((left, left + width, float(count)))
+            rows.append((left_edge, left_edge + width, float(count)))
     return np.array(rows, np.float64).reshape(-1, 3)

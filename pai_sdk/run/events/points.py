@@ -3,8 +3,8 @@
     process ── report() ─────────────────────> events.out…, rank-<n>/events.out…  ┐
     process ── prints ──> log ── definitions ──> log-metrics/events.out…          ┴─> JobPoints ──> job.metrics()
 
-`RunReader` joins the same files into the curves of a run. The same rule (`attempts`) says here which points a
-restart has replaced. Each point keeps its instance.
+`RunReader` joins these files into the curves of a run. Both use `attempts` to drop the points that a restart has
+replaced. Each point keeps its instance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
-from pai_sdk.run.events.attempts import Attempt, arranged, began_of, cuts
+from pai_sdk.run.events.attempts import Attempt, oldest_first, replacements, start_order
 from pai_sdk.run.events.records import read_scalars
 from pai_sdk.run.events.sources import source_order
 from pai_sdk.run.events.writer import EVENTS_PART, LOG_METRICS, event_file_source
@@ -31,16 +31,15 @@ from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile, Unlisted
 from pai_sdk.storage.stores.local import LocalStore, stored_file_of
 
-__all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "known_time", "metric_points"]
+__all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "metric_points", "valid_time"]
 
 logger = logging.getLogger(__name__)
 
-_MOST_FILES = 1000
-_MOST_PIECES = 8  # of a file that are read in one step: about 8 MiB
-_MOST_REPLACED = 3  # times in one call
-_LONGEST_NAME = 500
-END_OF_TIME_S = 1e11
-"""A number of seconds that is too large to be a time."""
+_MAX_FILES = 1000
+_MAX_CHUNKS = 8  # of a file in one step: about 8 MiB, as a chunk has 1 MiB
+_MAX_REPLACED = 3  # replacements of one file in one call
+_MAX_NAME_CHARS = 500
+END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 
 class Part(NamedTuple):
@@ -48,9 +47,9 @@ class Part(NamedTuple):
 
     Attributes:
         name: of the metric.
-        instance: that has reported them, or has printed them.
-        is_from_log: whether they were found in the log. Then a step only counts the lines that have values, and a
-            time of 0 is not known.
+        instance: that has reported or printed the points.
+        is_from_log: whether the points are from the log. Then a step only counts the lines that have values, and a
+            time of 0 is unknown.
         path: of the file.
         wall: when, in seconds since 1970.
         step: when, in the count of the training.
@@ -65,52 +64,52 @@ class Part(NamedTuple):
     step: Any
     value: Any
 
-    def rows(self, begin: int = 0) -> Iterator[tuple[float, int, float]]:
-        """Time, step and value of each point, as Python numbers."""
-        columns = (column[begin:] for column in (self.wall, self.step, self.value))
+    def rows(self, start: int = 0) -> Iterator[tuple[float, int, float]]:
+        """Yields time, step and value of each point, as Python numbers."""
+        columns = (column[start:] for column in (self.wall, self.step, self.value))
         return zip(*(column if isinstance(column, list) else column.tolist() for column in columns), strict=True)
 
     @property
     def rank(self) -> int:
-        """The rank of the process that has reported it, by the folder of its file."""
-        found = EVENTS_PART.fullmatch(self.path.rpartition("/")[0])
-        return int(found["rank"] or 0) if found else 0
+        """Returns the rank of the process that has reported the points, by the folder of the file."""
+        match = EVENTS_PART.fullmatch(self.path.rpartition("/")[0])
+        return int(match["rank"] or 0) if match else 0
 
     @property
     def source(self) -> tuple[str, str, bool, int]:
-        """Metric, instance, whether it is from the log, and rank: files of one source are one curve."""
+        """Returns metric, instance, `is_from_log` and rank: files of one source are one curve."""
         return self.name, self.instance, self.is_from_log, self.rank
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """By which the sources of one metric are sorted."""
+        """Returns the key by which the sources of one metric are sorted."""
         return source_order(self.instance, self.rank, is_from_log=self.is_from_log)
 
     def last(self) -> Iterator[MetricPoint]:
-        """The last point as the wire has it, if there is one."""
+        """Yields the last point in the form of the wire, if there is one."""
         for wall, step, value in self.rows(-1):
-            yield _metric_point(self, wire_time(known_time(wall, is_from_log=self.is_from_log)), step, value)
+            yield _metric_point(self, wire_time(valid_time(wall, is_from_log=self.is_from_log)), step, value)
 
 
-def known_time(wall: float, *, is_from_log: bool) -> float | None:
-    """The time of a point, where it is one: a job can write any number there."""
+def valid_time(wall: float, *, is_from_log: bool) -> float | None:
+    """Returns the time of a point; None where it is unknown, 0 where the job wrote a number that is not a time."""
     if is_from_log and not wall:
         return None
     return wall if 0 <= wall < END_OF_TIME_S else 0.0
 
 
 class _Reader(Protocol):
-    """Reads on in a file, as `EventFileReader` does."""
+    """Reads a file incrementally: `EventFileReader`, or `_PlainReader` without numpy."""
 
-    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = ...) -> Any: ...
+    def read(self, size: int | None = None, should_stop: Callable[[bool], bool] = ...) -> Any: ...
 
 
 class EventFolder(LocalStore):
-    """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are no files.
+    """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are ignored.
 
     Args:
         root: the folder.
-        is_link_allowed: whether the folder itself may be a link; one that the job has made could lead anywhere.
+        is_link_allowed: whether the folder itself can be a link; a link of the job could point anywhere.
     """
 
     def __init__(self, root: Path, *, is_link_allowed: bool = False) -> None:
@@ -120,7 +119,7 @@ class EventFolder(LocalStore):
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
-        """The files there, and in the folders that belong to the same run."""
+        """Yields the files in the folder, and in the folders that belong to the same run."""
         if self._is_link_allowed or not self.root.is_symlink():
             for entry in _entries(self.root):
                 if EVENTS_PART.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
@@ -130,10 +129,10 @@ class EventFolder(LocalStore):
                     yield from _plain_file(entry.name, entry)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end`, in pieces.
+        """Yields the bytes from `start` to `end`, in chunks.
 
         Raises:
-            ObjectNotFoundError: there is no such file, or the job has put something else there.
+            ObjectNotFoundError: there is no such file, or the job has replaced it by something else.
         """
         try:
             yield from super().read(path, start, end)
@@ -145,27 +144,27 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # there is none, or the job has just removed it
+    except OSError:  # it does not exist, or the job has just removed it
         return []
 
 
 def _plain_file(path: str, entry: os.DirEntry[str]) -> Iterator[StoredFile]:
-    with contextlib.suppress(OSError):  # removed since its name was read
+    with contextlib.suppress(OSError):  # removed after its name was read
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
             yield stored_file_of(path, status)
 
 
 class JobPoints:
-    """Reads what is new in the event files of a job. Not safe to use from several threads at once.
+    """Reads new points in the event files of a job. Not safe to use from several threads at once.
 
     Args:
         store: the folder `tensorboard`.
-        instances: of the job; files of others are left out. None for all that is there.
-        since: in seconds since 1970; files of processes that began earlier are of other jobs.
+        instances: of the job; all other files are ignored. None for all files.
+        since: in seconds since 1970; files of processes that started earlier are of other jobs.
 
     Attributes:
-        epoch: grows when what was read before is not valid any more: a file was replaced or removed.
+        epoch: grows when earlier points are not valid any more: a file was replaced or removed.
 
     Example:
         >>> from pai_sdk.storage.store import open_store
@@ -182,20 +181,18 @@ class JobPoints:
         self.epoch = 0
 
     def read_on(self) -> Iterator[Part]:
-        """Reads what was appended since the last call, in parts that fit into memory; without NaN and infinities.
-
-        Parts can be empty.
+        """Yields new points in parts that fit into memory and can be empty, without NaN and infinities.
 
         Raises:
             StorageError: a file cannot be read. The next call tries again.
         """
-        listed = {file.path: file for file in self._store.list()}
-        if self._files.keys() - listed.keys():
+        stored_files = {file.path: file for file in self._store.list()}
+        if self._files.keys() - stored_files.keys():
             self.epoch += 1
-            self._files = {path: file for path, file in self._files.items() if path in listed}
-        for path, stored in sorted(listed.items(), key=lambda one: (not _is_from_log(one[0]), one[0])):
+            self._files = {path: file for path, file in self._files.items() if path in stored_files}
+        for path, stored in sorted(stored_files.items(), key=lambda item: (not _is_from_log(item[0]), item[0])):
             file = self._files.get(path) or self._new_file(path)
-            if file is not None and (stored.size_bytes, stored.etag) != file.seen:
+            if file is not None and (stored.size_bytes, stored.etag) != file.read_version:
                 yield from self._read_file(file, stored)
 
     def _new_file(self, path: str) -> _File | None:
@@ -204,51 +201,51 @@ class JobPoints:
             return None
         if self._instances is not None and source[0] not in self._instances:
             return None
-        if len(self._files) >= _MOST_FILES:
+        if len(self._files) >= _MAX_FILES:
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning(
                     "%s has more than %d event files; job.metrics() leaves out the others, the run has them",
                     self._store.uri,
-                    _MOST_FILES,
+                    _MAX_FILES,
                 )
             return None
-        file = self._files[path] = _File(path, source[0], _reader_of(self._store, path))
+        file = self._files[path] = _File(path, source[0], _reader_for(self._store, path))
         return file
 
     def _read_file(self, file: _File, stored: StoredFile) -> Iterator[Part]:
-        is_cut, replaced = True, 0
-        while is_cut:
-            pieces = iter(range(_MOST_PIECES))
+        is_partial, replaced = True, 0
+        while is_partial:
+            budget = iter(range(_MAX_CHUNKS))
             try:
-                chunk = file.reader.read(stored.size_bytes, lambda _: next(pieces, None) is None)  # noqa: B023
-            except ObjectNotFoundError:  # removed since it was listed
+                chunk = file.reader.read(stored.size_bytes, lambda _: next(budget, None) is None)  # noqa: B023
+            except ObjectNotFoundError:  # removed after the listing
                 return
             except FileChangedError:
                 self.epoch += 1
-                file.reader, file.seen = _reader_of(self._store, file.path), (0, "")
+                file.reader, file.read_version = _reader_for(self._store, file.path), (0, "")
                 replaced += 1
-                if replaced > _MOST_REPLACED:
+                if replaced > _MAX_REPLACED:
                     return
                 continue
-            is_cut = chunk.is_cut
+            is_partial = chunk.is_partial
             for series in chunk.scalars.values():
-                known = series.finite()
-                if len(known.wall) and _is_name(series.tag):
-                    columns = (known.wall, known.step, known.value)
+                finite = series.finite()
+                if len(finite.wall) and _is_name(series.tag):
+                    columns = (finite.wall, finite.step, finite.value)
                     yield Part(series.tag, file.instance, _is_from_log(file.path), file.path, *columns)
-            if is_cut and not chunk.scalars:  # damage without end: the caller may want to stop
+            if is_partial and not chunk.scalars:  # a long damaged range: the caller gets a chance to stop
                 yield Part("", file.instance, _is_from_log(file.path), file.path, [], [], [])
             if chunk.error is not None:
                 raise chunk.error
-        file.seen = (stored.size_bytes, stored.etag)
+        file.read_version = (stored.size_bytes, stored.etag)
 
 
 def metric_points(parts: Iterable[Part], name: str | None = None) -> Iterator[MetricPoint]:
-    """All points of some parts, or those of one metric, the oldest first where the times are known."""
-    number = itertools.count()  # of a point, so that no two rows are equal up to here
+    """Yields all points of some parts, or those of one metric, the oldest first where the times are known."""
+    number = itertools.count()  # a unique number of each point, so that sorting never compares the parts
     rows = [
-        (known_time(wall, is_from_log=False), part.path, step, next(number), value, part)
+        (valid_time(wall, is_from_log=False), part.path, step, next(number), value, part)
         for part in parts
         if name in (None, part.name)
         for wall, step, value in part.rows()
@@ -257,7 +254,7 @@ def metric_points(parts: Iterable[Part], name: str | None = None) -> Iterator[Me
     rows.sort()
     before, timestamp = None, None
     for wall, _, step, _, value, part in rows:
-        if wall != before:  # those of one record have one time
+        if wall != before:  # points of one record share the formatted time
             before, timestamp = wall, wire_time(wall)
         yield _metric_point(part, timestamp if wall or not part.is_from_log else None, step, value)
 
@@ -266,11 +263,11 @@ _Row: TypeAlias = "tuple[float | None, str, int, int, float, Part]"  # time, fil
 
 
 def _without_replaced(rows: list[_Row]) -> list[_Row]:
-    """The rows that later files of their sources have not replaced."""
+    """Returns the rows that later files of their sources have not replaced."""
     sources: dict[tuple[str, str, bool, int], dict[str, list[int]]] = {}
     last: tuple[Part | None, list[int]] = None, []
     for row in rows:
-        if last[0] is not row[5]:  # a part has many rows
+        if last[0] is not row[5]:  # a part has many rows, so its list is looked up once
             part = row[5]
             last = part, sources.setdefault(part.source, {}).setdefault(part.path, [])
         last[1].append(row[2])
@@ -278,12 +275,16 @@ def _without_replaced(rows: list[_Row]) -> list[_Row]:
     for source, files in sources.items():
         if len(files) < 2:
             continue
-        attempts = [Attempt(began_of(path), None, sorted(steps)) for path, steps in files.items()]
-        order = arranged(attempts)
+        attempts = [Attempt(start_order(path), None, sorted(steps)) for path, steps in files.items()]
+        order = oldest_first(attempts)
         paths = [*files]
-        for number, cut in zip(order, cuts([attempts[number].steps for number in order]), strict=True):
-            replaced = frozenset(step for newer in cut.replaced_by for step in attempts[order[newer]].steps)
-            limits[source, paths[number]] = math.inf if cut.limit is None else cut.limit, replaced
+        for number, replacement in zip(
+            order, replacements([attempts[number].steps for number in order]), strict=True
+        ):
+            replaced = frozenset(
+                step for newer in replacement.replaced_by for step in attempts[order[newer]].steps
+            )
+            limits[source, paths[number]] = math.inf if replacement.limit is None else replacement.limit, replaced
     if not limits:
         return rows
     counting = []
@@ -295,7 +296,8 @@ def _without_replaced(rows: list[_Row]) -> list[_Row]:
 
 
 def _metric_point(part: Part, timestamp: str | None, step: int, value: float) -> MetricPoint:
-    """A point; its types are known to be right, and checking them would take half of the time."""
+    """Returns a point of the wire."""
+    # Not validated: the types are right, and validation would take half of the time.
     return MetricPoint.model_construct(
         name=part.name,
         value=value,
@@ -311,11 +313,11 @@ class _File:
 
     def __init__(self, path: str, instance: str, reader: _Reader) -> None:
         self.path, self.instance, self.reader = path, instance, reader
-        self.seen = (0, "")
+        self.read_version = (0, "")
 
 
 def _is_name(tag: str) -> bool:
-    return len(tag) <= _LONGEST_NAME and "\0" not in tag
+    return len(tag) <= _MAX_NAME_CHARS and "\0" not in tag
 
 
 def _is_from_log(path: str) -> bool:
@@ -325,7 +327,7 @@ def _is_from_log(path: str) -> bool:
 # ---- without numpy --------------------------------------------------------------------------------------------
 
 
-def _reader_of(store: Store, path: str) -> _Reader:
+def _reader_for(store: Store, path: str) -> _Reader:
     try:
         from pai_sdk.run.events.files import EventFileReader
     except ModuleNotFoundError as error:
@@ -336,32 +338,32 @@ def _reader_of(store: Store, path: str) -> _Reader:
 
 
 class _Columns:
-    """The points of a metric as lists: what is used here of a `Series`."""
+    """The points of a metric as lists, with the part of `Series` that `JobPoints` uses."""
 
     def __init__(self, tag: str, rows: list[tuple[float, int, float]]) -> None:
         self.tag, self.rows = tag, rows
         self.wall, self.step, self.value = ([row[at] for row in rows] for at in range(3))
 
     def finite(self) -> _Columns:
-        """The points without NaN and infinities."""
+        """Returns the points without NaN and infinities."""
         return _Columns(self.tag, [row for row in self.rows if math.isfinite(row[2])])
 
 
 class _Chunk(NamedTuple):
     scalars: dict[str, _Columns]
     error: None = None
-    is_cut: bool = False
+    is_partial: bool = False
 
 
 class _PlainReader:
-    """Reads an event file in Python: in an install without numpy."""
+    """Reads an event file in an install without numpy."""
 
     def __init__(self, store: Store, path: str) -> None:
         self._store, self._path = store, path
         self._offset = 0
 
-    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = lambda _: False) -> _Chunk:
-        """Reads what was appended since the last call."""
+    def read(self, size: int | None = None, should_stop: Callable[[bool], bool] = lambda _: False) -> _Chunk:
+        """Reads the content appended since the last call."""
         content = io.BytesIO(b"".join(self._store.read(self._path, self._offset, size)))
         rows: dict[str, list[tuple[float, int, float]]] = {}
         end = 0

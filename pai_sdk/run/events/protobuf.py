@@ -1,4 +1,4 @@
-"""The fields of protobuf messages, with their places in the bytes."""
+"""Reads the fields of protobuf messages, with their offsets."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 __all__ = ["fields", "varint", "varints"]
 
-_LONGEST_VARINT_BITS = 70
+_MAX_VARINT_BITS = 70
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
 def fields(message: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Each field of a part of a message: number, wire type, the value of a varint, and where its content is.
+    """Yields each field of a message: number, wire type, value of a varint, start and end of its content.
 
     Raises:
-        ValueError: this is no message.
+        ValueError: the bytes are not a message.
 
     Example:
         >>> list(fields(bytes([0x08, 0x05, 0x12, 0x01, 0x61]), 0, 5))
@@ -42,13 +42,13 @@ def fields(message: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, i
 
 
 def varint(message: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number that begins at a place, and where it ends.
+    """Returns the number at an offset, and the offset after it.
 
     Raises:
-        ValueError: it is cut off, or has more than ten bytes.
+        ValueError: the number is truncated, or has more than ten bytes.
     """
     number = shift = 0
-    while at < end and shift < _LONGEST_VARINT_BITS:
+    while at < end and shift < _MAX_VARINT_BITS:
         byte = message[at]
         at += 1
         number |= (byte & 127) << shift
@@ -59,13 +59,13 @@ def varint(message: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def varints(message: bytes, at: int, end: int) -> list[int]:
-    """The numbers of a packed field.
+    """Returns the numbers of a packed field.
 
     Raises:
-        ValueError: the last one is cut off.
+        ValueError: the last number is truncated.
     """
-    found = []
+    numbers = []
     while at < end:
         number, at = varint(message, at, end)
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers

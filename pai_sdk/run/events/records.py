@@ -59,16 +59,16 @@ class ScalarEvent:
 
     @property
     def name(self) -> str:
-        """The same as `tag`."""
+        """The name of the metric: equal to `tag`."""
         return self.tag
 
 
 def read_records(source: str | os.PathLike[str] | BinaryIO, offset: int = 0) -> Iterator[EventRecord]:
-    """The whole records of a file that may still grow, from an offset on.
+    """Yields the complete records of a file that can still grow, from an offset on.
 
-    A record that is not whole yet ends the iteration. Behind damaged bytes, the next valid record is searched for.
-    Bytes that are passed over, as of records with more than 4 MiB, give a record without payload now and then, so
-    that a reader can go on behind them.
+    An incomplete record ends the iteration. After damaged bytes, the next valid record is searched for. Bytes that
+    are skipped, such as records of more than 4 MiB, yield a record without payload now and then, so that a reader
+    can continue after them.
 
     Args:
         source: the path of the file, or the open file.
@@ -96,7 +96,7 @@ def read_records(source: str | os.PathLike[str] | BinaryIO, offset: int = 0) -> 
 
 
 def read_scalars(source: str | os.PathLike[str] | BinaryIO, offset: int = 0) -> Iterator[ScalarEvent]:
-    """The numbers in a file, of any program that writes for TensorBoard, from an offset on.
+    """Yields the numbers in a file, of any program that writes for TensorBoard, from an offset on.
 
     Example:
         >>> list(read_scalars(os.devnull))
@@ -107,7 +107,7 @@ def read_scalars(source: str | os.PathLike[str] | BinaryIO, offset: int = 0) -> 
     for record in read_records(source, offset):
         try:
             message = parse_message(record.payload, plugins, is_mindspore=is_mindspore)
-        except (ValueError, ModuleNotFoundError):  # it is no event, or an odd tensor for which numpy is needed
+        except (ValueError, ModuleNotFoundError):  # not an event, or a tensor type that needs numpy
             continue
         if message.version:
             is_mindspore = message.version.lower().startswith("mindspore")
@@ -116,7 +116,7 @@ def read_scalars(source: str | os.PathLike[str] | BinaryIO, offset: int = 0) -> 
 
 
 def _length(frame: bytes) -> int | None:
-    """The length in the frame of a record; None where the frame is damaged."""
+    """Returns the length in the frame of a record; None where the frame is damaged."""
     if len(frame) < _FRAME.size:
         return None
     length, checksum = _FRAME.unpack(frame)
@@ -127,10 +127,11 @@ def _next_record(file: BinaryIO, offset: int) -> int:
     """Finds the next valid frame; without one, returns the offset at which to search later."""
     file.seek(offset)
     data = file.read(_SEARCHED_BYTES)
-    # Lengths are below 2**32 and above 0: only where four zeros follow four bytes that are not all zeros.
+    # Lengths are above 0 and below 2**32, so a header has four zeros after four bytes that are not all zeros. Only
+    # such offsets are checked: random bytes and runs of zeros have hardly any.
     for match in _BEFORE_ZEROS.finditer(data):
-        for place in range(max(match.start() - 3, 0), match.start() + 1):
-            is_below = data[place + 4 : place + 8] == b"\0\0\0\0"
-            if is_below and _length(data[place : place + _FRAME.size]) is not None:
-                return offset + place
+        for start in range(max(match.start() - 3, 0), match.start() + 1):
+            is_below = data[start + 4 : start + 8] == b"\0\0\0\0"
+            if is_below and _length(data[start : start + _FRAME.size]) is not None:
+                return offset + start
     return offset + max(len(data) - _FRAME.size + 1, 1)

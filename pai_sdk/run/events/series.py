@@ -41,13 +41,13 @@ class Point(NamedTuple):
 class Series:
     """All points of one tag of one run, in the order of their steps.
 
-    The columns have one length. They are shared with others, so do not write to them.
+    The columns have equal lengths. Several series can share them, so do not write to them.
 
     Attributes:
         tag: the name of the metric.
         wall: when, in seconds since 1970.
         step: when, in the count of the training.
-        value: the numbers: float64 where the writer has kept them so, otherwise float32.
+        value: the numbers: float64 where the writer has stored float64, otherwise float32.
 
     Example:
         >>> loss = Series("loss", np.array([10.0, 11.0]), np.array([1, 2]), np.array([0.5, 0.25]))
@@ -64,7 +64,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The name of the metric, under the word that points of `job.metrics()` have for it."""
+        """The name of the metric, as in the points of `job.metrics()`: equal to `tag`."""
         return self.tag
 
     def __len__(self) -> int:
@@ -101,29 +101,29 @@ class Series:
         """The points from `start` to `end`, both included; None is no limit.
 
         Args:
-            start: the least step, or time in seconds since 1970.
-            end: the largest one.
-            x: what the limits are.
+            start: the smallest step, or time in seconds since 1970.
+            end: the largest step or time.
+            x: the unit of the limits.
         """
-        place = self.step if x == "step" else self.wall
-        wanted = np.ones(len(place), bool)
+        position = self.step if x == "step" else self.wall
+        mask = np.ones(len(position), bool)
         if start is not None:
-            wanted &= place >= start
+            mask &= position >= start
         if end is not None:
-            wanted &= place <= end
-        return self[wanted]
+            mask &= position <= end
+        return self[mask]
 
     def downsample(self, points: int) -> Series:
-        """Fewer points, among them the first, the last, the least and the largest.
+        """Returns fewer points, among them the first, the last, the smallest and the largest.
 
-        The series is cut into parts with equally many points; the least and the largest value of each part are
-        kept, as they are. A series that is short enough is returned unchanged.
+        The series is split into parts with equally many points; the smallest and the largest value of each part
+        are returned, unchanged. A series that is short enough is returned unchanged.
 
         Args:
-            points: the most that are wanted, at least 4.
+            points: the maximum number of points, at least 4.
 
         Raises:
-            ValueError: fewer are asked for.
+            ValueError: `points` is less than 4.
 
         Example:
             >>> saw = Series("saw", np.zeros(1000), np.arange(1000), np.arange(1000) % 97.0)
@@ -139,11 +139,11 @@ class Series:
         rows = -(-len(self) // width)
         grid = np.full((rows, width), np.nan)
         grid.reshape(-1)[: len(self)] = self.value
-        begins = np.arange(rows) * width
+        starts = np.arange(rows) * width
         # A part of nothing but NaN keeps its first point.
-        least = begins + np.where(np.isnan(grid), np.inf, grid).argmin(axis=1)
-        largest = begins + np.where(np.isnan(grid), -np.inf, grid).argmax(axis=1)
-        return self[np.unique(np.concatenate([[0], least, largest, [len(self) - 1]]))]
+        min_indices = starts + np.where(np.isnan(grid), np.inf, grid).argmin(axis=1)
+        max_indices = starts + np.where(np.isnan(grid), -np.inf, grid).argmax(axis=1)
+        return self[np.unique(np.concatenate([[0], min_indices, max_indices, [len(self) - 1]]))]
 
     def to_pandas(self) -> pd.DataFrame:
         """A data frame with the columns `wall`, `step` and `value`.
@@ -175,26 +175,26 @@ class Series:
 
 
 def empty_series(tag: str) -> Series:
-    """A series without points."""
+    """Returns a series without points."""
     return Series(tag, np.empty(0), np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)
 class TagSummary:
-    """The facts about a tag of a run that are kept when its points are not in memory.
+    """The summary of a tag of a run, which is available when the points are not in memory.
 
     Attributes:
         tag: its name.
         kind: `scalar`, `text`, `histogram`, `tensor`, `image`, `metadata` for what a plugin has stored without a
             value, or the name of another plugin of TensorBoard, whose values are tensors.
         count: of all points.
-        first_step: the least step; None where there are no points.
-        last: the point with the largest step; its value is NaN for what is no number, such as text.
-        min: the least finite value; None where there is none.
+        first_step: the smallest step; None where there are no points.
+        last: the point with the largest step; its value is NaN for values that are not numbers, such as text.
+        min: the smallest finite value; None where there is none.
         max: the largest finite value.
         nan_count: how many values are NaN.
         inf_count: how many values are infinite.
-        replaced: how many points of older files do not count, since newer files have their steps.
+        replaced: how many points of older files do not count, since newer files replace them.
     """
 
     tag: str
@@ -210,7 +210,7 @@ class TagSummary:
 
     @property
     def name(self) -> str:
-        """The same as `tag`."""
+        """The name of the tag: equal to `tag`."""
         return self.tag
 
     @property

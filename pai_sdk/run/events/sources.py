@@ -1,13 +1,13 @@
-"""One metric of several instances: which of them is meant by the plain name.
+"""Orders the sources of one metric: the first source has the plain name of the metric.
 
-The rule, for curves, lists, comparisons, searches and the last values of jobs:
+The order, for curves, lists, comparisons, searches and the last values of jobs:
 
-1. What was reported comes before what was found in logs.
-2. Of that, process 0 comes first, then the other processes by their ranks.
-3. Of one rank, the instances come by their roles (chief, master, worker, ps, evaluator), then by their numbers;
-   those without a role, such as machines, come last, by their names.
+1. Reported points come before points from logs.
+2. Process 0 comes first, then the other processes by their ranks.
+3. Instances of one rank are sorted by their roles (chief, master, worker, ps, evaluator), then by their numbers;
+   sources without a role, such as machines, come last, by their names.
 
-The first one has the plain name. Standard library only.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INSTANCE = re.compile(rf"(?:.+-)?({'|'.join(_ROLES)})-([0-9]{{1,9}})(?:\.log)?"
 
 
 class _Point(Protocol):
-    """A value as `job.metrics()` gives it; those from logs have no step."""
+    """A value as `job.metrics()` returns it; values from logs have no step."""
 
     @property
     def name(self) -> str | None: ...
@@ -49,30 +49,30 @@ def is_instance(name: str) -> bool:
 
 
 def source_order(instance: str | None, rank: int | None = 0, *, is_from_log: bool = False) -> tuple[Any, ...]:
-    """A key by which the sources of one metric are sorted; the first one has the plain name.
+    """Returns the key by which the sources of one metric are sorted; the first source has the plain name.
 
     Example:
         >>> sorted(["t-worker-10", "t-worker-9", "t-master-0", "spot-a"], key=source_order)
         ['t-master-0', 't-worker-9', 't-worker-10', 'spot-a']
     """
-    found = _INSTANCE.fullmatch(instance or "")
-    role = (_ROLES.index(found[1]), int(found[2])) if found else (len(_ROLES), 0)
+    match = _INSTANCE.fullmatch(instance or "")
+    role = (_ROLES.index(match[1]), int(match[2])) if match else (len(_ROLES), 0)
     return is_from_log, max(rank or 0, 0), *role, instance or ""
 
 
 def point_order(point: _Point) -> tuple[Any, ...]:
-    """The order of the source of a point; see `source_order`."""
+    """Returns the sort key of the source of a point; see `source_order`."""
     return source_order(point.instance, point.rank, is_from_log=point.step is None)
 
 
 def source_label(point: _Point) -> str:
-    """The instance of a point, with its rank if that is not 0: an instance may have several processes."""
+    """Returns the instance of a point, with its rank if that is not 0: an instance can have several processes."""
     return f"{point.instance or ''}{f' rank-{point.rank}' if point.rank else ''}"
 
 
 def preferred_points(points: Iterable[_P]) -> list[_P]:
-    """Returns, of each metric, the points of the one source that is meant by its plain name; in their order."""
-    orders: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # by source: there are many points of each
+    """Returns the points of the first source of each metric, in their order."""
+    orders: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # cached by source, which has many points
     first: dict[str | None, tuple[Any, ...]] = {}
     ordered = []
     for point in points:

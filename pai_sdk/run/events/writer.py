@@ -4,7 +4,7 @@ A file is a sequence of TFRecords: the length of the record, a checksum of the l
 the record. Each record is an `Event` protobuf message with a time, a step and a summary. This module is shipped
 with jobs: standard library only, syntax of Python 3.8.
 
-TensorBoard keeps a scalar as float32. `EventWriter` writes it that way, and once more as float64, in a field of
+TensorBoard stores a scalar as float32. `EventWriter` writes it that way, and once more as float64, in a field of
 the message that TensorBoard does not know and skips. Readers prefer the exact value (`read_scalars`).
 """
 
@@ -48,19 +48,19 @@ logger = logging.getLogger(__name__)
 
 
 LOG_METRICS = "log-metrics"
-"""The folder of the files with what metric definitions find in logs."""
+"""The folder of the files with the points that metric definitions match in logs."""
 
 EVENTS_PART = re.compile(rf"rank-(?P<rank>[0-9]{{1,9}})|{LOG_METRICS}")
-"""The folders in `tensorboard` that belong to the same run; any other folder there is a run of its own."""
+"""The folders in `tensorboard` that belong to the run itself; any other folder there is a run of its own."""
 
 _FLUSH_S = 0.3
-_MOST_PENDING_BYTES = 32 << 20
-_MOST_TEMPLATES = 256
+_MAX_PENDING_BYTES = 32 << 20
+_MAX_TEMPLATES = 256
 SESSION_STOP = 2  # a status of TensorFlow's SessionLog
-EXACT_FIELD = 100  # of Summary.Value; the numbers that TensorBoard uses end at 9
+EXACT_FIELD = 100  # of Summary.Value; the fields that TensorBoard uses end at 9
 _FLOAT_TYPE, _DOUBLE_TYPE, _STRING_TYPE = 1, 2, 7  # of the enum DataType
 
-_NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")  # databases and UTF-8 have no place for them
+_NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")  # databases reject NUL, and UTF-8 has no surrogates
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.(?P<time>[0-9]+)\.(?P<source>.+)\.[0-9]+\.[0-9]+")
 
@@ -73,7 +73,7 @@ _FLOAT32 = struct.Struct("<f")
 
 
 def _pure_crc32c() -> Callable[[bytes], int]:
-    """CRC32C in Python; two bytes a step, which takes half the time of one byte a step."""
+    """Returns CRC32C in Python: two bytes a step, which takes half the time of one byte a step."""
     by_byte = []
     for byte in range(256):
         for _ in range(8):
@@ -103,7 +103,7 @@ def _fastest_crc32c() -> Callable[[bytes], int]:
             from google_crc32c import value
 
             return value  # type: ignore[no-any-return]
-    except Exception as error:  # a broken copy in the image must not end the job
+    except Exception as error:  # a broken installation in the image must not stop the job
         logger.info("google-crc32c cannot be used, so checksums are computed in Python: %s", error)
     return _pure_crc32c()
 
@@ -112,20 +112,22 @@ _checksum: Callable[[bytes], int] | None = None
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC32C of bytes: by google-crc32c where it is installed, in Python otherwise.
+    """Returns the CRC32C of bytes: by google-crc32c where it is installed, in Python otherwise.
 
     Example:
         >>> hex(crc32c(b"123456789"))
         '0xe3069283'
     """
-    global _checksum  # chosen at the first use, so that importing this module costs nothing
+    # Selected at the first use, so that importing this module costs nothing. Two threads that select at once both
+    # store a correct function, so there is no lock.
+    global _checksum
     if _checksum is None:
         _checksum = _fastest_crc32c()
     return _checksum(data)
 
 
 def masked(crc: int) -> int:
-    """The form of a checksum in a TFRecord."""
+    """Returns a checksum in the masked form of a TFRecord."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -135,7 +137,7 @@ def _frame(length: int) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """A record: the message between its length and its checksum."""
+    """Returns a record: the message between its length and its checksum."""
     return _frame(len(payload)) + payload + _UINT32.pack(masked(crc32c(payload)))
 
 
@@ -144,12 +146,12 @@ def framed(payload: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     number &= 0xFFFFFFFFFFFFFFFF  # a negative int64 is written as its two's complement
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _key(field: int, wire_type: int) -> bytes:
@@ -166,7 +168,7 @@ def _int_field(field: int, number: int) -> bytes:
 
 
 def double_field(field: int, number: float) -> bytes:
-    """A number of eight bytes, with its field."""
+    """Returns a field with a float64."""
     return _key(field, 1) + _FLOAT64.pack(number)
 
 
@@ -179,7 +181,7 @@ def _summary(*values: bytes) -> bytes:
 
 
 def scalars_record(wall_time: float, step: int, values: Iterable[tuple[str, float]]) -> bytes:
-    """One record with numbers, as `EventWriter.scalars` writes it; a name may come more than once."""
+    """Returns one record with numbers, as `EventWriter.scalars` writes it; a name can occur more than once."""
     parts = []
     for name, value in values:
         numbers = double_field(EXACT_FIELD, value) + _key(2, 5) + _FLOAT32.pack(_as_float32(value))
@@ -188,7 +190,7 @@ def scalars_record(wall_time: float, step: int, values: Iterable[tuple[str, floa
 
 
 def _metadata(plugin: str, content: bytes = b"") -> bytes:
-    """Which part of TensorBoard shows a tensor; the data class 2 is that of tensors."""
+    """Returns the metadata that selects the plugin of TensorBoard; the data class 2 is that of tensors."""
     return _bytes_field(9, _bytes_field(1, _bytes_field(1, plugin) + _bytes_field(2, content)) + _int_field(4, 2))
 
 
@@ -201,31 +203,31 @@ def _tensor(kind: int, shape: Sequence[int], content: bytes) -> bytes:
 
 
 class _Template:
-    """The records of scalars with the same tags and a step of the same size: only numbers differ among them.
+    """Builds records of scalars with the same tags and a step of the same size.
 
     The bytes between the numbers are prepared once, so that a record is one call of `struct.pack`.
     """
 
     def __init__(self, tags: Sequence[str], step_bytes: int) -> None:
         exact, simple = _key(EXACT_FIELD, 1), _key(2, 5)
-        begins = []
+        prefixes = []
         for tag in tags:
             _check_tag(tag)
             name = _bytes_field(1, tag)
             size = len(name) + len(exact) + 8 + len(simple) + 4
-            begins.append(_key(1, 2) + _varint(size) + name + exact)
-        summary_size = sum(len(begin) + 8 + len(simple) + 4 for begin in begins)
+            prefixes.append(_key(1, 2) + _varint(size) + name + exact)
+        summary_size = sum(len(prefix) + 8 + len(simple) + 4 for prefix in prefixes)
         before = _key(5, 2) + _varint(summary_size)
-        # Each number stands behind bytes that are always the same.
-        layout = f"<1sd1s{step_bytes}s{len(before)}s" + "".join(f"{len(begin)}sd1sf" for begin in begins)
+        # Each number follows bytes that are the same in all records.
+        layout = f"<1sd1s{step_bytes}s{len(before)}s" + "".join(f"{len(prefix)}sd1sf" for prefix in prefixes)
         self._pack = struct.Struct(layout).pack
         self._parts: list[Any] = [_key(1, 1), 0.0, _key(2, 0), b"", before]
-        for begin in begins:
-            self._parts += [begin, 0.0, simple, 0.0]
+        for prefix in prefixes:
+            self._parts += [prefix, 0.0, simple, 0.0]
         self._frame = _frame(struct.calcsize(layout))
 
     def record(self, wall_time: float, step: bytes, exact: Iterable[float], rounded: Iterable[float]) -> bytes:
-        """One record; the caller holds the writer's lock."""
+        """Returns one record; the caller holds the writer's lock."""
         parts = self._parts
         parts[1] = wall_time
         parts[3] = step
@@ -237,7 +239,7 @@ class _Template:
 
 
 FILE_VERSION = _bytes_field(3, "brain.Event:2")
-"""The content of the first record of a file, beside the time."""
+"""The content of the first record of a file, without the time."""
 
 _EMPTY_TENSOR = _tensor(_FLOAT_TYPE, (), _bytes_field(4, _FLOAT32.pack(0.0)))
 _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
@@ -246,14 +248,14 @@ _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 class EventWriter:
     """Appends events to a file of its own in a folder. Safe to use from several threads, and after a fork.
 
-    What is written is collected in memory, and a thread appends it to the file three times a second: a process
-    that is killed loses less than the last second. A call waits only where the file system takes no data for so
-    long that 32 MiB are collected.
+    Events are collected in memory, and a thread appends them to the file three times a second: a process that is
+    killed loses less than the last second. A call waits only when the file system accepts no data for so long that
+    32 MiB are pending.
 
     Args:
-        folder: where TensorBoard looks; it is made with the first event.
-        source: what the events come from, a part of the file's name: the name of an instance, for example.
-        flush_s: the longest time between a call and the file.
+        folder: the folder that TensorBoard reads; it is created with the first event.
+        source: the origin of the events, a part of the file's name: the name of an instance, for example.
+        flush_s: the maximum time between a call and the file, in seconds.
 
     Example:
         >>> import tempfile
@@ -272,18 +274,19 @@ class EventWriter:
         self._templates: dict[tuple[Any, ...], _Template] = {}
         self._step: tuple[int, bytes] = (0, b"\0")
         self._is_closed = False
-        self._begin(is_child=False)
+        self._reset(is_child=False)
         _writers.add(self)
 
-    def _begin(self, *, is_child: bool) -> None:
-        """Start with an empty file of its own: at first, and in a process that was forked."""
-        # A child may end without a chance to write what is pending, so there nothing is collected.
-        self._most_pending_bytes = 0 if is_child else _MOST_PENDING_BYTES
-        self._lock = threading.Lock()  # guards what is pending, and the templates
-        self._file_lock = threading.Lock()  # guards the file; taken before the other one
+    def _reset(self, *, is_child: bool) -> None:
+        """Starts a new file with nothing pending: at first, and in a child after a fork."""
+        # A child can exit without atexit (os._exit, as multiprocessing does), so it writes each event at once. Its
+        # locks are new, since the fork may have copied locks that a thread of the parent holds.
+        self._max_pending_bytes = 0 if is_child else _MAX_PENDING_BYTES
+        self._lock = threading.Lock()  # guards the pending records and the templates
+        self._file_lock = threading.Lock()  # guards the file; acquired before `_lock`, never after it
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._is_wanted = threading.Event()
+        self._wakeup = threading.Event()
         self._thread: threading.Thread | None = None
         self._file: BinaryIO | None = None
         self._failure: OSError | None = None
@@ -296,8 +299,8 @@ class EventWriter:
 
     @property
     def is_full(self) -> bool:
-        """True when more is pending than is kept in memory, because the file cannot be written."""
-        return self._pending_bytes > _MOST_PENDING_BYTES
+        """True when more is pending than the memory limit, because the file cannot be written."""
+        return self._pending_bytes > _MAX_PENDING_BYTES
 
     def __enter__(self) -> EventWriter:
         return self
@@ -306,16 +309,16 @@ class EventWriter:
         self.close()
 
     def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> None:
-        """Write numbers, all of one step.
+        """Writes numbers, all of one step.
 
         Args:
-            values: tag to number; anything that `float()` takes, but no text.
+            values: tag to number; anything that `float()` accepts, except strings.
             step: a whole number.
             wall_time: seconds since 1970; now by default.
 
         Raises:
-            TypeError: a value is no number.
-            OverflowError: a value is no float64, or the step no int64.
+            TypeError: a value is not a number.
+            OverflowError: a value exceeds float64, or the step int64.
             OSError: the file could not be written; the next call tries again.
         """
         now = time.time() if wall_time is None else wall_time
@@ -326,7 +329,7 @@ class EventWriter:
             numbers = list(values.values())
             try:
                 record = template.record(now, step_bytes, numbers, numbers)
-            except (OverflowError, struct.error):  # a number that float32 cannot hold, or no number
+            except (OverflowError, struct.error):  # beyond float32, or not a number: the slow path checks each
                 record = None
             if record is None:
                 exact = [as_float64(tag, value) for tag, value in values.items()]
@@ -336,12 +339,12 @@ class EventWriter:
             self._attend()
 
     def text(self, tag: str, text: str, step: int = 0) -> None:
-        """Write a text; TensorBoard shows it as Markdown."""
+        """Writes a text; TensorBoard displays it as Markdown."""
         content = _bytes_field(8, text)
         self._write_value(step, _bytes_field(1, tag) + _metadata("text") + _tensor(_STRING_TYPE, (1,), content))
 
     def histogram(self, tag: str, values: Iterable[float], step: int, *, buckets: int = 30) -> None:
-        """Write how numbers are distributed. NaN and infinities are left out."""
+        """Writes the distribution of numbers. NaN and infinities are left out."""
         finite = sorted(value for value in map(float, values) if math.isfinite(value))
         rows = _buckets(finite, buckets)
         tensor = _tensor(
@@ -350,7 +353,7 @@ class EventWriter:
         self._write_value(step, _bytes_field(1, tag) + _metadata("histograms") + tensor)
 
     def tensor(self, tag: str, values: Iterable[float], shape: Sequence[int], step: int) -> None:
-        """Write a tensor of float64, its values in row order.
+        """Writes a tensor of float64, its values in row order.
 
         Raises:
             ValueError: the shape has another number of values.
@@ -364,7 +367,7 @@ class EventWriter:
         )
 
     def hparams(self, values: Mapping[str, bool | float | str | None], metrics: Iterable[str] = ()) -> None:
-        """Write hyperparameters, and which metrics TensorBoard lists beside them; None is a value."""
+        """Writes hyperparameters, and the metrics that TensorBoard lists with them; None is a value."""
         metric_infos = b"".join(_bytes_field(5, _bytes_field(1, _bytes_field(2, tag))) for tag in metrics)
         infos = b"".join(
             _bytes_field(4, _bytes_field(1, name) + _int_field(4, _hparam_type(v))) for name, v in values.items()
@@ -374,15 +377,18 @@ class EventWriter:
             _bytes_field(1, _bytes_field(1, name) + _bytes_field(2, _protobuf_value(value)))
             for name, value in values.items()
         )
-        begins = _bytes_field(3, pairs + double_field(5, time.time()))
-        for tag, content in (("_hparams_/experiment", experiment), ("_hparams_/session_start_info", begins)):
-            # HParamsPluginData has a version, which is 0, and one of the two messages.
+        session_start = _bytes_field(3, pairs + double_field(5, time.time()))
+        for tag, content in (
+            ("_hparams_/experiment", experiment),
+            ("_hparams_/session_start_info", session_start),
+        ):
+            # HParamsPluginData has a version, which is 0 and so not written, and one of the two messages.
             self._write_value(0, _bytes_field(1, tag) + _metadata("hparams", content) + _EMPTY_TENSOR)
 
     def end(self, status: str) -> None:
-        """Write that the run has ended; nothing if this writer has written nothing.
+        """Writes that the run has finished; nothing if this writer has written nothing.
 
-        TensorFlow marks the end of a session in the same way. TensorBoard does not show it.
+        TensorFlow marks the end of a session in the same way. TensorBoard does not display it.
 
         Args:
             status: `Succeed`, `Failed` or `Terminated`.
@@ -394,11 +400,13 @@ class EventWriter:
             self._add(framed(_event(time.time(), self._step[0], stopped)))
 
     def flush(self) -> None:
-        """Append to the file what is pending.
+        """Appends the pending events to the file.
 
         Raises:
-            OSError: that failed. What is pending stays so.
+            OSError: the file could not be written. The events stay pending.
         """
+        # The file lock spans both steps, so that two flushes write in the order of the calls. `_lock` is released
+        # during the write: other threads go on collecting while the file system is slow.
         with self._file_lock:
             with self._lock:
                 content, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
@@ -408,22 +416,22 @@ class EventWriter:
                 self._append(content)
             except OSError as error:
                 self._failure = error
-                with self._lock:
+                with self._lock:  # in front of the events collected meanwhile
                     self._pending.insert(0, content)
                     self._pending_bytes += len(content)
                 raise
 
     def close(self) -> None:
-        """Write what is pending and end the thread.
+        """Writes the pending events and stops the thread.
 
         Raises:
             OSError: the last events could not be written.
         """
-        with self._lock:
+        with self._lock:  # no event is added and no thread starts after this
             self._is_closed = True
             thread = self._thread
         self._closing.set()
-        self._is_wanted.set()
+        self._wakeup.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         try:
@@ -440,8 +448,8 @@ class EventWriter:
         return self._step[1]
 
     def _new_template(self, key: tuple[Any, ...]) -> _Template:
-        crc32c(b"")
-        if len(self._templates) >= _MOST_TEMPLATES:
+        crc32c(b"")  # selects `_checksum`, which templates call directly
+        if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
         template = self._templates[key] = _Template(key[1:], key[0])
         return template
@@ -454,43 +462,44 @@ class EventWriter:
             self._attend()
 
     def _add(self, record: bytes) -> bool:
-        """Collect a record, with the lock held; False when there is more to do, without the lock."""
+        """Collects a record, with `_lock` held. Returns False when `_attend` is to be called, without the lock."""
         if self._is_closed:
             raise ValueError(f"the events of {self.path.name} are closed")
         was_empty = not self._pending_bytes
         self._pending.append(record)
         self._pending_bytes += len(record)
-        return not was_empty and self._pending_bytes <= self._most_pending_bytes and self._failure is None
+        return not was_empty and self._pending_bytes <= self._max_pending_bytes and self._failure is None
 
     def _attend(self) -> None:
-        """After a record was collected: see that it is written, and raise what has failed."""
-        if self._pending_bytes > self._most_pending_bytes:
+        """Has a collected record written, by the thread or at once, and raises the error of the last attempt."""
+        if self._pending_bytes > self._max_pending_bytes:
             self.flush()
         else:
             with self._lock:
                 if self._thread is None and not self._is_closed:
                     self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
                     self._thread.start()
-            self._is_wanted.set()
+            self._wakeup.set()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def _run(self) -> None:
-        """Wait for the first event, give others the time to join it, and write them together."""
+        """Waits for the first event, then `flush_s` for further ones, and writes them together."""
         while not self._is_closed:
-            self._is_wanted.wait()
-            self._is_wanted.clear()
+            self._wakeup.wait()
+            # Cleared before the flush: an event that is added during the flush sets it again.
+            self._wakeup.clear()
             self._closing.wait(self._flush_s)
             try:
                 self.flush()
             except OSError:  # raised by the next call
-                self._is_wanted.set()
+                self._wakeup.set()
 
     def _append(self, content: bytes) -> None:
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: what `write` has taken survives the process.
+            # Unbuffered: bytes that `write` has accepted survive the process.
             self._file = self.path.open("ab", buffering=0)
             content = framed(double_field(1, time.time()) + FILE_VERSION) + content
         file, size = self._file, self._file.tell()
@@ -498,7 +507,8 @@ class EventWriter:
             while content:
                 content = content[file.write(content) :]
         except OSError:
-            # A part of a record must not stay in front of what the next attempt appends.
+            # The next attempt must not append to a partial record. A new file is used, since the truncation can
+            # fail as well.
             self._file = None
             with contextlib.suppress(OSError):
                 file.truncate(size)
@@ -513,15 +523,15 @@ def _flush_all() -> None:
             writer.flush()
 
 
-def _begin_in_child() -> None:
-    """After a fork, the parent goes on with its file; the child has files of its own, and nothing pending."""
+def _reset_after_fork() -> None:
+    """Gives a forked child new files with nothing pending; the parent continues its files."""
     for writer in list(_writers):
-        writer._begin(is_child=True)
+        writer._reset(is_child=True)
 
 
 atexit.register(_flush_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def _check_tag(tag: object) -> None:
@@ -530,18 +540,18 @@ def _check_tag(tag: object) -> None:
 
 
 def _checked_step(step: Any) -> int:
-    found = operator.index(step)
-    if not -(2**63) <= found < 2**63:
-        raise OverflowError(f"step {found} is not a whole number of 64 bits")
-    return found
+    number = operator.index(step)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"step {number} is not a whole number of 64 bits")
+    return number
 
 
 def check_scalars(values: Mapping[str, Any], step: Any) -> None:
-    """Check what `EventWriter.scalars` checks, and write nothing.
+    """Validates the arguments of `EventWriter.scalars`.
 
     Raises:
-        TypeError: a name is no text, a value is no number, or the step is no whole number.
-        OverflowError: a value is no float64, or the step no int64.
+        TypeError: a name is not a string, a value is not a number, or the step is not a whole number.
+        OverflowError: a value exceeds float64, or the step int64.
     """
     _checked_step(step)
     for tag, value in values.items():
@@ -550,11 +560,11 @@ def check_scalars(values: Mapping[str, Any], step: Any) -> None:
 
 
 def as_float64(tag: str, value: Any) -> float:
-    """The number that a metric is.
+    """Returns the value of a metric as a float.
 
     Raises:
-        TypeError: it is none; text is none, whatever it says.
-        OverflowError: it is too large.
+        TypeError: the value is not a number; strings are refused, even those with digits.
+        OverflowError: the value is too large.
     """
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
@@ -563,8 +573,8 @@ def as_float64(tag: str, value: Any) -> float:
     except OverflowError:
         raise OverflowError(f"{tag!r} is too large for a float64") from None
     except (TypeError, ValueError) as error:
-        why = f": {error}" if hasattr(value, "__float__") else ""  # its own words
-        raise TypeError(f"{tag!r} is not a number but {type(value).__name__}{why}") from None
+        reason = f": {error}" if hasattr(value, "__float__") else ""  # as for a tensor of several values
+        raise TypeError(f"{tag!r} is not a number but {type(value).__name__}{reason}") from None
 
 
 def _as_float32(value: float) -> float:
@@ -577,16 +587,16 @@ def _as_float32(value: float) -> float:
 
 
 def _buckets(values: Sequence[float], count: int) -> list[tuple[float, float, float]]:
-    """Left edge, right edge and number of values of buckets of equal width, over sorted values."""
+    """Returns left edge, right edge and number of values of buckets of equal width, over sorted values."""
     if not values:
         return []
     low, high = values[0], values[-1]
-    width = high / count - low / count  # their difference may be more than a float64 holds
+    width = high / count - low / count  # divided first, since high - low can overflow float64
     if width == 0:
         return [(low - 0.5, high + 0.5, float(len(values)))]
     edges = [low + width * number for number in range(count)] + [high]
-    places = [bisect_left(values, edge) for edge in edges[:-1]] + [len(values)]
-    return [(edges[at], edges[at + 1], float(places[at + 1] - places[at])) for at in range(count)]
+    bounds = [bisect_left(values, edge) for edge in edges[:-1]] + [len(values)]
+    return [(edges[at], edges[at + 1], float(bounds[at + 1] - bounds[at])) for at in range(count)]
 
 
 def _hparam_type(value: object) -> int:
@@ -605,7 +615,7 @@ def _protobuf_value(value: bool | float | str | None) -> bytes:
 
 
 def event_file_source(path: str) -> tuple[str, int] | None:
-    """The instance that has written an event file of `report`, and when it began; None for any other file.
+    """Returns the instance that has written an event file of `report`, and its start; None for any other file.
 
     Args:
         path: relative to the folder `tensorboard`.

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
-from pai_sdk.run.events.attempts import Attempt, arranged, began_of, cuts
+from pai_sdk.run.events.attempts import Attempt, oldest_first, replacements, start_order
 from pai_sdk.run.events.points import END_OF_TIME_S, EventFolder, JobPoints, Part
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.schemas.request import TrainingJobRequest
@@ -160,7 +160,7 @@ class _Table:
 
         _, file, step, source, _ = self._columns
         is_counting = np.ones(len(step), bool)
-        began = [began_of(path) for path in self._files]
+        began = [start_order(path) for path in self._files]
         order = np.lexsort((step, file, source))
         ends = np.flatnonzero((np.diff(source[order]) != 0) | (np.diff(file[order]) != 0)) + 1
         by_source: dict[int, list[npt.NDArray[Any]]] = {}
@@ -170,9 +170,9 @@ class _Table:
             if len(groups) < 2:
                 continue
             attempts = [Attempt(began[int(file[rows[0]])], None, step[rows]) for rows in groups]
-            arrangement = arranged(attempts)
+            arrangement = oldest_first(attempts)
             steps = [attempts[number].steps for number in arrangement]
-            for number, cut in zip(arrangement, cuts(steps), strict=True):
+            for number, cut in zip(arrangement, replacements(steps), strict=True):
                 rows = groups[number]
                 if cut.limit is not None:
                     is_counting[rows[step[rows] >= cut.limit]] = False

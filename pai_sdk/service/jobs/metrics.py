@@ -15,7 +15,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.log_metrics import MAX_LINE, LogMetrics, is_refused
 from pai_sdk.logs.times import LogTimes
-from pai_sdk.run.events.points import JobPoints, known_time
+from pai_sdk.run.events.points import JobPoints, valid_time
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.jobs.job_table import Jobs
@@ -195,7 +195,7 @@ class MetricsCollector:
                         continue  # of another instance than the one that is meant by the name
                     watched.sources[part.name] = order
                     watched.latest[part.name] = {
-                        "timestamp": known_time(wall, is_from_log=False),
+                        "timestamp": valid_time(wall, is_from_log=False),
                         "value": value,
                         "step": None if part.is_from_log else step,
                         "instance": part.instance,

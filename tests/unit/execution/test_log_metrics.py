@@ -216,7 +216,7 @@ def test_much_log_without_values_is_not_read_again(sandbox: Sandbox, monkeypatch
 
 
 def test_many_events_come_in_parts(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_points, "_MOST_PIECES", 1)
+    monkeypatch.setattr(job_points, "_MAX_CHUNKS", 1)
     with reporting(sandbox) as session:
         for step in range(60_000):
             session.report({"a": step, "b": step}, step)
@@ -336,7 +336,7 @@ def test_a_job_that_was_deleted_is_not_made_again(sandbox: Sandbox) -> None:
 def test_a_job_with_countless_files_is_read_up_to_a_limit(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_points, "_MOST_FILES", 3)
+    monkeypatch.setattr(job_points, "_MAX_FILES", 3)
     for number in range(5):
         with EventWriter(tensorboard(sandbox), source=FIRST) as writer:
             writer.scalars({"a": number}, number)

@@ -65,7 +65,7 @@ def decoded(content: bytes, *cuts: int) -> tuple[Points, EventDecoder]:
     at = 0
     for cut in [*sorted(cuts), len(content)]:
         at += decoder.feed(content[at:cut], at)
-    return points(decoder.take()), decoder
+    return points(decoder.pop_scalars()), decoder
 
 
 # ---- equal points -------------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ def test_a_loop_with_something_else_now_and_then() -> None:
     decoder = EventDecoder(LayoutCache())
     content = b"".join(records)
     assert decoder.feed(content, 0) == len(content)
-    found = decoder.take()
+    found = decoder.pop_scalars()
     assert [len(found[f"train/{n}"]) for n in range(7)] == [999] * 7
     assert found["train/3"].value.tolist() == [step + 3.0 for step in range(1, 1000)]
     assert found["eval/loss"].step.tolist() == list(range(100, 1000, 100))
-    assert len(decoder.others) == 9
+    assert len(decoder.other_events) == 9
 
 
 def test_many_small_cycles_that_are_parts_of_a_larger_one() -> None:
@@ -199,7 +199,7 @@ def test_numbers_keep_their_type(tmp_path: Path) -> None:
     )
     decoder = EventDecoder()
     decoder.feed(content, 0)
-    found = {**decoder.take(), **read(writer.path).scalars}
+    found = {**decoder.pop_scalars(), **read(writer.path).scalars}
     assert {tag: (str(one.value.dtype), float(one.value[-1])) for tag, one in found.items()} == {
         "exact": ("float64", 0.1),
         "double": ("float64", 0.1),
@@ -230,7 +230,7 @@ def test_the_plugin_of_a_tag_is_known_from_its_first_value() -> None:
     found, decoder = decoded(content)
     assert [value for _, _, value in found["x"]] == ["0.5", "0.25"]
     assert "y" not in found
-    assert [one.kind for one in decoder.others] == ["tensor"]
+    assert [one.kind for one in decoder.other_events] == ["tensor"]
 
 
 def test_files_of_mindspore(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_files_of_mindspore(tmp_path: Path) -> None:
     )
     chunk = read(path)
     assert chunk.scalars["loss/auto"].value.tolist() == [n / 2 for n in range(1, 60)]
-    (histogram,) = chunk.others
+    (histogram,) = chunk.other_events
     assert (histogram.kind, histogram.step) == ("histogram", 60)
     assert histogram.histogram().tolist() == [[0, 0.5, 3], [0.5, 1, 4]]
 
@@ -265,7 +265,7 @@ def test_event_files_are_known_by_their_names(name: str, expected: bool) -> None
 
 def test_more_layouts_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tag is written once: layouts are of no use, and are forgotten."""
-    monkeypatch.setattr("pai_sdk.run.events.layouts._MOST_CACHED_BYTES", 10_000)
+    monkeypatch.setattr("pai_sdk.run.events.layouts._MAX_CACHED_BYTES", 10_000)
     content = b"".join(event(n, simple(f"tag {n}", n)) for n in range(1, 500))
     content += b"".join(event(n, simple(tag, n)) for n in range(1, 200) for tag in "ab")
     found, _ = decoded(content)
@@ -356,7 +356,7 @@ class Failing(LocalStore):
 
 def test_what_fails_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MGR-B10: the offset moves only over what was read."""
-    monkeypatch.setattr(reader_module, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(reader_module, "_CHUNK_BYTES", 100)
     path = write_events(
         tmp_path / "events.out.tfevents.1.host", *(event(n, simple("loss", n)) for n in range(1, 99))
     )
@@ -456,7 +456,7 @@ def test_zeros_at_the_end_are_read_again_when_they_are_filled(tmp_path: Path) ->
 
 
 def test_a_large_damaged_end_is_not_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_MOST_REREAD_BYTES", 100)
+    monkeypatch.setattr(reader_module, "_MAX_REREAD_BYTES", 100)
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), bytes(500))
     reader = EventFileReader(LocalStore(tmp_path), path.name)
     reader.read()
@@ -540,11 +540,11 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
         path = write_events(Path(folder) / "events.out.tfevents.1.host", *records)
         whole = EventFileReader(LocalStore(path.parent), path.name)
         wanted = points(whole.read().scalars)
-        for module, sizes in (
-            ("pai_sdk.run.events.files", [20, 100, 700]),
-            ("pai_sdk.storage.stores.local", [20, 300]),
+        for constant, sizes in (
+            ("pai_sdk.run.events.files._CHUNK_BYTES", [20, 100, 700]),
+            ("pai_sdk.storage.stores.local._PIECE_BYTES", [20, 300]),
         ):
-            patch.setattr(f"{module}._PIECE_BYTES", data.draw(st.sampled_from(sizes)))
+            patch.setattr(constant, data.draw(st.sampled_from(sizes)))
         reader = EventFileReader(LocalStore(path.parent), path.name)
         found: Points = {}
         for _ in range(2000):
@@ -552,7 +552,7 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
             chunk = reader.read(path.stat().st_size, lambda has_read: has_read)
             for tag, some in points(chunk.scalars).items():
                 found.setdefault(tag, []).extend(some)
-            if not chunk.is_cut:
+            if not chunk.is_partial:
                 break
             assert reader.offset > offset, "each slice comes further"
         assert found == wanted
@@ -562,8 +562,8 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
 
 def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), frame(bytes(40_000)))
-    for module in ("pai_sdk.run.events.files", "pai_sdk.storage.stores.local"):
-        monkeypatch.setattr(f"{module}._PIECE_BYTES", 100)
+    for constant in ("pai_sdk.run.events.files._CHUNK_BYTES", "pai_sdk.storage.stores.local._PIECE_BYTES"):
+        monkeypatch.setattr(constant, 100)
     fed: list[int] = []
     feed = EventDecoder.feed
 
@@ -590,7 +590,7 @@ def test_a_record_that_is_too_large_and_not_there_yet_makes_no_other_file(tmp_pa
 
 def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pai_sdk.run.events.decoder.LARGEST_RECORD_BYTES", 1000)
-    monkeypatch.setattr(reader_module, "_PIECE_BYTES", 300)
+    monkeypatch.setattr(reader_module, "_CHUNK_BYTES", 300)
     path = write_events(
         tmp_path / "events.out.tfevents.1.host",
         event(1, simple("loss", 1)),
@@ -672,7 +672,7 @@ def test_hyperparameters_are_metadata_with_an_empty_tensor_or_without_one(
         if has_tensor:
             value.tensor.CopyFrom(make_tensor_proto([], dtype="float32"))
     path = write_events(tmp_path / "events.out.tfevents.1.host", *(event(0, value) for value in values))
-    hparams, other = read(path).others
+    hparams, other = read(path).other_events
     assert hparams.hparams() == {"lr": 0.1}
     assert other.kind == ("custom" if has_tensor else "metadata")
 
@@ -683,7 +683,7 @@ def test_texts_histograms_tensors_and_hparams(tmp_path: Path) -> None:
         writer.histogram("weights", [0.0, 1.0, 1.0, 2.0, math.nan], step=2, buckets=2)
         writer.tensor("matrix", range(6), (2, 3), step=3)
         writer.hparams({"lr": 0.1, "layers": 3, "adam": True, "name": "x", "decay": None}, metrics=["loss"])
-    text, histogram, matrix, experiment, session = read(writer.path).others
+    text, histogram, matrix, experiment, session = read(writer.path).other_events
     assert (text.kind, text.tag, text.step, text.text()) == ("text", "note", 1, "# Größe")
     assert histogram.histogram().tolist() == [[0, 1, 1], [1, 2, 3]]
     assert matrix.tensor().tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -722,7 +722,7 @@ def test_histograms_with_limits_are_those_of_tensorboard(values: list[float], bu
     value = Summary.Value(tag="h", histo=proto)
     _, decoder = decoded(event(1, value))
     expected = make_ndarray(data_compat.migrate_value(value).tensor)
-    assert np.array_equal(decoder.others[0].histogram().astype(np.float32).reshape(expected.shape), expected)
+    assert np.array_equal(decoder.other_events[0].histogram().astype(np.float32).reshape(expected.shape), expected)
 
 
 def test_values_in_a_row_without_their_time() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.errors import StorageError
-from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary, SeriesFacts, facts_of
+from pai_sdk.run.events.columns import GrowingSeries, GrowingSummary, SeriesStats, series_stats
 from pai_sdk.run.events.reader import RunReader
 from pai_sdk.run.events.series import Point, Series
 from pai_sdk.run.events.writer import EventWriter
@@ -437,11 +437,11 @@ def test_columns_that_grow_are_those_of_all_points(parts: list[list[tuple[int, f
             np.array([step for step, _ in part]),
             np.array([value for _, value in part]),
         )
-        (facts,) = facts_of([series])
+        (facts,) = series_stats([series])
         if grown is None:
             grown = GrowingSeries(series, facts)
         else:
-            grown.see(facts)
+            grown.record_steps(facts)
             grown.append(series)
         total.add(facts)
     assert grown is not None
@@ -463,17 +463,17 @@ def test_facts_of_many_series_are_those_of_each(data: st.DataObject) -> None:
         value = data.draw(st.lists(numbers, min_size=size, max_size=size))
         dtype = data.draw(st.sampled_from([np.float32, np.float64]))
         some.append(Series("x", np.arange(float(size)), step, np.array(value, dtype)))
-    for series, found in zip(some, facts_of(some), strict=True):
+    for series, found in zip(some, series_stats(some), strict=True):
         value = series.value
         finite = value[np.isfinite(value)]
         last = np.flatnonzero(series.step == series.step.max())[-1]
-        expected = SeriesFacts(
+        expected = SeriesStats(
             points=len(series),
             first_step=series.step.min(),
             last=Point(series.wall[last], series.step[last], value[last]),
             is_sorted=bool((np.diff(series.step) >= 0).all()),
-            least=finite.min(initial=math.inf),
-            largest=finite.max(initial=-math.inf),
+            min_value=finite.min(initial=math.inf),
+            max_value=finite.max(initial=-math.inf),
             nan_count=np.isnan(value).sum(),
             inf_count=np.isinf(value).sum(),
         )
