@@ -39,7 +39,7 @@ from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, Trainin
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.schemas.wire import seconds_of, wire_time
-from pai_sdk.storage.sync.tree_index import is_whole
+from pai_sdk.storage.sync.tree_index import is_folder_complete
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
@@ -419,7 +419,7 @@ class ServiceBackend:
         problems = [
             Problem(where, f"its files are not in {uri}", hint)
             for where, uri in counted_on.items()
-            if uri.startswith(ours) and not is_whole(self.files(), _placed_folder(uri))
+            if uri.startswith(ours) and not is_folder_complete(self.files(), _placed_folder(uri))
         ]
         if problems:
             raise InvalidInputError(problems)

@@ -153,9 +153,9 @@ def shows_again(show: Callable[[], object], *, once: bool = False, in_pipe: bool
         while True:
             if console.is_terminal and not once:
                 console.clear()
-            goes_on = show() is not False
+            refresh = show() is not False
             sys.stdout.flush()
-            if once or not goes_on or not (console.is_terminal or in_pipe):
+            if once or not refresh or not (console.is_terminal or in_pipe):
                 return
             time.sleep(_LOOK_S)
 

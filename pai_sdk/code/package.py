@@ -13,7 +13,7 @@ from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
 from pai_sdk.code.secrets import secret_problems
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
 from pai_sdk.storage.tree import FileTree, unreadable
-from pai_sdk.storage.walk import NOTHING_THERE, FolderListing, accept_all, list_folder
+from pai_sdk.storage.walk import NO_SUCH_FILE, FolderListing, accept_all, list_folder
 
 DEFAULT_SIZE_LIMIT_BYTES = 500_000_000
 
@@ -76,7 +76,7 @@ def package_code(
 
 def _missing(source_dir: Path, why: str) -> Problem:
     """The problem of a folder that is not there, with the nearest names beside it."""
-    if why != NOTHING_THERE:
+    if why != NO_SUCH_FILE:
         return Problem("source_dir", f"{str(source_dir)!r} {why}")
     folder = source_dir.parent
     try:

@@ -30,7 +30,7 @@ from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
 from pai_sdk.service.state.folder import is_locked, read_info, refuse_foreign
-from pai_sdk.storage.progress import PassingTime
+from pai_sdk.storage.progress import ElapsedTime
 
 __all__ = ["ChosenExecutor", "ensure_running", "find_running", "stop_running"]
 
@@ -118,7 +118,7 @@ def ensure_running(
                 _end(running, deadline)
             elif running is not None:
                 return running
-            with PassingTime("starting the embedded service") as sign:
+            with ElapsedTime("starting the embedded service") as sign:
                 return _start(root, deadline, sign)
     except OSError as error:
         raise ServiceStartError(
@@ -227,7 +227,7 @@ def _end(running: ServiceInfo, deadline: float) -> None:
         time.sleep(_LOOK_S)
 
 
-def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
+def _start(root: Path, deadline: float, sign: ElapsedTime) -> ServiceInfo:
     child = None if is_locked(root) else _spawn(root)  # locked, yet silent: it is just coming up, or going down
     while time.monotonic() < deadline:
         running = _running(root)
@@ -242,7 +242,7 @@ def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
             raise ServiceStartError(
                 f"the embedded service ended with exit code {child.returncode} while starting.{_end_of_log(root)}"
             )
-        sign.goes_on()
+        sign.refresh()
         time.sleep(_LOOK_S)
     raise ServiceStartError(f"the embedded service on {root} does not respond in time.{_end_of_log(root)}")
 

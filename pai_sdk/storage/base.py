@@ -26,7 +26,7 @@ _NOT_PARTS = frozenset({"", ".", ".."})
 
 
 def checked_path(path: str) -> str:
-    """A path within a store, as it was given.
+    """Returns a path within a store unchanged, after a check.
 
     Raises:
         InvalidInputError: it leads out of the store, or names no file.
@@ -51,7 +51,7 @@ class Store(ABC):
 
     1. A path never leads out of the root: `..`, an absolute path and an empty part are `InvalidInputError`.
     2. A file that does not exist is `ObjectNotFoundError`; any other failure is another `StorageError`.
-    3. `list` is in the order of the paths' UTF-8 bytes. It reads as the caller goes on.
+    3. `list` is in the order of the paths' UTF-8 bytes. It reads as the caller iterates.
     4. `write` replaces atomically. A reader gets the old content or the new one.
     5. `etag` changes with the content.
     6. Calls over a network have timeouts, and retries as `RetryPolicy` has them. For file systems of fsspec, the
@@ -72,7 +72,7 @@ class Store(ABC):
 
     @property
     def identity(self) -> str:
-        """A text that no other store has: two services may have a bucket of the same name."""
+        """A string that identifies the store: two services may have a bucket of the same name."""
         return self.uri
 
     @property
@@ -100,7 +100,7 @@ class Store(ABC):
 
     @abstractmethod
     def head(self, path: str) -> StoredFile:
-        """The facts about a file.
+        """The metadata of a file.
 
         Raises:
             ObjectNotFoundError: there is no such file.
@@ -108,10 +108,10 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end` (which is not among them), in pieces; all of one version of the file.
+        """The bytes from `start` to `end` (which is not among them), in chunks; all of one version of the file.
 
         Raises:
-            ObjectNotFoundError: there is no such file; raised when the first piece is asked for.
+            ObjectNotFoundError: there is no such file; raised when the first chunk is requested.
         """
 
     @abstractmethod
@@ -119,8 +119,8 @@ class Store(ABC):
         """Make or replace a file.
 
         Args:
-            path: the file. With a `/` at its end, an empty folder is made.
-            content: its bytes, the local file that has them, or pieces. Pieces with an attribute `size_bytes` are
+            path: the file. With a `/` at its end, an empty folder is created.
+            content: its bytes, the local file that has them, or chunks. Chunks with an attribute `size_bytes` are
                 sent in parts that fit this size.
             executable: whether it is a program.
         """
@@ -129,7 +129,7 @@ class Store(ABC):
         """Make a small file, unless there is one; returns whether this call made it.
 
         OSS, S3 and the other object stores decide that themselves, so that of several processes one wins.
-        Elsewhere a process that writes at the same moment is not noticed.
+        Other stores do not detect a process that writes at the same moment.
         """
         try:
             self.head(path)
@@ -192,11 +192,11 @@ class Store(ABC):
         return None
 
     def without_links(self) -> Store:
-        """The same store, whose `list` follows no links."""
+        """A store of the same files, whose `list` follows no links."""
         return self
 
     def cancelled_by(self, pool: TransferPool) -> Store:
-        """The same store for one transfer: its calls end when the transfer is stopped."""
+        """A store for one transfer: its calls end when the transfer is stopped."""
         return self
 
 
@@ -232,22 +232,23 @@ class FileMove:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are moved."""
+        """Returns the number of bytes to move."""
         return self.file.size_bytes
 
     @property
     def local(self) -> Path | None:
-        """The local file that is read; None if the source is no folder on the local disk."""
+        """Returns the local file that is read; None if the source is no folder on the local disk."""
         return None if self.source.root is None else self.source.root / self.file.path
 
-    def place(self) -> Path:
-        """The local file that is written, its folder made; for a target on the local disk."""
-        place = self.target.place(self.path, self.file.size_bytes)
-        assert place is not None  # noqa: S101 - only the path of a folder has none
-        return place
+    def target_path(self) -> Path:
+        """Returns the local target file; its folder is created. For targets on the local disk."""
+        path = self.target.place(self.path, self.file.size_bytes)
+        assert path is not None  # noqa: S101 - only the path of a folder has none
+        return path
 
     def is_executable(self) -> bool:
-        """True for a program. The listing of an object storage does not say, so this may be a request."""
+        """Returns True for a program."""
+        # A listing of an object store does not include the mode, so this may send a HEAD request.
         return (
             self.file.executable if self.source.root is not None else self.source.head(self.file.path).executable
         )
@@ -255,22 +256,22 @@ class FileMove:
     def __iter__(self) -> Iterator[bytes]:
         self.share.restart()
         content = hashlib.sha256()
-        for piece in self._pieces():
+        for chunk in self._chunks():
             if self.pool.stopped.is_set():
                 raise StorageError("the transfer was stopped")
-            content.update(piece)
-            yield piece
-            self.share.advance(len(piece))
+            content.update(chunk)
+            yield chunk
+            self.share.advance(len(chunk))
         self.check(content.hexdigest())
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         if self.source.root is None:
             return self.source.read(self.file.path)  # of one version
         # A file that still grows would have no end.
         return self.source.read(self.file.path, 0, self.file.size_bytes)
 
     def check(self, sha256: str) -> None:
-        """Take the hash of what was read of a local file; to be called before that is published.
+        """Checks the hash of what was read of a local file, before that is published.
 
         Raises:
             FileChangedError: the file was rewritten or cut off while it was read.
@@ -280,32 +281,23 @@ class FileMove:
             if sha256 != self.file.sha256:
                 raise FileChangedError(f"{self.local} was changed while it was being uploaded; run this again")
         elif self.source.root is not None:
-            now = self.source.head(self.file.path)
-            self.has_grown = now.etag != self.file.etag
-            if (self.has_grown or not clock_passed(now)) and not self.begins(now):
+            current = self.source.head(self.file.path)
+            self.has_grown = current.etag != self.file.etag
+            if (self.has_grown or not clock_passed(current)) and not self.is_prefix_of(current):
                 raise FileChangedError(f"{self.file.path} was rewritten while it was read")
 
-    def begins(self, now: StoredFile) -> bool:
-        """True if the file still begins with what was read.
-
-        Args:
-            now: the facts about it, as they are now.
-        """
-        if not self._sha256 or now.size_bytes < self.file.size_bytes:
+    def is_prefix_of(self, current: StoredFile) -> bool:
+        """Returns True if the file still starts with the content that was read."""
+        if not self._sha256 or current.size_bytes < self.file.size_bytes:
             return False
         content = hashlib.sha256()
-        for piece in self.source.read(self.file.path, 0, self.file.size_bytes):
-            content.update(piece)
+        for chunk in self.source.read(self.file.path, 0, self.file.size_bytes):
+            content.update(chunk)
         return content.hexdigest() == self._sha256
 
 
 def clock_passed(file: StoredFile, *, wait: bool = False) -> bool:
-    """True if any later change of a local file gives it another time.
-
-    Args:
-        file: the facts about it.
-        wait: sleep until the clock has advanced, if it has not.
-    """
+    """Returns True if any later change of a local file gives it another modification time."""
     passed = not 0 <= time.time_ns() - (file.modified_ns or 0) < _CLOCK_TICK_S * 1e9
     if wait and not passed:
         time.sleep(_CLOCK_TICK_S)

@@ -31,8 +31,10 @@ LEASE_S = 20.0
 """A lease that was not renewed for this time has run out. It is renewed four times as often."""
 
 _LOCK, _DRIVER = "driver.lock", "driver.json"
-_LOOKERS = 5  # how often a lock is tried again: who only looks at a folder has it for a moment
-_SETTLE_S = 0.3  # two processes that start at once both write; the later write stays
+# A reader such as `is_claimed` holds the lock for a moment, so a claim tries again before it fails.
+_LOCK_ATTEMPTS = 5
+# Two processes that start at once both write their lease; the later write wins and the other one loses.
+_SETTLE_S = 0.3
 
 
 class FolderClaim:
@@ -42,19 +44,16 @@ class FolderClaim:
         self.holder = _this_process()
 
     def check(self) -> None:
-        """Make sure that no other process has the folder.
+        """Checks that no other process has claimed the folder.
 
         Raises:
-            InUseError: another process has taken it.
+            InUseError: another process has claimed it.
         """
 
 
 @contextmanager
 def claimed(store: Store) -> Iterator[FolderClaim]:
-    """Claim a folder for the time of a block.
-
-    Args:
-        store: the folder.
+    """Claims a folder for the time of a block.
 
     Raises:
         InUseError: another process has it; the error says which.
@@ -64,18 +63,14 @@ def claimed(store: Store) -> Iterator[FolderClaim]:
 
 
 def is_claimed(store: Store) -> bool:
-    """Whether a process works on a folder; True where that cannot be seen, as in the folder of another user.
-
-    Args:
-        store: the folder.
-    """
+    """Returns True if a process works on a folder, or if that is unknown, as in the folder of another user."""
     try:
         if store.root is not None:
             return is_locked(store.root / _LOCK)
-        found = _Lease(store)._read()
+        record = _Lease(store)._read()
     except (OSError, PaiError):
         return True
-    return bool(found) and not _has_run_out(found)
+    return bool(record) and not _is_expired(record)
 
 
 @contextmanager
@@ -84,17 +79,18 @@ def _locked_folder(folder: Path, uri: str) -> Iterator[FolderClaim]:
         claim = FolderClaim()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
-            for _ in range(_LOOKERS):
-                if is_ours:
+            has_lock = stack.enter_context(locked(folder / _LOCK, waits=False))
+            for _ in range(_LOCK_ATTEMPTS):
+                if has_lock:
                     break
-                time.sleep(_SETTLE_S / _LOOKERS)
-                is_ours = stack.enter_context(locked(folder / _LOCK, waits=False))
-            if is_ours:
+                time.sleep(_SETTLE_S / _LOCK_ATTEMPTS)
+                has_lock = stack.enter_context(locked(folder / _LOCK, waits=False))
+            if has_lock:
+                # Only informs other processes who has the folder: the lock decides, and it ends with its process.
                 replace_file(folder / _DRIVER, json.dumps(claim.holder))
         except OSError as error:
-            raise StorageError(f"nothing can be kept in {folder}: {error.strerror or error}") from error
-        if not is_ours:
+            raise StorageError(f"nothing can be stored in {folder}: {error.strerror or error}") from error
+        if not has_lock:
             holder: dict[str, Any] = {}
             with suppress(OSError, ValueError):
                 holder = json.loads((folder / _DRIVER).read_bytes())
@@ -105,6 +101,10 @@ def _locked_folder(folder: Path, uri: str) -> Iterator[FolderClaim]:
 class _Lease(FolderClaim):
     """A lease, renewed by a thread.
 
+    The store has no lock, so a claim is a write, a pause, and a read: of two processes that write at once, the
+    later write wins, and the other process sees its token after the pause. `_lock` guards `_renewed_at` and
+    `_other_holder`, which the renewing thread sets and the thread of the caller reads.
+
     Args:
         store: the folder.
     """
@@ -112,78 +112,85 @@ class _Lease(FolderClaim):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store = store
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards what follows
         self._renewed_at = time.monotonic()
-        self._other: dict[str, Any] | None = None
+        self._other_holder: dict[str, Any] | None = None
 
-    def take(self) -> None:
-        """Write the lease, unless another process has one that has not run out."""
-        found = self._read()
-        if found and not _has_run_out(found):
-            raise _in_use(self._store.uri, found, left_s=LEASE_S - (time.time() - found.get("renewed_at", 0.0)))
+    def acquire(self) -> None:
+        """Writes the lease, unless another process has one that has not expired."""
+        record = self._read()
+        if record and not _is_expired(record):
+            raise _in_use(
+                self._store.uri, record, remaining_s=LEASE_S - (time.time() - record.get("renewed_at", 0.0))
+            )
         self._renew()
-        self._over.wait(_SETTLE_S)
-        self._look()
+        # Another process that also saw no lease writes its own within this time; the check must follow that write.
+        self._stopped.wait(_SETTLE_S)
+        self._check_holder()
         self.check()
 
     def run(self) -> None:
-        """Renew the lease until the end; for a thread."""
-        while not self._over.wait(LEASE_S / 4):
+        """Renews the lease until `release`; for a thread."""
+        while not self._stopped.wait(LEASE_S / 4):
             try:
-                self._look()
-                if self._other is None:
+                self._check_holder()
+                # After another process has taken the lease it is never renewed: the other process would lose it.
+                if self._other_holder is None:
                     self._renew()
             except PaiError as error:
                 logger.warning("the lease of %s was not renewed: %s", self._store.uri, error)
 
     def check(self) -> None:
-        """Raise if another process has the lease, or it has run out."""
+        """Raises if another process has the lease, or it has expired."""
         with self._lock:
-            other, age_s = self._other, time.monotonic() - self._renewed_at
+            other, age_s = self._other_holder, time.monotonic() - self._renewed_at
         if other is not None:
             raise _in_use(self._store.uri, other)
+        # The renewing thread may be behind a broken network; by the clock of this process the lease has expired.
         if age_s > LEASE_S:
             raise InUseError(
                 f"the claim on {self._store.uri} could not be renewed for {age_s:.0f} s, so another process may "
-                "have taken it; run this again to go on",
+                "have claimed it; run this again to continue",
                 uri=self._store.uri,
             )
 
-    def end(self) -> None:
-        """Remove the lease, if it is still ours."""
-        self._over.set()
+    def release(self) -> None:
+        """Removes the lease, if this process still has it."""
+        self._stopped.set()
         with suppress(PaiError):
-            self._look()
-            if self._other is None:
+            self._check_holder()
+            if self._other_holder is None:
                 self._store.delete([_DRIVER])
 
-    def _look(self) -> None:
-        found = self._read()
-        if found and found.get("token") != self.holder["token"]:
+    def _check_holder(self) -> None:
+        record = self._read()
+        if record and record.get("token") != self.holder["token"]:
             with self._lock:
-                self._other = found
+                self._other_holder = record
 
     def _renew(self) -> None:
-        began = time.monotonic()
+        # The age counts from before the write, so that a slow write cannot extend a lease.
+        started_at = time.monotonic()
         self._store.write(_DRIVER, json.dumps({**self.holder, "renewed_at": time.time()}).encode())
         with self._lock:
-            self._renewed_at = began
+            self._renewed_at = started_at
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(b"".join(self._store.read(_DRIVER)))
+            record = json.loads(b"".join(self._store.read(_DRIVER)))
         except (ObjectNotFoundError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return record if isinstance(record, dict) else {}
 
 
 @contextmanager
 def _leased(store: Store) -> Iterator[FolderClaim]:
     with ExitStack() as stack:
         lease = _Lease(store)
-        lease.take()
-        stack.callback(lease.end)
+        lease.acquire()
+        # Registered before the thread starts, so that an interrupted start does not leave the lease behind.
+        stack.callback(lease.release)
         thread = threading.Thread(target=lease.run, name="pai-lease", daemon=True)
         thread.start()
         yield lease
@@ -202,13 +209,14 @@ def _this_process() -> dict[str, Any]:
     }
 
 
-def _has_run_out(found: dict[str, Any]) -> bool:
-    if time.time() - found.get("renewed_at", 0.0) > LEASE_S:
+def _is_expired(record: dict[str, Any]) -> bool:
+    if time.time() - record.get("renewed_at", 0.0) > LEASE_S:
         return True
-    if found.get("host") != socket.gethostname() or sys.platform == "win32":  # where signal 0 ends a process
+    # A process id has a meaning on its own host only. On Windows, signal 0 ends a process.
+    if record.get("host") != socket.gethostname() or sys.platform == "win32":
         return False
     try:
-        os.kill(int(found.get("pid", 0)), 0)
+        os.kill(int(record.get("pid", 0)), 0)
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
@@ -216,12 +224,12 @@ def _has_run_out(found: dict[str, Any]) -> bool:
     return False
 
 
-def _in_use(uri: str, holder: dict[str, Any], *, left_s: float | None = None) -> InUseError:
+def _in_use(uri: str, holder: dict[str, Any], *, remaining_s: float | None = None) -> InUseError:
     who = "another process"
     if holder:
         name = f"{holder.get('user') or 'a user'}@{holder.get('host', '?')}"
         who = f"the process {holder.get('pid', '?')} of {name}, since {holder.get('since', '?')}"
-    until = "" if left_s is None else f" If that has ended, try again in {max(1, round(left_s))} s."
+    until = "" if remaining_s is None else f" If that has ended, try again in {max(1, round(remaining_s))} s."
     return InUseError(
         f"{uri} is in use by {who}; one process at a time can work on it.{until}",
         uri=uri,

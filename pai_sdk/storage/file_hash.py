@@ -1,4 +1,4 @@
-"""The hashes of a large file that is sent in parts, made in one reading."""
+"""The hashes of a large file that is sent in parts, computed in one pass."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class FileHash:
     part_md5s: tuple[bytes, ...]
 
     def size_of_part(self, number: int) -> int:
-        """The size of a part in bytes; the first part has the number 1."""
+        """Returns the size of a part in bytes; the first part has the number 1."""
         return min(self.part_bytes, self.size_bytes - (number - 1) * self.part_bytes)
 
 
 def hash_file(path: Path, size_bytes: int, part_bytes: int, is_stopped: Callable[[], bool]) -> FileHash:
-    """Hash the beginning of a file; all of it, if it is not longer.
+    """Hashes the first `size_bytes` of a file, or all of it if it is shorter.
 
     Args:
         path: the file.
@@ -53,19 +53,19 @@ def hash_file(path: Path, size_bytes: int, part_bytes: int, is_stopped: Callable
     """
     content = hashlib.sha256()
     md5s: list[Future[bytes]] = []
-    left = size_bytes
+    remaining = size_bytes
     with path.open("rb") as stream, TransferPool(_MD5_THREADS) as pool:
-        while part := stream.read(min(part_bytes, left)):
+        while part := stream.read(min(part_bytes, remaining)):
             if is_stopped():
                 raise StorageError("the transfer was stopped")
             if len(md5s) >= _MD5_THREADS:
                 md5s[-_MD5_THREADS].result()
             md5s.append(pool.submit(partial(md5_of_part, part)))
             content.update(part)
-            left -= len(part)
-    return FileHash(size_bytes - left, content.hexdigest(), part_bytes, tuple(md5.result() for md5 in md5s))
+            remaining -= len(part)
+    return FileHash(size_bytes - remaining, content.hexdigest(), part_bytes, tuple(md5.result() for md5 in md5s))
 
 
 def md5_of_part(content: bytes) -> bytes:
-    """The MD5 that `Content-MD5` has for a part."""
+    """Returns the MD5 of a part, as `Content-MD5` has it."""
     return hashlib.md5(content, usedforsecurity=False).digest()

@@ -38,7 +38,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     """The objects of all buckets that the keys of a session reach; paths are `bucket/key`.
 
     There are no empty folders: a folder exists while an object is in it. `ls` lists all that is below a folder,
-    so for the whole of a large tree `find` costs no more than `ls`.
+    so for a complete large tree `find` costs no more than `ls`.
 
     Args:
         session: whose keys are used; the default session without it.
@@ -57,16 +57,16 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         super().__init__(**kwargs)
         self._session, self._client = session, client
 
-    def _at(self, path: str) -> tuple[Store, str]:
-        """The store of a path's bucket, and the object's key."""
+    def _store_and_key(self, path: str) -> tuple[Store, str]:
+        """Returns the store of a path's bucket, and the object's key."""
         bucket, _, key = self._strip_protocol(path).partition("/")
         if not bucket:
-            raise _not_found(path)
+            raise _no_such_file(path)
         return open_store(f"oss://{bucket}", self._session, client=self._client), key
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """The facts about an object or a folder."""
-        store, key = self._at(path)
+        """The metadata of an object or a folder."""
+        store, key = self._store_and_key(path)
         name = self._strip_protocol(path)
         if key:
             try:
@@ -75,7 +75,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
                 pass
         if any(True for _ in store.list(f"{key}/" if key else "")):
             return _folder(name)
-        raise _not_found(path)
+        raise _no_such_file(path)
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
@@ -83,49 +83,51 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         """All objects below a path, from one listing."""
         if maxdepth is not None or withdirs:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
-        found = {name: _entry(name, file) for name, file in self._below(path)}
-        if not found:
+        entries = {name: _entry(name, file) for name, file in self._files_below(path)}
+        if not entries:
             try:
-                facts = self.info(path)
-                found = {facts["name"]: facts} if facts["type"] == "file" else {}
+                entry = self.info(path)
+                entries = {entry["name"]: entry} if entry["type"] == "file" else {}
             except FileNotFoundError:
-                found = {}
-        return found if detail else list(found)
+                entries = {}
+        return entries if detail else list(entries)
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         """The entries of a folder, or the object of that name."""
         base = self._strip_protocol(path)
-        found: dict[str, dict[str, Any]] = {}
-        for name, file in self._below(path):
+        entries: dict[str, dict[str, Any]] = {}
+        for name, file in self._files_below(path):
             child, slash, _ = name[len(base) + 1 :].partition("/")
-            inside = f"{base}/{child}"
-            found[inside] = _folder(inside) if slash else found.get(inside, _entry(inside, file))
-        if not found:
-            facts = self.info(path)
-            found = {facts["name"]: facts}
-        return list(found.values()) if detail else list(found)
+            child_path = f"{base}/{child}"
+            entries[child_path] = (
+                _folder(child_path) if slash else entries.get(child_path, _entry(child_path, file))
+            )
+        if not entries:
+            entry = self.info(path)
+            entries = {entry["name"]: entry}
+        return list(entries.values()) if detail else list(entries)
 
-    def _below(self, path: str) -> Any:
-        store, key = self._at(path)
+    def _files_below(self, path: str) -> Any:
+        store, key = self._store_and_key(path)
         bucket = self._strip_protocol(path).partition("/")[0]
         for file in store.list(f"{key}/" if key else ""):
             yield f"{bucket}/{file.path}", file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes of an object, or of a part of it; negative positions count from its end."""
-        store, key = self._at(path)
+        store, key = self._store_and_key(path)
         try:
             if (start or 0) < 0 or (end or 0) < 0:
                 size_bytes = store.head(key).size_bytes
                 start, end = (at + size_bytes if at is not None and at < 0 else at for at in (start, end))
             return b"".join(store.read(key, max(start or 0, 0), end))
         except ObjectNotFoundError as error:
-            raise _not_found(path) from error
+            raise _no_such_file(path) from error
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         """Make or replace an object."""
         self._must_be_new(path, mode)
-        store, key = self._at(path)
+        store, key = self._store_and_key(path)
         store.write(key, bytes(value))
 
     def put_file(
@@ -135,12 +137,12 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         if Path(lpath).is_dir():
             return
         self._must_be_new(rpath, mode)
-        store, key = self._at(rpath)
+        store, key = self._store_and_key(rpath)
         store.write(key, Path(lpath))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy an object; within a bucket, OSS itself copies it."""
-        (source, key), (target, new) = self._at(path1), self._at(path2)
+        (source, key), (target, new) = self._store_and_key(path1), self._store_and_key(path2)
         try:
             if source.uri == target.uri:
                 source.copy(key, new)
@@ -148,7 +150,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
                 target.write(new, source.read(key))
         except ObjectNotFoundError as error:
             if not self.isdir(path1):  # a folder exists when something is in it
-                raise _not_found(path1) from error
+                raise _no_such_file(path1) from error
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         """Delete objects; a folder only with `recursive`."""
@@ -157,7 +159,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def rm_file(self, path: str) -> None:
         """Delete an object."""
-        store, key = self._at(path)
+        store, key = self._store_and_key(path)
         if key:
             store.delete([key])
 
@@ -174,7 +176,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         """The time when the object was written."""
         seconds = self.info(path)["mtime"]
         if seconds is None:
-            raise _not_found(path)
+            raise _no_such_file(path)
         return datetime.fromtimestamp(seconds, tz=timezone.utc)
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **kwargs: Any) -> _OssFile:
@@ -187,7 +189,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
 
 class _OssFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
-    """An open object. What is written is kept in a temporary file, and becomes the object when it is closed."""
+    """An open object. Written bytes are stored in a temporary file, which becomes the object on close."""
 
     fs: OssFileSystem
 
@@ -206,14 +208,14 @@ class _OssFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no typ
         return True
 
     def commit(self) -> None:
-        """Make the object of what was written."""
+        """Uploads the temporary file as the object."""
         with self._draft as draft:
             draft.seek(0)
-            store, key = self.fs._at(self.path)
+            store, key = self.fs._store_and_key(self.path)
             store.write(key, iter(lambda: draft.read(1 << 20), b""))
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Deletes the written bytes."""
         self._draft.close()
 
 
@@ -226,5 +228,5 @@ def _folder(name: str) -> dict[str, Any]:
     return {"name": name, "size": 0, "type": "directory", "mtime": None}
 
 
-def _not_found(path: str) -> FileNotFoundError:
+def _no_such_file(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -26,52 +26,55 @@ from pai_sdk.base.files import open_file, take_lock
 
 __all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
 
-_OURS = re.compile(r"\.pai-sdk-(?:(?P<machine>[0-9a-f]{8})-)?[0-9a-f]{16}\.part(?P<notes>\.done)?")
+_PART_NAME = re.compile(r"\.pai-sdk-(?:(?P<machine>[0-9a-f]{8})-)?[0-9a-f]{16}\.part(?P<notes>\.done)?")
 _MACHINE = hashlib.sha256(os.fsencode(socket.gethostname())).hexdigest()[:8]
 _OLD_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
-    """True if a name, or a path, is that of a temporary file of a download.
+    """Returns True if a name, or a path, is that of a temporary file of a download.
 
     Example:
         >>> is_unfinished(".pai-sdk-00ff00ff00ff00ff.part"), is_unfinished(".model.part")
         (True, False)
     """
-    return _OURS.fullmatch(name.rpartition("/")[2]) is not None
+    return _PART_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def resumable_part(path: Path) -> Path:
-    """The temporary file of a large download, which any process may continue."""
+    """Returns the temporary file of a large download, which any process may continue."""
     return path.with_name(f".pai-sdk-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.part")
 
 
 def open_part(folder: Path) -> tuple[Path, int]:
-    """Make a temporary file of this process and open it; once closed, `sweep` may remove it."""
+    """Creates and opens a temporary file of this process; once closed, `sweep` may remove it."""
     while True:
         path = folder / f".pai-sdk-{_MACHINE}-{secrets.token_hex(8)}.part"
         file = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        if sys.platform == "win32":  # a lock would prevent opening it by name; `sweep` uses its age
+        # On Windows a lock would prevent opening the file by name; `sweep` uses its age.
+        if sys.platform == "win32":
             return path, file
-        with suppress(OSError):  # where locks are not supported, `sweep` gets none either
+        # Where locks are not supported, `sweep` gets none either, and uses the age.
+        with suppress(OSError):
             take_lock(file, waits=True)
-        with suppress(FileNotFoundError):  # `sweep` may have removed it before it was locked
+        # Between open and lock, `sweep` of another process may have removed the file; then try another name.
+        with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return path, file
         os.close(file)
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files of killed processes from a folder; errors are ignored."""
-    with suppress(OSError), os.scandir(folder) as found:
-        for entry in found:
-            ours = _OURS.fullmatch(entry.name)
-            if ours and ours["machine"] and not ours["notes"]:
+    """Removes the temporary files of killed processes from a folder; errors are ignored."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _PART_NAME.fullmatch(entry.name)
+            if match and match["machine"] and not match["notes"]:
                 with suppress(OSError):
-                    _remove_if_left(Path(entry.path), is_of_here=ours["machine"] == _MACHINE)
+                    _remove_if_abandoned(Path(entry.path), is_local=match["machine"] == _MACHINE)
 
 
-def _remove_if_left(path: Path, *, is_of_here: bool) -> None:
+def _remove_if_abandoned(path: Path, *, is_local: bool) -> None:
     if sys.platform == "win32":
         if _is_old(path.lstat()):
             path.unlink()
@@ -79,8 +82,9 @@ def _remove_if_left(path: Path, *, is_of_here: bool) -> None:
     file = open_file(path, os.O_RDONLY)
     try:
         status = os.fstat(file)
-        is_left = stat.S_ISREG(status.st_mode) and (is_of_here or _is_old(status))
-        if is_left and take_lock(file, waits=False):
+        is_removable = stat.S_ISREG(status.st_mode) and (is_local or _is_old(status))
+        # The lock of a running process is refused here, so its file stays.
+        if is_removable and take_lock(file, waits=False):
             path.unlink()
     finally:
         os.close(file)

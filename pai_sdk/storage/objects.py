@@ -1,4 +1,4 @@
-"""The facts about an object, the check of its bytes, and the atomic replacement of its local file."""
+"""The metadata of an object, the check of its bytes, and the atomic replacement of its local file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
     "make_folder",
     "mark_executable",
     "md5_of",
+    "must_accept_file",
     "must_be_no_file",
-    "must_take_a_file",
     "object_meta",
-    "put_in_place",
+    "publish_file",
     "replacing",
     "writing",
 ]
@@ -53,7 +53,7 @@ _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """The facts that OSS gives about an object.
+    """The metadata of an object in OSS.
 
     Attributes:
         uri: the object.
@@ -77,7 +77,7 @@ class ObjectInfo:
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 its writer gave it, in hexadecimal."""
+        """Returns the SHA-256 in hexadecimal, if the writer recorded it."""
         return self.meta.get(META_SHA256)
 
 
@@ -107,13 +107,13 @@ class ContentCheck:
         self._crc64 = crc64_of(chunk, self._crc64)
 
     def update(self, chunk: bytes) -> ContentCheck:
-        """Take the next bytes."""
+        """Adds the next bytes."""
         self._size_bytes += len(chunk)
         self._count(chunk)
         return self
 
     def error(self) -> str | None:
-        """The problem of the received bytes, or None."""
+        """Returns a description of the problem of the received bytes, or None."""
         if self._size_bytes != self._info.size_bytes:
             return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
         if not self._is_right():
@@ -122,15 +122,13 @@ class ContentCheck:
 
 
 def object_meta(sha256: str, *, executable: bool) -> dict[str, str]:
-    """The metadata of an object: hash and mode of its file."""
+    """Returns the user metadata of an object: hash and mode of its file."""
     return {META_SHA256: sha256, **({META_EXECUTABLE: "true"} if executable else {})}
 
 
 def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
-    """The MD5 that a response's headers (names in lower case) give for the content, in hexadecimal.
-
-    Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
-    """
+    """Returns the MD5 that a response's headers (names in lower case) give for the content, in hexadecimal."""
+    # Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
     if headers.get("content-md5"):
         return base64.b64decode(headers["content-md5"]).hex()
     normal = headers.get("x-oss-object-type", "Normal") == "Normal"
@@ -148,7 +146,7 @@ class Draft(NamedTuple):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Draft]:
-    """Atomic replace: a temporary file beside `path` that becomes `path` at the end, or is removed on an error."""
+    """Yields a temporary file beside `path` that replaces `path` at the end, or is removed on an error."""
     part, file = open_part(path.parent)
     stream = os.fdopen(file, "wb", buffering=_BUFFER_BYTES)
     try:
@@ -156,7 +154,7 @@ def replacing(path: Path) -> Iterator[Draft]:
         stream.flush()
         if not OPEN_FILES_CAN_BE_MOVED:
             stream.close()
-        put_in_place(part, path)
+        publish_file(part, path)
     except BaseException:
         with contextlib.suppress(OSError):  # what is buffered is written first, and a full disk refuses it
             stream.close()
@@ -165,22 +163,22 @@ def replacing(path: Path) -> Iterator[Draft]:
     stream.close()
 
 
-def put_in_place(part: Path, path: Path) -> None:
-    """Rename a finished file to its final name, and replace the file there.
+def publish_file(part: Path, path: Path) -> None:
+    """Renames a finished file to its final name, and replaces an existing file.
 
     Raises:
         NameTakenError: a folder has that name.
     """
-    must_take_a_file(path)
+    must_accept_file(path)
     try:
         part.replace(path)
     except IsADirectoryError:
-        must_take_a_file(path)
+        must_accept_file(path)
         raise
 
 
-def must_take_a_file(path: Path) -> None:
-    """Make sure that a file can be written there; an existing file or link is replaced.
+def must_accept_file(path: Path) -> None:
+    """Checks that a file can be written at a path; an existing file or link is replaced.
 
     Raises:
         NameTakenError: it is a folder.
@@ -202,7 +200,7 @@ def must_take_a_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Report errors of the block with the file's name, not with its temporary name."""
+    """Reports errors of the block with the name of the file, not with its temporary name."""
     try:
         yield
     except OSError as error:
@@ -210,37 +208,37 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def must_be_no_file(path: Path) -> None:
-    """Make sure that a folder can be made there.
+    """Checks that a folder can be created at a path.
 
     Raises:
         NameTakenError: it, or one of the folders around it, is something else.
     """
-    for place in (path, *path.parents):
-        if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises an error
-            raise NameTakenError(f"{place} is a file, but a folder is needed there; move the file away")
+    for folder in (path, *path.parents):
+        if os.path.lexists(folder) and not os.path.isdir(folder):  # noqa: PTH112 - a Path raises an error
+            raise NameTakenError(f"{folder} is a file, but a folder is needed there; move the file away")
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, unless they exist.
+    """Creates a folder and its parents, unless they exist.
 
     Raises:
         NameTakenError: something else is in its place.
-        StorageError: it cannot be made.
+        StorageError: it cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         must_be_no_file(path)
-        raise StorageError(f"{path} cannot be made: {error.strerror or error}") from error
+        raise StorageError(f"{path} cannot be created: {error.strerror or error}") from error
 
 
 def mark_executable(path: Path, info: ObjectInfo) -> None:
-    """Make a downloaded file executable for all who may read it, if it was executable before its upload."""
+    """Makes a downloaded file executable for all who may read it, if it was executable before its upload."""
     if info.meta.get(META_EXECUTABLE) == "true":
         make_executable(path)
 
 
 def make_executable(path: Path) -> None:
-    """Make a file executable for all who may read it."""
+    """Makes a file executable for all who may read it."""
     mode = path.stat().st_mode
     path.chmod(mode | (mode & 0o444) >> 2)

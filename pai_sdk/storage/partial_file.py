@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED, append_to, open_file, read_at, take_lock
 from pai_sdk.storage.leftovers import open_part, resumable_part
-from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
+from pai_sdk.storage.objects import ObjectInfo, mark_executable, publish_file
 
 __all__ = ["PartialFile"]
 
@@ -47,11 +47,12 @@ class PartialFile:
         self._is_shared = self._file is not None
         if self._file is None:
             self.path, self._file = open_part(path.parent)
-        self._notes = self.path.with_name(f"{self.path.name}.done")
+        self._record_path = self.path.with_name(f"{self.path.name}.done")
         try:
-            self.noted = self._read_notes() if self._is_shared else {}
+            self.recorded = self._read_record() if self._is_shared else {}
         except BaseException:
-            self._close()  # and with it the lock
+            # Closing the descriptor also releases the lock.
+            self._close()
             raise
 
     def __enter__(self) -> PartialFile:
@@ -64,50 +65,47 @@ class PartialFile:
 
     @property
     def file(self) -> int:
-        """The descriptor, to write to."""
+        """Returns the descriptor, to write to."""
         assert self._file is not None  # noqa: S101
         return self._file
 
     def has(self, start: int, end: int) -> bool:
-        """True if these bytes arrived earlier, and still have their checksum."""
-        if start not in self.noted:
+        """Returns True if these bytes arrived earlier, and still have the recorded checksum."""
+        if start not in self.recorded:
             return False
         checksum, size_bytes = 0, 0
         for chunk in self.chunks(start, end):
             checksum = zlib.crc32(chunk, checksum)
             size_bytes += len(chunk)
-        return size_bytes == end - start and checksum == self.noted[start]
+        return size_bytes == end - start and checksum == self.recorded[start]
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
-        """The bytes on disk, in pieces. On Windows, no other descriptor can read them."""
+        """Yields the bytes on disk. On Windows, no other descriptor can read them."""
         while start < end and (chunk := read_at(self.file, min(_CHUNK_BYTES, end - start), start)):
             yield chunk
             start += len(chunk)
 
-    def note(self, start: int, checksum: int) -> None:
-        """Record that a range has arrived.
-
-        Args:
-            start: its first byte.
-            checksum: the CRC-32 of its bytes.
-        """
+    def record(self, start: int, checksum: int) -> None:
+        """Records that a range has arrived."""
         if self._is_shared:
+            # Several ranges arrive at a time, and `append_to` allows one writer.
             with self._lock:
-                append_to(self._notes, f"{start} {checksum}\n".encode("ascii"))
+                append_to(self._record_path, f"{start} {checksum}\n".encode("ascii"))
 
     def publish(self) -> None:
-        """Make it the target."""
+        """Moves the file to the target."""
         if not OPEN_FILES_CAN_BE_MOVED:
             self._close()
         mark_executable(self.path, self._info)
-        put_in_place(self.path, self._target)
-        self._notes.unlink(missing_ok=True)
+        publish_file(self.path, self._target)
+        # After the move: a process killed in between leaves a record whose checksums match no file.
+        self._record_path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Remove the file and its notes."""
+        """Removes the file and its record."""
         if not OPEN_FILES_CAN_BE_MOVED:
             self._close()
-        for path in (self.path, self._notes):
+        for path in (self.path, self._record_path):
             path.unlink(missing_ok=True)
 
     def _close(self) -> None:
@@ -115,21 +113,21 @@ class PartialFile:
             os.close(self._file)
             self._file = None
 
-    def _read_notes(self) -> dict[int, int]:
-        """The recorded ranges, each with its checksum. Notes of another object are removed."""
+    def _read_record(self) -> dict[int, int]:
+        """Returns the recorded ranges, each with its checksum; removes a record of another object."""
         with suppress(OSError, ValueError):
-            header, *lines = self._notes.read_text(encoding="ascii").splitlines()
+            header, *lines = self._record_path.read_text(encoding="ascii").splitlines()
             if header == self._header:
                 # The last line may be cut off; `has` finds a wrong checksum.
                 rows = [line.split(" ") for line in lines]
                 return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(map(str.isdigit, row))}
         os.ftruncate(self.file, 0)
-        self._notes.write_text(f"{self._header}\n", encoding="ascii")
+        self._record_path.write_text(f"{self._header}\n", encoding="ascii")
         return {}
 
 
 def _open_locked(path: Path) -> int | None:
-    """Open and lock a file; None when another process has locked it, or locks are not supported."""
+    """Opens and locks a file; None when another process has locked it, or locks are not supported."""
     for _ in range(_TRIES):
         try:
             file = open_file(path, os.O_RDWR | os.O_CREAT)
@@ -144,7 +142,8 @@ def _open_locked(path: Path) -> int | None:
                 return file
         except FileNotFoundError:
             pass
-        except OSError:  # no locks here
+        except OSError:
+            # The file system has no locks, so no other process can be excluded.
             os.close(file)
             return None
         os.close(file)

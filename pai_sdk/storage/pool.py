@@ -17,9 +17,9 @@ from pai_sdk.errors import (
     UnreachableStorageError,
     UntrustedEndpointError,
 )
-from pai_sdk.storage.turns import Turns
+from pai_sdk.storage.turns import Permits
 
-__all__ = ["LARGE_WORKERS", "SMALL_BYTES", "SMALL_WORKERS", "WHY_NOT_ALL", "TransferPool"]
+__all__ = ["LARGE_WORKERS", "SKIPPED_SUFFIX", "SMALL_BYTES", "SMALL_WORKERS", "TransferPool"]
 
 T = TypeVar("T")
 
@@ -32,12 +32,15 @@ SMALL_WORKERS = 96
 LARGE_WORKERS = 16
 """Parts of large files at a time; each is in memory, with up to 8 MiB."""
 
-WHY_NOT_ALL = "; all recent ones failed, so the remaining files were skipped"
+SKIPPED_SUFFIX = "; all recent ones failed, so the remaining files were skipped"
 """The end of a message about failures, when a pool gave up."""
 
-_FILES_IN_PARTS = 2  # one is completed, which takes a third of the time of its parts, while another one is sent
-_SPARE = 4  # queued tasks, so that no thread is idle; those of large files may hold a part in memory
-_PATIENT_FAILURES = 2  # large files fail a few at a time, each after a minute of retries
+# While one file is completed, which takes a third of the time of its parts, another one is sent.
+_FILES_IN_PARTS = 2
+# Queued tasks keep threads busy; those of large files may hold a part of 8 MiB in memory.
+_SPARE = 4
+# Large files fail a few at a time, each after a minute of retries.
+_PATIENT_FAILURES = 2
 
 _OF_NO_SINGLE_FILE = frozenset(
     {
@@ -49,7 +52,7 @@ _OF_NO_SINGLE_FILE = frozenset(
         "UserDisable",
     }
 )
-# A key may lack the permission for one object only, so one such refusal says nothing about the others.
+# A key may lack the permission for one object only, so one such refusal proves nothing about the others.
 _OF_THE_KEY_OR_THE_FILE = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
 
 _Task: TypeAlias = "tuple[Callable[[], object], Future[Any] | None]"
@@ -84,11 +87,11 @@ class TransferPool:
         self._in_parts = _Threads(min(_FILES_IN_PARTS, workers or LARGE_WORKERS), spare=2)
         # Held while the parts of one file are submitted: side by side, both files would be completed at the end.
         self._submitting = threading.Lock()
-        self._most_failures = workers or LARGE_WORKERS
+        self._max_failures = workers or LARGE_WORKERS
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._fatal: Exception | None = None
-        self._turns = Turns()
+        self._permits = Permits()
 
     def __enter__(self) -> TransferPool:
         return self
@@ -98,7 +101,8 @@ class TransferPool:
             if kind is not None:
                 self.stopped.set()
             self._end(cancel=kind is not None)
-        except BaseException:  # interrupted while waiting for the last tasks
+        except BaseException:
+            # Interrupted while waiting for the last tasks.
             self.stopped.set()
             self._end(cancel=True)
             raise
@@ -106,41 +110,44 @@ class TransferPool:
             raise self._fatal
 
     def _end(self, *, cancel: bool) -> None:
-        self._in_parts.end(cancel=cancel)  # first: they submit to the others
+        # First: files in parts submit tasks to the other two.
+        self._in_parts.end(cancel=cancel)
         self._small.end(cancel=cancel)
         self._large.end(cancel=cancel)
 
     def may_retry(self) -> bool:
-        """True if a call that failed may be retried."""
+        """Returns True if a call that failed may be retried."""
         return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
 
     @property
     def why_not_all(self) -> str:
-        """The end of a message about the failures: why files were skipped, if any were."""
-        return WHY_NOT_ALL if self.gave_up else ""
+        """Returns the suffix of a message about failures: why files were skipped, or an empty string."""
+        return SKIPPED_SUFFIX if self.gave_up else ""
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Run a task on a thread for large files; blocks while the queue is full."""
+        """Runs a task on a thread for large files; blocks while the queue is full."""
         future: Future[T] = Future()
         self._large.put((function, future))
         return future
 
-    def run_all(self, pieces: Iterable[Callable[[], T]]) -> list[T]:
-        """Run tasks that belong together, such as the parts of one file; returns when all have ended.
+    def run_all(self, tasks: Iterable[Callable[[], T]]) -> list[T]:
+        """Runs tasks that belong together, such as the parts of one file; returns when all have finished.
 
         Raises:
-            Exception: the first error in their order; tasks that have not begun by then are dropped.
+            Exception: the first error in their order; tasks that have not started by then are dropped.
         """
         futures: list[Future[T]] = []
         failed = threading.Event()
         try:
             with self._submitting:
-                for piece in pieces:
-                    futures.append(self.submit(partial(_or_set, piece, failed)))
+                for task in tasks:
+                    futures.append(self.submit(partial(_or_set, task, failed)))
                     if failed.is_set():
                         break
             wait(futures, return_when=FIRST_EXCEPTION)
-        except Exception:  # a task that cannot be made, as of a deleted file, fails this file only
+        except Exception:
+            # A task that cannot be created, as for a deleted file, fails this file only; other errors stop the
+            # transfer.
             raise
         except BaseException:
             self.stopped.set()
@@ -156,38 +163,29 @@ class TransferPool:
         return [future.result() for future in futures]
 
     def submit_file(self, name: str, function: Callable[[], None], *, size_bytes: int = SMALL_BYTES + 1) -> None:
-        """Transfer one file on a thread; its error is kept under the file's name.
-
-        Args:
-            name: of the file.
-            function: transfers it.
-            size_bytes: how many bytes are transferred; small files have threads of their own.
-        """
+        """Transfers one file on a thread; an error is recorded in `failures`."""
         threads = self._small if size_bytes <= SMALL_BYTES else self._large
         threads.put((partial(self._run_file, name, function), None))
 
-    def turn(self, size_bytes: int) -> AbstractContextManager[None]:
-        """A block in which a small file is moved: one thread at a time computes, see `Turns`.
-
-        Args:
-            size_bytes: of the file; a large one needs no turn, since its threads are few.
-        """
-        return self._turns.take() if size_bytes <= SMALL_BYTES else nullcontext()
+    def permit(self, size_bytes: int) -> AbstractContextManager[None]:
+        """Returns a block in which a small file is moved: one thread at a time computes, see `Permits`."""
+        # Large files have few threads, so they need no permit.
+        return self._permits.hold() if size_bytes <= SMALL_BYTES else nullcontext()
 
     def submit_file_in_parts(self, name: str, function: Callable[[], None]) -> None:
-        """Transfer a file whose parts the function gives to `run_all`; its error is kept under the file's name."""
+        """Transfers a file by `run_all`, called by the function; an error is recorded in `failures`."""
         self._in_parts.put((partial(self._run_file, name, function), None))
 
-    def end_files_in_parts(self, on_end: Callable[[], None]) -> None:
-        """Wait until all files in parts have ended.
+    def wait_for_files_in_parts(self, on_finished: Callable[[], None]) -> None:
+        """Waits until all files in parts have finished.
 
         Args:
-            on_end: called in this thread after one or more of them have ended.
+            on_finished: called in this thread after one or more of them have ended.
         """
-        left = self._in_parts.unfinished
-        while left:
-            left = self._in_parts.wait_for_fewer(left)
-            on_end()
+        unfinished = self._in_parts.unfinished
+        while unfinished:
+            unfinished = self._in_parts.wait_for_fewer(unfinished)
+            on_finished()
 
     def _run_file(self, name: str, function: Callable[[], None]) -> None:
         if self.gave_up:
@@ -197,6 +195,7 @@ class TransferPool:
         except Exception as error:
             self._failed(name, error)
         else:
+            # Checked without the lock first: most files succeed, and need no lock.
             if self._failed_in_a_row:
                 with self._lock:
                     self._failed_in_a_row = 0
@@ -204,10 +203,10 @@ class TransferPool:
     def _failed(self, name: str, error: Exception) -> None:
         with self._lock:
             self.failures[name] = error
-            self._failed_in_a_row = self._failed_in_a_row + 1 if may_be_fatal_for_transfer(error) else 0
+            self._failed_in_a_row = self._failed_in_a_row + 1 if might_be_fatal_for_transfer(error) else 0
             if is_fatal_for_transfer(error):
                 self._fatal = self._fatal or error
-            dead = self._fatal is not None or self._failed_in_a_row >= self._most_failures
+            dead = self._fatal is not None or self._failed_in_a_row >= self._max_failures
             self.gave_up = self.gave_up or dead
 
 
@@ -222,46 +221,45 @@ class _Threads:
     A `ThreadPoolExecutor` with a semaphore needs 45 µs of processor time for a task, a third of that of a request.
 
     Args:
-        most: threads; they are started when there are tasks for them.
+        max_threads: threads; they are started when there are tasks for them.
         spare: tasks that may wait for a thread.
 
     Attributes:
-        unfinished: tasks that have not ended.
+        unfinished: unfinished tasks.
     """
 
-    def __init__(self, most: int, *, spare: int) -> None:
-        self._most = most
-        self._full = most + spare
-        self._refill = most + spare // 2  # the thread that waits for room is woken once for several tasks
+    def __init__(self, max_threads: int, *, spare: int) -> None:
+        self._max_threads = max_threads
+        self._full = max_threads + spare
+        # A thread that waits for room is woken once for several tasks.
+        self._refill = max_threads + spare // 2
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._room = threading.Condition()
         self.unfinished = 0
         self._threads: list[threading.Thread] = []
 
     def put(self, task: _Task) -> None:
-        """Add a task; blocks while the queue is full."""
+        """Adds a task; blocks while the queue is full."""
         with self._room:
             if self.unfinished >= self._full:
                 self._room.wait_for(lambda: self.unfinished <= self._refill)
             self.unfinished += 1
-            if len(self._threads) < min(self._most, self.unfinished):
+            if len(self._threads) < min(self._max_threads, self.unfinished):
                 thread = threading.Thread(target=self._run, name="pai-transfer", daemon=True)
-                self._threads.append(thread)  # first: start() may be interrupted after the thread has begun
+                # Appended before start(), which may be interrupted after the thread has started; `end` must join
+                # it.
+                self._threads.append(thread)
                 thread.start()
         self._tasks.put(task)
 
     def wait_for_fewer(self, count: int) -> int:
-        """Wait until fewer tasks than `count` have not ended; returns their number."""
+        """Waits until fewer tasks than `count` are unfinished; returns their number."""
         with self._room:
             self._room.wait_for(lambda: self.unfinished < count)
             return self.unfinished
 
     def end(self, *, cancel: bool) -> None:
-        """Wait until the tasks have ended.
-
-        Args:
-            cancel: drop those that have not begun.
-        """
+        """Waits until the tasks have finished, then stops the threads."""
         try:
             while cancel:
                 task = self._tasks.get_nowait()
@@ -269,6 +267,7 @@ class _Threads:
                     task[1].cancel()
         except queue.Empty:
             pass
+        # One None for each thread: a thread that gets it returns.
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
@@ -296,23 +295,23 @@ def _finish(function: Callable[[], object], future: Future[Any] | None) -> None:
             future.set_exception(error)
 
 
-def _or_set(piece: Callable[[], T], failed: threading.Event) -> T:
+def _or_set(task: Callable[[], T], failed: threading.Event) -> T:
     try:
-        return piece()
+        return task()
     except BaseException:
         failed.set()
         raise
 
 
 def is_fatal_for_transfer(error: BaseException) -> bool:
-    """True if every other file would fail for the same reason, at once."""
+    """Returns True if every other file would fail at once for the same reason."""
     if isinstance(error, UnreachableStorageError | UntrustedEndpointError | CredentialsError):
         return True
     return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
 
 
-def may_be_fatal_for_transfer(error: BaseException) -> bool:
-    """True if many such errors in a row are due to the store or the key (no response, 503, 403)."""
+def might_be_fatal_for_transfer(error: BaseException) -> bool:
+    """Returns True if many such errors in a row are due to the store or the key (no response, 503, 403)."""
     if isinstance(error, PaiError) and error.retryable:
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY_OR_THE_FILE

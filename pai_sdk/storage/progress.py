@@ -10,9 +10,10 @@ from typing import Any
 
 from pai_sdk.base.kernel import in_notebook
 
-__all__ = ["NO_BAR", "ByteBar", "FileShare", "PassingTime"]
+__all__ = ["NO_BAR", "ByteBar", "ElapsedTime", "FileShare"]
 
-_PATIENCE_S = 0.5  # quick steps show no bar
+# Quick steps show no bar.
+_PATIENCE_S = 0.5
 
 
 class ByteBar:
@@ -20,13 +21,13 @@ class ByteBar:
 
     Args:
         description: the step.
-        shown: False for no bar at all.
+        is_visible: False for no bar at all.
     """
 
-    def __init__(self, description: str, *, shown: bool) -> None:
+    def __init__(self, description: str, *, is_visible: bool) -> None:
         self._lock = threading.Lock()
         self._bar: Any = None
-        if shown and _is_interactive():
+        if is_visible and _is_interactive():
             self._bar = _tqdm()(
                 total=0,
                 desc=description,
@@ -45,23 +46,23 @@ class ByteBar:
             self._bar.close()
 
     def expect(self, size_bytes: int) -> None:
-        """Add bytes to the total."""
+        """Adds bytes to the total."""
         if self._bar is not None:
             with self._lock:
                 self._bar.total += size_bytes
 
     def advance(self, size_bytes: int) -> None:
-        """Add bytes that are done."""
+        """Adds finished bytes."""
         if self._bar is not None:
             with self._lock:
                 self._bar.update(size_bytes)
 
 
-NO_BAR = ByteBar("", shown=False)
+NO_BAR = ByteBar("", is_visible=False)
 """For transfers that show nothing."""
 
 
-class PassingTime:
+class ElapsedTime:
     """A step and its elapsed time, in a terminal or a notebook; nothing anywhere else.
 
     Args:
@@ -75,21 +76,21 @@ class PassingTime:
             form = "{desc} {elapsed}"
             self._bar = _tqdm()(desc=description, bar_format=form, delay=patience_s, miniters=0, leave=False)
 
-    def __enter__(self) -> PassingTime:
+    def __enter__(self) -> ElapsedTime:
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.close()
 
-    def goes_on(self) -> None:
-        """Update the elapsed time; to be called often."""
+    def refresh(self) -> None:
+        """Updates the elapsed time; to be called often."""
         if self._bar is not None:
             self._bar.update(0)
 
 
 class FileShare:
-    """The bytes that one file has added to a bar; they are taken back when the file starts again."""
+    """The bytes that one file has added to a bar; they are subtracted when the file starts again."""
 
     def __init__(self, bar: ByteBar) -> None:
         self._bar = bar
@@ -97,13 +98,13 @@ class FileShare:
         self._done_bytes = 0
 
     def advance(self, size_bytes: int) -> None:
-        """Add bytes of the file that are done; a negative number takes some back."""
+        """Adds finished bytes of the file; a negative number subtracts."""
         with self._lock:
             self._done_bytes += size_bytes
         self._bar.advance(size_bytes)
 
     def restart(self) -> None:
-        """Take all bytes of the file back."""
+        """Subtracts all bytes of the file."""
         self.advance(-self._done_bytes)
 
 
@@ -112,11 +113,13 @@ def _is_interactive() -> bool:
 
 
 def _tqdm() -> Any:
-    """The class of bars: that for notebooks needs ipywidgets, and warns where they are missing."""
+    """Returns the class of bars."""
+    # The class for notebooks needs ipywidgets, and warns without them.
     if in_notebook() and find_spec("ipywidgets") is None:
         from tqdm.std import tqdm as plain
 
-        return partial(plain, file=sys.stdout)  # on stderr, a notebook shows a red box
+        # A notebook shows a red box for stderr.
+        return partial(plain, file=sys.stdout)
     from tqdm.auto import tqdm
 
     return tqdm

@@ -1,4 +1,4 @@
-"""The facts that every store gives about a file."""
+"""The metadata of a file that every store provides."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from pai_sdk.storage.file_hash import FileHash
 
-__all__ = ["StoredFile", "Unlisted", "pieces_of"]
+__all__ = ["StoredFile", "Unlisted", "chunks_of"]
 
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 Unlisted: TypeAlias = Callable[[str, Exception], None]
 """Called with a path and the reason why the listing cannot have it."""
@@ -26,11 +26,11 @@ class StoredFile:
             folder, which a store lists only when it is asked for folders.
         size_bytes: its length.
         modified_ns: when it was changed last, in nanoseconds since 1970; None when the store does not say.
-        etag: changes with the content. On a local disk it is made of size, time and inode.
-        link: of a symbolic link that is kept as such, what it leads to; empty for a file.
+        etag: changes with the content. On a local disk it consists of size, time and inode.
+        link: the target of a symbolic link that is stored as a link; empty for a file.
         executable: whether it is a program. The listing of an object storage does not say; `head` does.
         sha256: the hash that its content must have when it is moved; empty if it may have any.
-        hashed: the same hash with those of its parts, if these were made too.
+        hashed: this hash with those of its parts, if they were computed too.
     """
 
     path: str
@@ -44,17 +44,17 @@ class StoredFile:
 
     @property
     def is_folder(self) -> bool:
-        """True for an empty folder."""
+        """Returns True for an empty folder."""
         return self.path.endswith("/")
 
     @property
     def mark(self) -> str:
-        """A text that changes with the file, its mode included."""
+        """Returns a string that changes with the file, including its mode."""
         return "folder" if self.is_folder else f"{self.etag}{'x' if self.executable else ''}"
 
 
-def pieces_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
-    """The content that `Store.write` is given, in pieces.
+def chunks_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the content that was passed to `Store.write`.
 
     Example:
         >>> list(pieces_of(b"hello"))
@@ -62,8 +62,8 @@ def pieces_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
     """
     if isinstance(content, Path):
         with content.open("rb") as stream:
-            while piece := stream.read(_PIECE_BYTES):
-                yield piece
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
     elif isinstance(content, bytes):
         yield content
     else:

@@ -1,6 +1,6 @@
 """Transfers of files and folders to and from OSS: `upload`, `download`, `upload_tree` for a tree, and `unpack`.
 
-`DirSync` moves the files. This module adds what a tree, or a single file, has of its own.
+`DirSync` moves the files. This module adds what is specific to a tree or a single file.
 """
 
 from __future__ import annotations
@@ -87,11 +87,7 @@ def upload_tree(
     marker: bool = True,
     workers: int | None = None,
 ) -> int:
-    """Put the files of a tree into a folder.
-
-    The folder is listed first, and only files that are missing, changed or archived are sent. When all are in
-    place, a manifest is written beside the folder. If the folder is named by the tree's digest, files that an
-    earlier tree beside it has are copied from there, within OSS.
+    """Uploads the files of a tree into a folder; returns the number of sent files, 0 when OSS had all of them.
 
     Args:
         client: writes the objects.
@@ -102,14 +98,17 @@ def upload_tree(
             Without it, all files are sent, and other files in the folder stay.
         workers: threads; None for many for small files, and few for large ones.
 
-    Returns:
-        How many files were sent; 0 when OSS had all of them.
-
     Raises:
         InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
             that are not in the tree; all of them are listed.
         TransferError: some files could not be uploaded; the others are in place.
     """
+    # The folder is listed first, and only missing, changed or archived files are sent. When all are in place, a
+    # manifest is written beside the folder. If the folder is named by the tree's digest, files of an earlier tree
+    # are copied within OSS.
+    # The folder is listed first, and only files that are missing, changed or archived are sent. When all are in
+    # place, a manifest is written beside the folder. If the folder is named by the tree's digest, files that an
+    # earlier tree beside it has are copied from there, within OSS.
     folder = uri.as_dir()
     _must_have_keys(tree, folder)
     index = TreeIndex(client, tree, folder) if marker else None
@@ -117,10 +116,10 @@ def upload_tree(
         index.find()
         if index.is_complete and index.has_manifest:
             return 0
-    with ByteBar("uploading", shown=progress) as bar:
+    with ByteBar("uploading", is_visible=progress) as bar:
         bar.expect(tree.size_bytes if index is None else index.missing_bytes)
         if index is not None:
-            index.copy_known(bar, workers)
+            index.copy_existing(bar, workers)
         report = DirSync(
             _TreeStore(tree),
             OssStore(client, folder),
@@ -130,8 +129,8 @@ def upload_tree(
             workers=workers,
         ).attempt()
     if report.failures or report.gave_up:
-        what = f"{len(report.failures)} of {len(tree.entries)} files were not uploaded to {folder}"
-        raise TransferError(what + report.why_not_all, failures=report.failures)
+        message = f"{len(report.failures)} of {len(tree.entries)} files were not uploaded to {folder}"
+        raise TransferError(message + report.why_not_all, failures=report.failures)
     if index is not None:
         index.commit()
     return report.moved
@@ -167,10 +166,10 @@ def download(
         TransferError: some files could not be fetched; the others are complete.
     """
     target = Path(target)
-    found = None if uri.is_dir else client.head(uri)
-    if found is not None:
+    info = None if uri.is_dir else client.head(uri)
+    if info is not None:
         target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
-        _download_file(client, found, target, skip_same=skip_unchanged, progress=progress)
+        _download_file(client, info, target, skip_same=skip_unchanged, progress=progress)
         return target
     must_be_no_file(target)  # one error, not one for each object
     report = DirSync(
@@ -204,15 +203,15 @@ class _TreeStore(LocalStore):
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
-        """The files of the tree. Their marks are hashes of content, not times."""
+        """Returns the files of the tree. Their marks are hashes of content, not times."""
         return (file for file in self._tree.entries if file.path.startswith(prefix))
 
 
-def _download_file(client: OssClient, found: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:
-    folder, name = LocalStore(target.parent), found.uri.name
+def _download_file(client: OssClient, info: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:
+    folder, name = LocalStore(target.parent), info.uri.name
     folder.prepare()  # outside of the transfer: its error is not one of a file
-    source, file = OssStore(client, _folder_of(found.uri)), stored_file_of_object(found, name)
-    with _as_transfer_error(f"1 of 1 files were not fetched from {found.uri}", name):
+    source, file = OssStore(client, _folder_of(info.uri)), stored_file_of_object(info, name)
+    with _as_transfer_error(f"1 of 1 files were not fetched from {info.uri}", name):
         move_file(source, file, folder, target.name, skip_same=skip_same, progress=progress, title="downloading")
 
 
@@ -222,7 +221,7 @@ def _folder_of(uri: OssUri) -> OssUri:
 
 @contextmanager
 def _as_transfer_error(message: str, name: str) -> Iterator[None]:
-    """Report the error of a single file as that of a transfer of one file, as for a folder."""
+    """Reports the error of a single file as a transfer of one file, as for a folder."""
     try:
         yield
     except (StorageError, OSError) as error:
@@ -232,7 +231,7 @@ def _as_transfer_error(message: str, name: str) -> Iterator[None]:
 
 
 def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
-    """Check that every file can have a key there, before anything is sent."""
+    """Checks that every file can have a key in the folder, before anything is sent."""
     problems: list[Problem] = []
     for entry in tree.entries:
         try:
@@ -245,7 +244,7 @@ def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive into a folder, and nothing outside of it.
+    """Unpacks an archive into a folder, and never outside of it.
 
     Raises:
         InvalidInputError: a member is no plain file or folder, or lies outside; nothing is unpacked.
@@ -254,8 +253,8 @@ def unpack(archive: Path, folder: Path) -> None:
         for member in packed.getmembers():
             parts = PurePosixPath(member.name).parts
             if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-                what = f"{member.name!r} in the archive is no plain file or folder within it"
-                raise InvalidInputError([Problem("archive", what, "unpack it by hand, if you trust it")])
+                message = f"{member.name!r} in the archive is no plain file or folder within it"
+                raise InvalidInputError([Problem("archive", message, "unpack it by hand, if you trust it")])
         for member in packed.getmembers():
             target = folder.joinpath(*PurePosixPath(member.name).parts)
             content = packed.extractfile(member)

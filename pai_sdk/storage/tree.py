@@ -13,7 +13,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.file_hash import hash_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.walk import Accept, FolderListing, Found, Links, accept_all, list_folder
+from pai_sdk.storage.walk import Accept, FolderListing, Links, WalkEntry, accept_all, list_folder
 
 __all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
 
@@ -47,13 +47,13 @@ class FileTree:
         part_bytes: PartBytes | None = None,
         links: Links = "inside",
     ) -> FileTree:
-        """Find and hash the files below a folder; a single file gives a tree of one, its root being the parent.
+        """Finds and hashes the files below a folder; a single file is a tree of one, with its parent as root.
 
         Args:
             root: the folder or file.
             accept: called with each (relative path, is a folder); folders that it refuses are not entered.
             part_bytes: returns the size of the parts that a file of a given size is sent in. The hashes of the
-                parts are made, too: for files that are sent in any case.
+                parts are computed too, for files that are sent in any case.
             links: the policy for symbolic links.
 
         Raises:
@@ -70,11 +70,7 @@ class FileTree:
 
     @classmethod
     def of(cls, listing: FolderListing, *, part_bytes: PartBytes | None = None) -> FileTree:
-        """Hash the files of a listing.
-
-        Args:
-            listing: the files.
-            part_bytes: as for `scan`.
+        """Hashes the files of a listing.
 
         Raises:
             InvalidInputError: some of them cannot be read; all of those are listed.
@@ -85,28 +81,28 @@ class FileTree:
         # One buffer for all: a new one for each file costs more time than the hashing.
         buffer = memoryview(bytearray(_CHUNK_BYTES))
         for file in listing.files:
-            found = large.get(file.path) or _or_problem(file, partial(_entry, listing.root, file, buffer))
-            if isinstance(found, Problem):
-                problems.append(found)
+            entry = large.get(file.path) or _or_problem(file, partial(_entry, listing.root, file, buffer))
+            if isinstance(entry, Problem):
+                problems.append(entry)
             else:
-                entries.append(found)
+                entries.append(entry)
         if problems:
             raise InvalidInputError(problems)
         return cls(listing.root, tuple(entries), digest_of(entries))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files together."""
+        """Returns the total size."""
         return sum(entry.size_bytes for entry in self.entries)
 
     def summary(self) -> str:
-        """A text such as `12 files, 3.4 MB`."""
+        """Returns a string such as `12 files, 3.4 MB`."""
         count = len(self.entries)
         return f"{count} file{'' if count == 1 else 's'}, {size_text(self.size_bytes)}"
 
 
 def unreadable(listing: FolderListing) -> Iterator[Problem]:
-    """The files that cannot be read; for a report together with other problems, before anything is hashed."""
+    """Yields the files that cannot be read, so that they are reported with other problems before hashing."""
     for file in listing.files:
         try:
             (listing.root / file.path).open("rb").close()
@@ -115,48 +111,49 @@ def unreadable(listing: FolderListing) -> Iterator[Problem]:
 
 
 def size_text(size_bytes: int) -> str:
-    """A number of bytes as text: `0 B`, `6.1 kB`, `53.0 MB`, `1.2 GB`."""
+    """Returns a size as a string: `0 B`, `6.1 kB`, `53.0 MB`, `1.2 GB`."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     unit, name = next((pair for pair in ((1e9, "GB"), (1e6, "MB")) if size_bytes >= pair[0]), (1e3, "kB"))
     return f"{size_bytes / unit:.1f} {name}"
 
 
-def _cannot_be_read(file: Found, error: OSError) -> Problem:
+def _cannot_be_read(file: WalkEntry, error: OSError) -> Problem:
     return Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
 def _hash_large(listing: FolderListing, part_bytes: PartBytes | None) -> dict[str, StoredFile | Problem]:
-    """The large files by path, hashed several at a time: hashing needs no lock of the interpreter."""
+    """Returns the large files by path."""
+    # hashlib releases the interpreter's lock, so several files are hashed at a time.
     files = [file for file in listing.files if file.size_bytes > _LARGE_BYTES]
     with TransferPool(_HASHING_THREADS) as pool:
 
-        def hash_one(file: Found) -> StoredFile | Problem:
+        def hash_entry(file: WalkEntry) -> StoredFile | Problem:
             is_stopped = pool.stopped.is_set
             if part_bytes is not None and file.size_bytes > (of := part_bytes(file.size_bytes)):
                 return _or_problem(file, partial(_entry_with_parts, listing.root, file, of, is_stopped))
             buffer = memoryview(bytearray(_CHUNK_BYTES))
             return _or_problem(file, partial(_entry, listing.root, file, buffer, is_stopped))
 
-        found = pool.run_all(partial(hash_one, file) for file in files)
-    return {file.path: one for file, one in zip(files, found, strict=True)}
+        entries = pool.run_all(partial(hash_entry, file) for file in files)
+    return {file.path: entry for file, entry in zip(files, entries, strict=True)}
 
 
-def _or_problem(file: Found, entry: Callable[[], StoredFile]) -> StoredFile | Problem:
+def _or_problem(file: WalkEntry, entry: Callable[[], StoredFile]) -> StoredFile | Problem:
     try:
         return entry()
     except OSError as error:
         return _cannot_be_read(file, error)
 
 
-def _entry_with_parts(root: Path, file: Found, part_bytes: int, is_stopped: Callable[[], bool]) -> StoredFile:
+def _entry_with_parts(root: Path, file: WalkEntry, part_bytes: int, is_stopped: Callable[[], bool]) -> StoredFile:
     hashed = hash_file(root / file.path, file.size_bytes, part_bytes, is_stopped)
     sha256 = hashed.sha256
     return StoredFile(file.path, hashed.size_bytes, None, sha256, file.executable, sha256=sha256, hashed=hashed)
 
 
 def _entry(
-    root: Path, file: Found, buffer: memoryview, is_stopped: Callable[[], bool] = lambda: False
+    root: Path, file: WalkEntry, buffer: memoryview, is_stopped: Callable[[], bool] = lambda: False
 ) -> StoredFile:
     content = hashlib.sha256()
     size_bytes = 0
@@ -170,9 +167,9 @@ def _entry(
 
 
 def digest_of(entries: Sequence[StoredFile]) -> str:
-    """One hash over path, mode and content of files, in the order of their paths."""
+    """Returns one hash over path, mode and content of files, in the order of their paths."""
     # No path has a NUL and the other two have a fixed length, so no two trees give the same bytes.
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for entry in entries:
-        whole.update(f"{entry.path}\0{'x' if entry.executable else '-'}{entry.sha256}\n".encode())
-    return whole.hexdigest()
+        digest.update(f"{entry.path}\0{'x' if entry.executable else '-'}{entry.sha256}\n".encode())
+    return digest.hexdigest()

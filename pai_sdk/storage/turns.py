@@ -1,7 +1,7 @@
-"""Turns: of the threads of a transfer, one at a time computes; the others wait for the network.
+"""Permits to compute: one thread of a transfer at a time computes; the others wait for the network.
 
-Each system call releases the interpreter's lock, and takes it again afterwards. With many threads that compute,
-each call is a change of threads. A download of 4 KiB needs 1.0 ms of processor time without turns, 0.3 ms with.
+Each system call releases the interpreter's lock and acquires it again. With many computing threads, each call is a
+thread switch. A download of 4 KiB needs 1.0 ms of processor time without permits, 0.3 ms with them.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Turns", "without_turn"]
+__all__ = ["Permits", "without_permit"]
 
-_LOOKS_AFTER_S = 0.02
-_FEWEST_TURNS = 20  # in that time: a turn takes 0.1 to 0.2 ms, and 1 ms or more only when it waits for a slow disk
+_CHECK_INTERVAL_S = 0.02
+# A permit is held for 0.1 to 0.2 ms, and for 1 ms or more only by a thread that waits for a slow disk.
+_MIN_FINISHED = 20
 
 
-class Turns:
-    """A turn for one thread at a time. It saves processor time, and protects no data: it is not a lock.
+class Permits:
+    """A permit for one thread at a time. It saves processor time, and protects no data: it is not a lock.
 
-        take() -- waits --> turn --> without_turn(): a response is awaited -- waits --> turn --> end
+    hold() -- waits --> permit --> without_permit(): waits for a response -- waits --> permit --> end
 
-    A thread that waits while few turns end goes on without one. So threads wait side by side for a slow disk, such
-    as a network file system.
+    A thread that waits while few permits are released continues without one. So threads wait in parallel for a
+    slow disk, such as a network file system.
 
     Example:
         >>> turns = Turns()
@@ -33,51 +34,54 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ended = 0  # turns; changed by the thread that has one
+        # Written only by the thread that holds the permit, so it needs no lock.
+        self._num_finished = 0
 
     @contextmanager
-    def take(self) -> Iterator[None]:
-        """Wait for the turn, and have it within the block, unless turns take too long."""
-        outer = _thread.turns
-        self._begin()
+    def hold(self) -> Iterator[None]:
+        """Waits for the permit, and holds it within the block, unless the other threads are slow."""
+        outer = _thread.permits
+        self._acquire()
         try:
             yield
         finally:
-            if _thread.turns is not None:
-                _thread.turns._end()
-            _thread.turns = outer
+            if _thread.permits is not None:
+                _thread.permits._release()
+            _thread.permits = outer
 
-    def _begin(self) -> None:
-        _thread.turns = None
-        before = self._ended
-        while not self._lock.acquire(timeout=_LOOKS_AFTER_S):
-            if self._ended - before < _FEWEST_TURNS:
+    def _acquire(self) -> None:
+        _thread.permits = None
+        before = self._num_finished
+        while not self._lock.acquire(timeout=_CHECK_INTERVAL_S):
+            # Few were released in 20 ms, so the holders wait for a disk: run in parallel with them.
+            if self._num_finished - before < _MIN_FINISHED:
                 return
-            before = self._ended
-        _thread.turns = self
+            before = self._num_finished
+        _thread.permits = self
 
-    def _end(self) -> None:
-        self._ended += 1
+    def _release(self) -> None:
+        self._num_finished += 1
         self._lock.release()
 
 
 class _Thread(threading.local):
-    turns: Turns | None = None
+    permits: Permits | None = None
 
 
 _thread = _Thread()
 
 
 @contextmanager
-def without_turn() -> Iterator[None]:
-    """Give the turn of this thread, if it has one, to another thread while this one waits for something."""
-    turns = _thread.turns
-    if turns is None:
+def without_permit() -> Iterator[None]:
+    """Releases the permit of this thread, if it has one, while this thread waits for something."""
+    permits = _thread.permits
+    if permits is None:
         yield
         return
-    turns._end()
-    _thread.turns = None
+    # Another thread computes while this one waits.
+    permits._release()
+    _thread.permits = None
     try:
         yield
     finally:
-        turns._begin()
+        permits._acquire()

@@ -1,7 +1,8 @@
-"""Multipart uploads that were begun: their ids, kept on this machine until they are finished.
+"""Multipart uploads that were started: their ids, stored on this machine until they are finished.
 
-OSS knows which parts have arrived, so this is not kept. The name of a note is a hash of the object, its metadata
-with the SHA-256, and the size of its parts: a file that has changed has no note, and its upload starts again.
+OSS knows which parts have arrived, so this is not stored. The name of a record is a hash of the object, its
+metadata with the SHA-256, and the size of its parts: a file that has changed has no record, and its upload starts
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pai_sdk.base.files import replace_file
 from pai_sdk.errors import PaiError, StorageError, UnreachableStorageError
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["UnfinishedUpload", "may_be_resumed"]
+__all__ = ["UnfinishedUpload", "can_be_resumed"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,15 +38,15 @@ _OF_THE_KEY = frozenset(
 )
 
 
-def may_be_resumed(error: BaseException) -> bool:
-    """True if a transfer that failed with this error can be continued later."""
+def can_be_resumed(error: BaseException) -> bool:
+    """Returns True if a transfer that failed with this error can be continued later."""
     if isinstance(error, UnreachableStorageError) or (isinstance(error, PaiError) and error.retryable):
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY
 
 
 class UnfinishedUpload:
-    """The note of one upload. Its errors are only logged: without a note, the upload starts again.
+    """The record of one upload. Its errors are only logged: without a record, the upload starts again.
 
     Args:
         uri: the object; its endpoint does not matter.
@@ -54,43 +55,45 @@ class UnfinishedUpload:
     """
 
     def __init__(self, uri: OssUri, meta: Mapping[str, str], part_bytes: int) -> None:
-        what = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes])
+        identity = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes])
         self._uri = uri
-        self._path = _folder() / f"{hashlib.sha256(what.encode()).hexdigest()[:40]}.json"
+        self._path = _folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:40]}.json"
 
     def find(self) -> str | None:
-        """The id of the upload, if it was begun here and not ended."""
+        """Returns the id of the upload, if it was started on this machine and is not finished."""
         try:
             upload_id = json.loads(self._path.read_bytes())["upload_id"]
         except (OSError, ValueError, LookupError, TypeError):
             return None
         return upload_id if isinstance(upload_id, str) and upload_id else None
 
-    def keep(self, upload_id: str) -> None:
-        """Save the id on disk, so that it survives this process and a power failure."""
+    def save(self, upload_id: str) -> None:
+        """Saves the id on disk, so that it survives this process and a power failure."""
         try:
             folder = self._path.parent
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _sweep(folder)
+            # Durable: the parts are useless after a power failure if the id is lost.
             replace_file(self._path, json.dumps({"uri": str(self._uri), "upload_id": upload_id}), durable=True)
         except OSError as error:
             _log.info("the upload of %s cannot be resumed by another process: %s", self._uri, error)
 
     def forget(self, upload_id: str) -> None:
-        """Remove the note. That of another upload, which another process has begun meanwhile, stays."""
+        """Removes the record, unless another process has started another upload meanwhile."""
+        # Another process may have replaced the record by that of a newer upload.
         if self.find() == upload_id:
             with suppress(OSError):
                 self._path.unlink()
 
 
 def _folder() -> Path:
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    cache = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
     return cache / "pai_sdk" / "uploads"
 
 
 def _sweep(folder: Path) -> None:
-    """Remove old notes."""
+    """Removes old records."""
     oldest = time.time() - _LIFE_S
     for path in folder.iterdir():
         with suppress(OSError):

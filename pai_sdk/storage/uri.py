@@ -17,7 +17,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
 _ENDPOINT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::([0-9]{1,5}))?")
 _ODPS = re.compile(r"odps://[^/]+/tables/[^/]+(?:/.*)?", re.DOTALL)
-_LONGEST_KEY_BYTES = 1023
+_MAX_KEY_BYTES = 1023
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class OssUri:
     def __post_init__(self) -> None:
         problem = _bucket_problem(self.bucket) or _endpoint_problem(self.endpoint) or _key_problem(self.key)
         if problem:
-            what, hint = problem
-            raise InvalidInputError([Problem(_shown(self), what, hint)])
+            message, hint = problem
+            raise InvalidInputError([Problem(_render(self), message, hint)])
 
     @classmethod
     def parse(cls, text: str) -> OssUri:
@@ -63,7 +63,7 @@ class OssUri:
         return cls(bucket, key, endpoint if dot else None)
 
     def __str__(self) -> str:
-        return _shown(self)
+        return _render(self)
 
     @property
     def is_dir(self) -> bool:
@@ -76,7 +76,7 @@ class OssUri:
         return self.key.rstrip("/").rpartition("/")[2]
 
     def as_dir(self) -> OssUri:
-        """The same name as a folder."""
+        """This name as a folder, with a `/` at its end."""
         return self if self.is_dir else replace(self, key=f"{self.key}/")
 
     def join(self, name: str) -> OssUri:
@@ -85,18 +85,18 @@ class OssUri:
 
 
 def uri_scheme(text: str) -> str | None:
-    """The scheme in lower case, or None for a text that has none, such as a path.
+    """Returns the scheme in lower case, or None for a string without one, such as a path.
 
     Example:
         >>> uri_scheme("nas://0a1b2c.cn-hangzhou/data/"), uri_scheme("./data"), uri_scheme("C:/data")
         ('nas', None, None)
     """
-    found = _SCHEME.match(text)
-    return found.group(1).lower() if found else None
+    match = _SCHEME.match(text)
+    return match.group(1).lower() if match else None
 
 
 def is_remote_uri(text: str) -> bool:
-    """True if the text is a URI that the service reads by itself: OSS, NAS, CPFS or a MaxCompute table.
+    """Returns True if the service reads the URI by itself: OSS, NAS, CPFS or a MaxCompute table.
 
     Example:
         >>> is_remote_uri("odps://project/tables/clicks"), is_remote_uri("/mnt/data")
@@ -106,17 +106,12 @@ def is_remote_uri(text: str) -> bool:
 
 
 def remote_uri_problems(text: str, where: str) -> list[Problem]:
-    """The problems of a URI that the service is to read; empty when it has none.
-
-    Args:
-        text: the URI.
-        where: the parameter it was given as, for the message.
-    """
+    """Returns the problems of a URI that the service will read; empty without problems."""
     scheme = uri_scheme(text)
     if scheme not in REMOTE_SCHEMES:
-        known = ", ".join(f"{name}://" for name in sorted(REMOTE_SCHEMES))
+        schemes = ", ".join(f"{name}://" for name in sorted(REMOTE_SCHEMES))
         _, hint = value_hint(text) or ("", "")
-        return [Problem(where, f"{text!r} is not a URI of {known}", hint)]
+        return [Problem(where, f"{text!r} is not a URI of {schemes}", hint)]
     if scheme == "oss":
         try:
             OssUri.parse(text)
@@ -129,7 +124,7 @@ def remote_uri_problems(text: str, where: str) -> list[Problem]:
     return []
 
 
-def _shown(uri: OssUri) -> str:
+def _render(uri: OssUri) -> str:
     authority = uri.bucket if uri.endpoint is None else f"{uri.bucket}.{uri.endpoint}"
     return f"oss://{authority}/{uri.key}"
 
@@ -147,11 +142,11 @@ def _endpoint_problem(endpoint: str | None) -> tuple[str, str] | None:
         return None
     if endpoint.startswith("["):  # oss2 refuses them
         return f"{endpoint!r} is an IPv6 address, which the OSS library cannot use", "write a host name"
-    found = _ENDPOINT.fullmatch(endpoint)
-    if not found or ".." in endpoint:
+    match = _ENDPOINT.fullmatch(endpoint)
+    if not match or ".." in endpoint:
         return f"{endpoint!r} is not an endpoint", "write host or host:port, such as oss-cn-hangzhou.aliyuncs.com"
-    if found.group(1) is not None and not 0 < int(found.group(1)) < 65536:
-        return f"{found.group(1)} is not a port", "ports go from 1 to 65535"
+    if match.group(1) is not None and not 0 < int(match.group(1)) < 65536:
+        return f"{match.group(1)} is not a port", "ports go from 1 to 65535"
     return None
 
 
@@ -160,8 +155,8 @@ def _key_problem(key: str) -> tuple[str, str] | None:
         length = len(key.encode("utf-8"))
     except UnicodeEncodeError:
         return f"key {key!r} is not UTF-8", "rename the file"
-    if length > _LONGEST_KEY_BYTES:
-        return f"the key has {length} bytes", f"OSS allows {_LONGEST_KEY_BYTES}"
+    if length > _MAX_KEY_BYTES:
+        return f"the key has {length} bytes", f"OSS allows {_MAX_KEY_BYTES}"
     if key.startswith(("/", "\\")):
         return f"key {key!r} begins with {key[0]!r}", "OSS allows no / or \\ at the beginning of a key"
     # HTTP libraries resolve these two as path segments, so that the request would name another object.

@@ -15,30 +15,30 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.leftovers import is_unfinished
 
 __all__ = [
-    "NOTHING_THERE",
+    "NO_SUCH_FILE",
     "Accept",
     "FolderListing",
     "FolderWalk",
-    "Found",
     "Links",
+    "WalkEntry",
     "accept_all",
     "list_folder",
-    "why_absent",
+    "reason_missing",
 ]
 
 Links: TypeAlias = Literal["follow", "inside", "store", "error"]
 """The policy for symbolic links.
 
-- `follow`: what they lead to is taken, wherever it is. A link to a folder that it lies in is an error.
-- `inside`: the same, but a link that leads out of the folder is an error.
-- `store`: links are taken as links.
+- `follow`: their targets are used, wherever they are. A link to a folder around it is an error.
+- `inside`: like `follow`, but a link that leads out of the folder is an error.
+- `store`: links are stored as links.
 - `error`: each link is an error.
 """
 
 Accept: TypeAlias = Callable[[str, bool], bool]
 """Called with (path relative to the root with `/` between its parts, whether it is a folder)."""
 
-NOTHING_THERE = "there is no such file or folder"
+NO_SUCH_FILE = "there is no such file or folder"
 _log = logging.getLogger(__name__)
 
 _HINT = "remove it"
@@ -46,7 +46,7 @@ _FOLLOW_HINT = "remove it, or take what it leads to by links='follow'"
 
 
 def accept_all(path: str, is_dir: bool) -> bool:
-    """Take everything."""
+    """Accepts everything."""
     return True
 
 
@@ -55,54 +55,56 @@ class FolderListing:
     """The files below a folder, sorted by path, and the problems: what cannot be uploaded."""
 
     root: Path
-    files: tuple[Found, ...]
+    files: tuple[WalkEntry, ...]
     problems: tuple[Problem, ...] = ()
 
 
 def list_folder(
     root: str | Path, *, accept: Accept = accept_all, links: Links = "inside", hint: str = ""
 ) -> FolderListing:
-    """Find the files below a folder; a single file is a folder with one file, its parent being the root.
-
-    Links to files and folders within the root are followed. Links that lead outside (unless all are followed), to
-    nothing, or back to a folder they lie in are problems, and so are sockets, pipes and devices, and names that
-    are not UTF-8. Temporary files of our downloads are left out.
+    """Finds the files below a folder; a single file is a folder with one file, with its parent as root.
 
     Args:
         root: the folder or file.
         accept: called with each folder before it is entered and with each file; what it refuses is left out.
         links: the policy for symbolic links.
-        hint: what to do with a file that cannot be taken.
+        hint: what to do with a file that cannot be used.
 
     Raises:
         InvalidInputError: there is no such folder or file.
     """
+    # Links to files and folders within the root are followed. Problems are: links that lead outside (unless all
+    # are followed), to nothing, or to a folder around them; sockets, pipes and devices; names that are not UTF-8.
+    # Temporary files of downloads are skipped.
+    # Links to files and folders within the root are followed. Links that lead outside (unless all are followed),
+    # to nothing, or back to a folder they lie in are problems, and so are sockets, pipes and devices, and names
+    # that are not UTF-8. Temporary files of our downloads are left out.
     root = Path(root)
     try:
         status = root.stat()
     except (OSError, ValueError) as error:
-        raise InvalidInputError([Problem(str(root), why_absent(root, error))]) from error
+        raise InvalidInputError([Problem(str(root), reason_missing(root, error))]) from error
     problems: list[Problem] = []
     is_dir = stat.S_ISDIR(status.st_mode)
     folder = root if is_dir else root.parent
     walk = FolderWalk(folder, accept=accept, links=links, hint=hint, report=problems.append)
-    found = walk.found() if is_dir else walk.file(root.name, status)
-    files = tuple(found)
+    entries = walk.entries() if is_dir else walk.file(root.name, status)
+    files = tuple(entries)
     return FolderListing(folder, files, tuple(sorted(problems, key=lambda problem: problem.where)))
 
 
-def why_absent(root: Path, error: OSError | ValueError) -> str:
-    """The reason why a path cannot be read, from the error that reading has raised."""
+def reason_missing(root: Path, error: OSError | ValueError) -> str:
+    """Returns why a path cannot be read, from the error of an attempt."""
     if os.path.islink(root):  # noqa: PTH114 - a Path raises an error
         return "is a link to nothing"
     if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
-        return NOTHING_THERE
+        return NO_SUCH_FILE
     return f"cannot be read: {error.strerror or error}"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file, a link that is taken as such, or an empty folder.
+class WalkEntry:
+    """A file, a link that is stored as a link, or an empty folder.
 
     Attributes:
         path: relative to the root; that of a folder ends with `/`.
@@ -116,17 +118,17 @@ class Found:
 
     @property
     def size_bytes(self) -> int:
-        """Its size when it was found."""
+        """Returns the size when the folder was read."""
         return self.status.st_size
 
     @property
     def executable(self) -> bool:
-        """True if its owner may execute it."""
+        """Returns True if its owner may execute it."""
         return bool(self.status.st_mode & stat.S_IXUSR)
 
     @property
     def is_link(self) -> bool:
-        """True for a link that is taken as such."""
+        """Returns True for a link that is stored as a link."""
         return stat.S_ISLNK(self.status.st_mode)
 
 
@@ -138,15 +140,15 @@ class _Folder:
 
 
 class FolderWalk:
-    """Goes through a folder in the order of the paths, with the entries of one branch in memory.
+    """Walks through a folder in the order of the paths, with the entries of one branch in memory.
 
     Args:
         root: the folder.
         accept: called with each folder before it is entered and with each file; what it refuses is left out.
         links: what is done with symbolic links.
         folders: find empty folders, too.
-        hint: what to do with a file that cannot be taken.
-        report: called with each problem: what cannot be taken, and why.
+        hint: what to do with a file that cannot be used.
+        report: called with each problem: what cannot be used, and why.
 
     Example:
         >>> import tempfile
@@ -176,12 +178,8 @@ class FolderWalk:
         self._outside_hint = hint or _FOLLOW_HINT
         self._report = report
 
-    def found(self, prefix: str = "") -> Iterator[Found]:
-        """The files of the folder, in the order of the UTF-8 bytes of the paths.
-
-        Args:
-            prefix: what all paths begin with; other folders are not entered.
-        """
+    def entries(self, prefix: str = "") -> Iterator[WalkEntry]:
+        """Yields the files of the folder, in the order of the UTF-8 bytes of the paths."""
         branch = [_Folder("", (os.path.realpath(self._root),), self._entries(""))]
         while branch:
             folder = branch[-1]
@@ -203,27 +201,27 @@ class FolderWalk:
                     if first is not None:
                         branch.append(_Folder(f"{path}/", (*folder.real_paths, real_path), chain((first,), inner)))
                     elif self._folders and f"{path}/".startswith(prefix):
-                        yield Found(f"{path}/", entry.stat())
+                        yield WalkEntry(f"{path}/", entry.stat())
             except UnicodeEncodeError:
-                shown = ascii(os.fsencode(path))[2:-1]
-                self._report(Problem(shown, "its name is not UTF-8", "rename it"))
+                escaped = ascii(os.fsencode(path))[2:-1]
+                self._report(Problem(escaped, "its name is not UTF-8", "rename it"))
             except FileNotFoundError:  # removed since its entry was read
                 continue
             except OSError as error:
                 self._report(Problem(path, f"cannot be read: {error.strerror or error}", self._hint))
 
-    def file(self, path: str, status: os.stat_result, target: str = "") -> Iterator[Found]:
-        """One file, or the problem that it is not a regular one."""
+    def file(self, path: str, status: os.stat_result, target: str = "") -> Iterator[WalkEntry]:
+        """Yields one file, or reports that it is not a regular one."""
         if stat.S_ISREG(status.st_mode):
-            yield Found(path, status, target)
+            yield WalkEntry(path, status, target)
         else:
             self._report(Problem(path, "is a socket, pipe or device, not a file", self._hint))
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
-            with os.scandir(self._root / folder) as found:
+            with os.scandir(self._root / folder) as scanned:
                 # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
-                entries = sorted(found, key=self._sort_key, reverse=True)
+                entries = sorted(scanned, key=self._sort_key, reverse=True)
                 while entries:  # an entry keeps its status, which takes memory
                     yield entries.pop()
         except OSError as error:
@@ -241,7 +239,7 @@ class FolderWalk:
         return f"{entry.name}/" if is_dir else entry.name
 
     def _real_path(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> str | None:
-        """The real path of a folder that is entered; empty if it is left out; None if the entry is no folder."""
+        """Returns the real path of a folder to enter; empty to skip it; None if the entry is no folder."""
         if entry.is_symlink():
             return self._real_path_of_link(entry, path, real_paths)
         if not entry.is_dir(follow_symlinks=False):
@@ -269,11 +267,11 @@ class FolderWalk:
             return target if is_dir else None
         return ""
 
-    def _file(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> Iterator[Found]:
+    def _file(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> Iterator[WalkEntry]:
         if entry.is_symlink():
             if self._links == "store":
                 if self._accept(path, False):
-                    yield Found(path, entry.stat(follow_symlinks=False))
+                    yield WalkEntry(path, entry.stat(follow_symlinks=False))
             else:
                 yield from self.file(path, entry.stat(), os.path.realpath(entry.path))
         elif is_unfinished(entry.name):

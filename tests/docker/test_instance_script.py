@@ -394,7 +394,7 @@ def test_who_has_ended_and_still_gives_its_files_to_their_owner_is_not_lost(
     quick = {"PATH": f"{programs}:{os.environ['PATH']}"}
     gives = containers.start("true", "two", RANK=1, GIVE_TO="0:0", image_variables=quick)
     until((containers.folder / "two.exit.part").exists)
-    goes_on = containers.start("until [ -e ../two.exit ]; do sleep 1; done", image_variables=quick)
+    refresh = containers.start("until [ -e ../two.exit ]; do sleep 1; done", image_variables=quick)
     mark = containers.folder / "one.mark"
     until(mark.exists)
     for _ in range(2):
@@ -402,7 +402,7 @@ def test_who_has_ended_and_still_gives_its_files_to_their_owner_is_not_lost(
         until(lambda before=before: mark.stat().st_mtime_ns != before)  # type: ignore[misc]
     assert containers.run.first_failure is None
     all_given.touch()
-    assert (containers.end_of(gives, "two"), containers.end_of(goes_on)) == (0, 0)
+    assert (containers.end_of(gives, "two"), containers.end_of(refresh)) == (0, 0)
 
 
 @pytest.mark.parametrize("why", ["stopped", "timeout"])

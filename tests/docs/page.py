@@ -128,13 +128,13 @@ def _script(example: Example) -> str:
 def _after_prompts(example: Example) -> list[tuple[int, str]]:
     """The commands of a console block, each with its line on the page."""
     commands: list[tuple[int, str]] = []
-    goes_on = False
+    refresh = False
     for number, text in enumerate(str(example.parsed).splitlines(), start=example.line + 1):
         if text.startswith("$ "):
             commands.append((number, text[2:]))
-        elif goes_on:
+        elif refresh:
             commands[-1] = (commands[-1][0], f"{commands[-1][1]}\n{text}")
-        goes_on = bool(commands) and text.endswith("\\")
+        refresh = bool(commands) and text.endswith("\\")
     return commands
 
 

@@ -37,7 +37,7 @@ SEEDS = range(int(os.environ.get("TRIAL_SEEDS", "2")))
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_upload, "PART_BYTES", PART)
     monkeypatch.setattr(file_download, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "IN_ONE_BYTES", 2 * PART)
+    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 2 * PART)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def inputs(*uris: str) -> list[dict[str, str]]:
     return [{"Name": f"in{n}", "InputUri": uri} for n, uri in enumerate(uris)]
 
 
-def put_in_place(store: ObjectStore, sandbox: Sandbox, wanted: TrainingJobRequest) -> None:
+def publish_file(store: ObjectStore, sandbox: Sandbox, wanted: TrainingJobRequest) -> None:
     stage(store, JobFolder(sandbox), wanted, is_cancelled=lambda: False)
 
 
@@ -68,7 +68,7 @@ def test_code_and_inputs_lie_where_the_job_looks_for_them(store: ObjectStore, sa
         CodeDir=code("code/"), InputChannels=inputs("oss://data/in/", "oss://data/in.csv", "oss://data/in")
     )
     for _ in range(2):  # once more, as after a restart
-        put_in_place(store, sandbox, wanted)
+        publish_file(store, sandbox, wanted)
         assert files(sandbox.usercode) == {"train.py": "code/train.py", "lib/a b'\n.py": "code/lib/a b'\n.py"}
         assert files(sandbox.input_dir("in0")) == {"x.csv": "in/x.csv", "deep/y.csv": "in/deep/y.csv"}
         assert files(sandbox.input_dir("in1")) == {"in.csv": "in.csv"}
@@ -78,11 +78,11 @@ def test_code_and_inputs_lie_where_the_job_looks_for_them(store: ObjectStore, sa
 def test_a_job_finds_the_checkpoints_that_an_earlier_one_left(store: ObjectStore, sandbox: Sandbox) -> None:
     outputs = [{"Name": name, "OutputUri": f"oss://data/kept/{name}"} for name in ("checkpoints", "model")]
     wanted = request(OutputChannels=outputs)
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     assert files(sandbox.output_dir("checkpoints")) == {}
     for key in ("checkpoints/step-1/weights", "checkpoints-of-another/weights", "model/weights"):
         store.put_bytes("data", f"kept/{key}", key.encode())
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     assert files(sandbox.output_dir("checkpoints")) == {"step-1/weights": "checkpoints/step-1/weights"}
     assert files(sandbox.output_dir("model")) == {}
 
@@ -94,7 +94,7 @@ def test_a_job_that_goes_on_sends_only_what_it_has_changed(store: ObjectStore, s
     wanted, folder = request(**RESUMING), sandbox.output_dir("checkpoints")
     for name in ("a", "b", "c", "deep/d"):
         store.put_bytes("data", f"out/{name}", b"earlier")
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     store.put_bytes("data", "out/a", b"of another job, meanwhile")
     (folder / "b").write_text("changed by this job")
     (folder / "c").unlink()
@@ -113,7 +113,7 @@ def test_a_job_that_goes_on_sends_only_what_it_has_changed(store: ObjectStore, s
 def test_without_the_note_of_what_was_there_all_is_sent(store: ObjectStore, sandbox: Sandbox) -> None:
     wanted = request(**RESUMING)
     store.put_bytes("data", "out/a", b"earlier")
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     store.delete("data", "out/a")
     sandbox.resumed_file.write_text('["checkpoints", "a"')
     assert Publisher(store, JobFolder(sandbox), wanted).upload(live_only=False) == ""
@@ -134,13 +134,13 @@ def test_it_is_told_what_a_job_goes_on_from(store: ObjectStore, sandbox: Sandbox
 def test_a_job_that_cannot_be_put_in_place_keeps_no_room(store: ObjectStore, sandbox: Sandbox) -> None:
     store.put_bytes("data", "code/z/" + "n" * 300, b"x")
     with pytest.raises(StagingFailed) as caught:
-        put_in_place(store, sandbox, request(CodeDir=code("code/")))
+        publish_file(store, sandbox, request(CodeDir=code("code/")))
     assert "File name too long: '/ml/usercode/z/nnn" in caught.value.message
     assert not sandbox.ml.exists()
 
 
 def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandbox: Sandbox) -> None:
-    put_in_place(store, sandbox, request(CodeDir=code("code/train.py", Endpoint="http://127.0.0.1:1")))
+    publish_file(store, sandbox, request(CodeDir=code("code/train.py", Endpoint="http://127.0.0.1:1")))
     assert files(sandbox.usercode) == {"train.py": "code/train.py"}
 
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_staged_says_why(
     store: ObjectStore, sandbox: Sandbox, fields: dict[str, Any], reason_code: str, message: str
 ) -> None:
     with pytest.raises(StagingFailed) as caught:
-        put_in_place(store, sandbox, request(**fields))
+        publish_file(store, sandbox, request(**fields))
     assert caught.value.reason_code == reason_code
     assert message in caught.value.message
 
@@ -183,7 +183,7 @@ def test_no_key_leads_out_of_its_folder(store: ObjectStore, sandbox: Sandbox, tm
         pytest.fail("the store refuses it already: choose another key")
     before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(sandbox.root)}
     with pytest.raises(StagingFailed) as caught:
-        put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/evil/")))
+        publish_file(store, sandbox, request(InputChannels=inputs("oss://data/evil/")))
     assert caught.value.reason_code == "InvalidObjectKey"
     assert {path for path in tmp_path.rglob("*") if not path.is_relative_to(sandbox.root)} == before
 
@@ -201,7 +201,7 @@ def test_an_object_that_is_written_while_others_are_copied_is_whole(
         return found
 
     monkeypatch.setattr(ObjectStore, "list", list_then_replace)
-    put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/in/")))
+    publish_file(store, sandbox, request(InputChannels=inputs("oss://data/in/")))
     assert files(sandbox.input_dir("in0")) == {"x.csv": "the new one"}
 
 
@@ -210,7 +210,7 @@ def test_a_key_that_is_file_and_folder_at_once_is_told(store: ObjectStore, sandb
     store.put_bytes("data", "both/a", b"x")
     store.put_bytes("data", key, b"x")
     with pytest.raises(StagingFailed, match=f"oss://data/{key} cannot be put in place: one name cannot be a file"):
-        put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/both/")))
+        publish_file(store, sandbox, request(InputChannels=inputs("oss://data/both/")))
 
 
 def test_staging_ends_when_nobody_wants_it(store: ObjectStore, sandbox: Sandbox) -> None:
@@ -237,7 +237,7 @@ def keys(store: ObjectStore) -> dict[str, bytes]:
 @pytest.fixture
 def publisher(store: ObjectStore, sandbox: Sandbox) -> Publisher:
     wanted = request(OutputChannels=OUTPUTS)
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     return Publisher(store, JobFolder(sandbox), wanted)
 
 
@@ -275,12 +275,12 @@ def checkpoint(folder: Path, step: int) -> None:
 def test_checkpoints_that_the_job_removes_are_removed_at_the_uri_too(store: ObjectStore, sandbox: Sandbox) -> None:
     """Both those it has sent, also through an earlier service, and those that it found when it began."""
     wanted = request(OutputChannels=OUTPUTS)
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     checkpoint(sandbox.output_dir("checkpoints"), 1)
     Publisher(store, JobFolder(sandbox), wanted).upload(live_only=False)
 
     sandbox = Sandbox(sandbox.root.with_name("next"))
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     folder = sandbox.output_dir("checkpoints")
     assert (folder / "1" / "weights").exists()
     checkpoint(folder, 2)
@@ -293,7 +293,7 @@ def test_checkpoints_that_the_job_removes_are_removed_at_the_uri_too(store: Obje
 
 def test_a_checkpoint_of_a_killed_job_is_neither_kept_nor_fetched(store: ObjectStore, sandbox: Sandbox) -> None:
     wanted = request(OutputChannels=OUTPUTS)
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     folder = sandbox.output_dir("checkpoints")
     checkpoint(folder, 1)
     begin(folder / "2")
@@ -306,7 +306,7 @@ def test_a_checkpoint_of_a_killed_job_is_neither_kept_nor_fetched(store: ObjectS
     for key in ("3/_INCOMPLETE", "3/weights"):
         store.put_bytes("data", f"out/ckpt/{key}", b"half")
     sandbox = Sandbox(sandbox.root.with_name("next"))
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     assert set(files(sandbox.output_dir("checkpoints"))) == {"1/_COMPLETE", "1/weights"}
     checkpoint(sandbox.output_dir("checkpoints"), 3)
     assert Publisher(store, JobFolder(sandbox), wanted).upload(live_only=False) == ""
@@ -317,7 +317,7 @@ def test_the_only_checkpoint_stays_until_the_next_one_is_published(
     store: ObjectStore, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = request(OutputChannels=OUTPUTS)
-    put_in_place(store, sandbox, wanted)
+    publish_file(store, sandbox, wanted)
     folder = sandbox.output_dir("checkpoints")
     checkpoint(folder, 1)
     Publisher(store, JobFolder(sandbox), wanted).upload(live_only=True)
@@ -404,7 +404,7 @@ def test_no_name_writes_outside_of_the_job(store: ObjectStore, parts: list[str],
             store.put_bytes("data", key, b"x")
         with suppress(StagingFailed):
             body = request(InputChannels=[{"Name": channel, "InputUri": "oss://data/fuzz/"}])
-            put_in_place(store, sandbox, body)
+            publish_file(store, sandbox, body)
         with suppress(StorageError):
             store.delete("data", key)
         found = {path for path in outside.rglob("*") if not path.is_relative_to(sandbox.root)}
@@ -416,7 +416,7 @@ def test_executable_files_stay_executable(store: ObjectStore, sandbox: Sandbox) 
     with store.writer() as writer:
         writer.write(b"#!/bin/sh\n")
         store.finish(writer, "data", "code/run.sh", headers={"x-oss-meta-pai-executable": "true"})
-    put_in_place(store, sandbox, request(CodeDir=code("code/")))
+    publish_file(store, sandbox, request(CodeDir=code("code/")))
     assert os.access(sandbox.usercode / "run.sh", os.X_OK)
     assert not os.access(sandbox.usercode / "train.py", os.X_OK)
 
@@ -428,7 +428,7 @@ def test_what_a_job_makes_executable_is_so_for_the_next_one(
         (sandbox.output_dir("model") / name).touch(mode)
     assert publisher.upload(live_only=False) == ""
     following = Sandbox(tmp_path / "next")
-    put_in_place(store, following, request(InputChannels=[{"Name": "m", "InputUri": "oss://data/out/model/"}]))
+    publish_file(store, following, request(InputChannels=[{"Name": "m", "InputUri": "oss://data/out/model/"}]))
     assert os.access(following.input_dir("m") / "run.sh", os.X_OK)
     assert (following.input_dir("m") / "m.pt").stat().st_mode & 0o111 == 0
 
@@ -507,5 +507,5 @@ def test_a_job_does_not_begin_with_content_that_is_not_what_was_stored(
     with pytest.raises(
         StagingFailed, match=r"^input channel 'in0': oss://data/in/x\.csv .*upload it again"
     ) as caught:
-        put_in_place(store, sandbox, wanted)
+        publish_file(store, sandbox, wanted)
     assert caught.value.reason_code == "ObjectDamaged"

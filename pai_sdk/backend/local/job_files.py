@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.base.files import locked
 from pai_sdk.errors import CodeError, Problem, TransferError
 from pai_sdk.storage.base import FileMove
-from pai_sdk.storage.objects import ObjectInfo, make_folder, must_take_a_file
+from pai_sdk.storage.objects import ObjectInfo, make_folder, must_accept_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.stores.local import LocalStore
@@ -93,7 +93,7 @@ class InputCache:
     def put(self, client: OssClient, info: ObjectInfo, place: Path) -> None:
         """Make a local file a link to the cached object, which is fetched if it is missing."""
         cached = self._fetched(client, info)
-        must_take_a_file(place)
+        must_accept_file(place)
         try:
             os.link(cached, place)
         except OSError:  # another file system, or one without links
@@ -152,7 +152,7 @@ class _CachedObjects(OssStore):
         """Make the local file a link to the cached object."""
         file = move.file
         info = ObjectInfo(self.folder.join(file.path), file.size_bytes, file.etag, {})
-        self._cache.put(self.client, info, move.place())
+        self._cache.put(self.client, info, move.target_path())
         move.share.advance(file.size_bytes)
         move.is_exact = True
         return move.target.head(move.path)

@@ -51,9 +51,9 @@ class LocalLogs:
         deadline = time.monotonic() + wait_s
         while True:
             # Asked before the log is read: the log of a job that has ended is complete.
-            goes_on = is_open()
-            page = self._open(files, instance, is_open=goes_on).page(start, limit, most_bytes=sys.maxsize)
-            if page.count or not goes_on or time.monotonic() >= deadline:
+            refresh = is_open()
+            page = self._open(files, instance, is_open=refresh).page(start, limit, most_bytes=sys.maxsize)
+            if page.count or not refresh or time.monotonic() >= deadline:
                 texts = tuple(page.texts)
                 return LogPage(texts, complete=page.is_complete, waited=wait_s > 0, total=page.total)
             time.sleep(_LOOK_S)

@@ -67,7 +67,7 @@ def _pull(engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[
     from docker.utils import parse_repository_tag
 
     repository, tag = parse_repository_tag(image)
-    with ByteBar(f"pulling {image}", shown=progress) as bar:
+    with ByteBar(f"pulling {image}", is_visible=progress) as bar:
         layers = _Layers(bar)
         for event in _checked(_report(engine, repository, tag or "latest", is_given_up), image):
             layers.take(event)

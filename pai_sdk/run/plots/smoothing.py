@@ -157,12 +157,12 @@ def _decayed_sums(factor: Floats, values: Floats, length: int) -> Floats:
     parts = max(-(-count // length), 1)
     left = _side_by_side(factor[None], parts, length)[:, 0]  # [place in the part, part]
     sums = _side_by_side(values, parts, length)  # [place, row, part]
-    goes_on = bool(left[0].any())
+    refresh = bool(left[0].any())
     for place in range(1, length):
         sums[place] += left[place] * sums[place - 1]
-        if goes_on:
+        if refresh:
             left[place] *= left[place - 1]
-    if goes_on:
+    if refresh:
         before = np.zeros((rows, parts))
         for part in range(1, parts):
             before[:, part] = sums[-1, :, part - 1] + left[-1, part - 1] * before[:, part - 1]

@@ -30,7 +30,7 @@ _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
 _PART_BYTES = 8 << 20
-_MOST_PARTS = 9_000  # OSS allows 10,000
+_MAX_PARTS = 9_000  # OSS allows 10,000
 _TIMEOUT_S = 60.0
 _DEADLINE_S = 60.0
 _FIRST_PAUSE_S = 0.2
@@ -119,7 +119,7 @@ class OssFolder:
             self._request("PUT", key, content, headers=headers)
 
     def _send_parts(self, stream: BinaryIO, size_bytes: int, key: str, headers: Mapping[str, str]) -> None:
-        part_bytes = max(_PART_BYTES, -(-size_bytes // _MOST_PARTS))
+        part_bytes = max(_PART_BYTES, -(-size_bytes // _MAX_PARTS))
         _, begun = self._request("POST", key, query={"uploads": ""}, headers=headers)
         found = re.search(rb"<UploadId>([^<]+)<", begun)
         if found is None:

@@ -128,10 +128,10 @@ class Poller:
 
     def _run(self) -> None:
         begun_at = time.monotonic()
-        goes_on: bool | None = False
+        refresh: bool | None = False
         while True:
             with self._state:
-                while not (self._is_closed or self._wanted > self._begun or self._is_hurried or goes_on):
+                while not (self._is_closed or self._wanted > self._begun or self._is_hurried or refresh):
                     # Computed again after each wait: the time between two calls may have been changed.
                     pause = begun_at + self._every_s - time.monotonic() if self._every_s else None
                     if pause is not None and pause <= 0:
@@ -143,13 +143,13 @@ class Poller:
                 self._begun += 1
                 self._is_hurried = False
             begun_at = time.monotonic()
-            goes_on = False
+            refresh = False
             try:
-                goes_on = self._work(is_asked)
+                refresh = self._work(is_asked)
             except Exception:
                 logger.exception("%s failed; it is called again", self._name)
             finally:
                 with self._state:
-                    if not goes_on:
+                    if not refresh:
                         self._ended = self._begun
                     self._state.notify_all()

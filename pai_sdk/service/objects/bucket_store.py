@@ -16,7 +16,7 @@ from pai_sdk.service.objects.object_rows import StoredObject
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.storage.base import Store, checked_path
 from pai_sdk.storage.objects import META_EXECUTABLE
-from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
+from pai_sdk.storage.stored_file import StoredFile, Unlisted, chunks_of
 from pai_sdk.storage.uri import OssUri
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class BucketStore(Store):
         """Make or replace an object; when this returns, it survives a power cut."""
         key = self._key(path)
         with self._store.writer() as writer:
-            for piece in pieces_of(content):
+            for piece in chunks_of(content):
                 writer.write(piece)
                 self._check_cancelled()
             self._check_cancelled()

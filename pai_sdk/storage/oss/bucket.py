@@ -19,12 +19,12 @@ import requests.utils
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.storage.oss.errors import NotOssError
-from pai_sdk.storage.oss.http import HttpPool, HttpResponse, Pieces
+from pai_sdk.storage.oss.http import HttpPool, HttpResponse, RequestBody
 from pai_sdk.storage.oss.v4 import Signer, canonical_query
 from pai_sdk.storage.oss2_import import oss2
-from pai_sdk.storage.turns import without_turn
+from pai_sdk.storage.turns import without_permit
 
-__all__ = ["HostSigned", "OssBucket", "Wires"]
+__all__ = ["HostSigned", "OssBucket", "OssTransport"]
 
 _CHUNK_BYTES = 1 << 18
 _ERROR_BYTES = 4096
@@ -44,15 +44,7 @@ class HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
         self._signer = Signer(region)
 
     def sign(self, method: str, bucket: str, path: str, query: str, headers: dict[str, str]) -> None:
-        """Add the signature to headers, whose names are in lower case.
-
-        Args:
-            method: `GET` and so on.
-            bucket: its name.
-            path: the key, percent-encoded but for its slashes.
-            query: as `canonical_query` writes it.
-            headers: the host among them.
-        """
+        """Adds the signature to headers, whose names are in lower case."""
         self._signer.sign(self._key(), method, f"/{bucket}/{path}", query, headers)
 
     def _sign_request(self, req: Any, bucket_name: str, key: str, in_additional_headers: Any = None) -> None:
@@ -63,7 +55,7 @@ class HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
 
 
 class _Provider:
-    """The key in the form that oss2 asks for, to sign URLs."""
+    """The key in the form that oss2 needs to sign URLs."""
 
     def __init__(self, key: Callable[[], Credentials]) -> None:
         self._key = key
@@ -80,20 +72,22 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         auth: signs.
         endpoint: as a URL.
         name: the bucket.
-        wires: what sends.
+        transport: what sends.
         settings: of `oss2.Bucket`.
 
     Attributes:
         url: that of an object with an empty key.
     """
 
-    def __init__(self, auth: HostSigned, endpoint: str, name: str, *, wires: Wires, **settings: Any) -> None:
-        super().__init__(auth, endpoint, name, session=wires.plain, **settings)
+    def __init__(
+        self, auth: HostSigned, endpoint: str, name: str, *, transport: OssTransport, **settings: Any
+    ) -> None:
+        super().__init__(auth, endpoint, name, session=transport.plain, **settings)
         self.url: str = self._make_url(name, "")
         scheme, _, self._host, path = self.url.split("/", 3)
         self._root = f"{scheme}//{self._host}"
         self._path = f"/{path}"
-        self._wires = wires
+        self._transport = transport
         self._agent = oss2.http.USER_AGENT
 
     def send(
@@ -102,17 +96,10 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         key: str,
         headers: Mapping[str, str] | None = None,
         *,
-        data: bytes | Pieces | None = None,
+        data: bytes | RequestBody | None = None,
         params: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Send a request; returns when the headers of its response are there, and but for `GET` its body.
-
-        Args:
-            method: `GET` and so on.
-            key: of the object.
-            headers: those of the request.
-            data: its body.
-            params: the query, not encoded.
+        """Sends a request; returns after the headers of the response arrived, and except for `GET` its body.
 
         Raises:
             oss2.exceptions.OssError: OSS refused, or there was no response.
@@ -127,7 +114,7 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         self.auth.sign(method, self.bucket_name, path, query, sent)
         # A slash within a key is sent as %2F, so that nothing on the way resolves `..` or `//`.
         target = self._path + path.replace("/", "%2F")
-        response = self._wires.send(self._root, method, f"{target}?{query}" if query else target, sent, data)
+        response = self._transport.send(self._root, method, f"{target}?{query}" if query else target, sent, data)
         if response.status // 100 != 2:
             response.fetch(_ERROR_BYTES)
             raise oss2.exceptions.make_exception(response)
@@ -143,14 +130,14 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         return self.send(method, key, **request)
 
 
-class Wires:
+class OssTransport:
     """Sends requests over connections of our own; where the environment names a proxy, by the library requests.
 
     Safe to use from many threads.
 
     Args:
-        size: how many connections are kept to each server.
-        timeouts_s: for a connection to come up, and for the longest silence.
+        size: the number of idle connections per server.
+        timeouts_s: to connect, and the maximum silence.
         direct: whether no proxy is used.
 
     Attributes:
@@ -169,26 +156,21 @@ class Wires:
             stay_on_this_machine(self._session)
         self._size = size
         self._timeouts_s = timeouts_s
+        # None for a server behind a proxy: `_by_requests` sends to it.
         self._pools: dict[str, HttpPool | None] = {}
-        self._making = threading.Lock()
+        self._pools_lock = threading.Lock()
 
     def send(
-        self, root: str, method: str, target: str, headers: Mapping[str, str], data: bytes | Pieces | None
+        self, root: str, method: str, target: str, headers: Mapping[str, str], data: bytes | RequestBody | None
     ) -> HttpResponse:
-        """Send a request; returns when the headers of its response are there.
-
-        Args:
-            root: scheme and host of the server.
-            method: `GET` and so on.
-            target: path and query.
-            headers: names in lower case.
-            data: the body.
+        """Sends a request; returns after the headers of the response arrived.
 
         Raises:
             oss2.exceptions.RequestError: there was no response.
         """
         if root not in self._pools:
-            with self._making:  # a pool reads the certificates, 20 ms: not once for each thread that begins
+            # A pool reads the certificates, which takes 20 ms: once, not for each thread that starts.
+            with self._pools_lock:
                 if root not in self._pools:
                     self._pools[root] = self._pool_to(root)
         pool = self._pools[root]
@@ -197,8 +179,9 @@ class Wires:
         return pool.request(method, target, headers, (data,) if isinstance(data, bytes) else data)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._session.close()
+        # A copy: another thread may add a pool meanwhile.
         for pool in [*self._pools.values()]:
             if pool:
                 pool.close()
@@ -218,11 +201,11 @@ class Wires:
         )
 
     def _by_requests(
-        self, method: str, url: str, headers: Mapping[str, str], data: bytes | Pieces | None
+        self, method: str, url: str, headers: Mapping[str, str], data: bytes | RequestBody | None
     ) -> HttpResponse:
         try:
-            with without_turn():
-                got = self._session.request(
+            with without_permit():
+                response = self._session.request(
                     method,
                     url,
                     data=data or None,  # type: ignore[arg-type] # an empty one would be sent in chunks
@@ -233,13 +216,18 @@ class Wires:
                 )
         except requests.RequestException as error:
             raise oss2.exceptions.RequestError(error) from error
-        pieces = got.raw.stream(_CHUNK_BYTES, decode_content=False)  # an object may be stored as gzip
-        given = {name.lower(): value for name, value in got.headers.items()}
-        return HttpResponse(got.status_code, given, pieces, lambda is_whole: None if is_whole else got.close())
+        chunks = response.raw.stream(_CHUNK_BYTES, decode_content=False)  # an object may be stored as gzip
+        response_headers = {name.lower(): value for name, value in response.headers.items()}
+        return HttpResponse(
+            response.status_code,
+            response_headers,
+            chunks,
+            lambda is_complete: None if is_complete else response.close(),
+        )
 
 
 def _must_be_oss(response: requests.Response, **_: Any) -> None:
-    """OSS gives each response an id. A success without it comes from another server, and nothing was done."""
+    """Raises for a success without a request id, which OSS always sends: another server responded."""
     if response.status_code < 300 and "x-oss-request-id" not in response.headers:
         response.close()  # its body is not read
         raise NotOssError("without a request id")

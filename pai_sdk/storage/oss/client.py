@@ -28,7 +28,7 @@ from pai_sdk.storage.oss.connection import OssConnection
 from pai_sdk.storage.oss.parts import OssParts
 from pai_sdk.storage.oss.wire import (
     Body,
-    ListedPage,
+    ObjectPage,
     content_md5,
     etag_in,
     etag_of,
@@ -49,13 +49,13 @@ class OssClient:
     """Reads and writes objects at one endpoint with one source of credentials. Safe to use from many threads.
 
     Args:
-        endpoint: where; as a text, https unless it says http:// itself.
+        endpoint: the endpoint; a string without a scheme means https.
         credentials: gives the key that is valid now; asked before each request.
         region: needed when the endpoint does not name one; part of what is signed (signature V4).
         retry: the policy for every call.
         path_style: write the bucket into the path, not before the host; for a store of one's own that has a host
             name. With an IP address or localhost it is always so.
-        pool_size: connections kept open.
+        pool_size: number of connections that stay open.
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within a response.
         trusted_endpoints: further endpoints that URIs may name. Without them, requests are signed for `endpoint`
@@ -96,6 +96,7 @@ class OssClient:
             trusted_endpoints=trusted_endpoints,
         )
         self.not_listed: set[str] = set()
+        # `cancelled_by` replaces these in a copy, which shares the connections.
         self._share(connection)
 
     def _share(self, connection: OssConnection) -> None:
@@ -105,16 +106,16 @@ class OssClient:
         self.parts = OssParts(connection)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments for the same client in another process, as JSON; with the key that is valid now."""
+        """The arguments for an equal client in another process, as JSON, with the current key."""
         return self._connection.arguments()
 
     def place(self, uri: OssUri) -> dict[str, str]:
-        """The place of a folder, for a process that has a key of its own.
+        """The location of a folder, for a process that has its own key.
 
         Raises:
             UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
         """
-        return self._connection.place(uri)
+        return self._connection.location(uri)
 
     @classmethod
     def of_arguments(cls, arguments: Mapping[str, Any]) -> OssClient:
@@ -128,15 +129,15 @@ class OssClient:
         )
 
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool] = lambda: True) -> OssClient:
-        """The same client for one transfer.
+        """A copy of this client for one transfer, over the same connections.
 
         Args:
             stopped: when it is set, calls fail within moments.
             may_retry: called after each failed attempt: whether another one may follow.
         """
-        made = copy.copy(self)
-        made._share(self._connection.cancelled_by(stopped, may_retry))
-        return made
+        client = copy.copy(self)
+        client._share(self._connection.cancelled_by(stopped, may_retry))
+        return client
 
     @property
     def endpoint(self) -> str:
@@ -169,10 +170,10 @@ class OssClient:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # ---- whole objects --------------------------------------------------------------------------------------
+    # ---- objects --------------------------------------------------------------------------------------
 
     def head(self, uri: OssUri) -> ObjectInfo | None:
-        """The facts about an object, or None when there is none.
+        """The metadata of an object, or None when there is none.
 
         Raises:
             StorageError: among other reasons, when there is no such bucket.
@@ -193,7 +194,7 @@ class OssClient:
             with closing(bucket.send("GET", uri.key)) as response:
                 info = info_of(uri, response.headers)
                 content = b"".join(self._check_cancelled(response))
-            _must_be_whole(ContentCheck(info).update(content), uri)
+            _check_complete(ContentCheck(info).update(content), uri)
             return content
 
         return self._call(uri, read)
@@ -201,7 +202,7 @@ class OssClient:
     def get_piece(
         self, uri: OssUri, start: int, size_bytes: int, *, etag: str | None = None
     ) -> tuple[ObjectInfo, bytes]:
-        """Some bytes of an object, with its facts; fewer bytes, or none, at its end.
+        """Some bytes of an object, with its metadata; fewer bytes, or none, at its end.
 
         Args:
             uri: the object.
@@ -225,10 +226,10 @@ class OssClient:
                 return info, content
             info = replace(info, size_bytes=int(span[3]))
             if int(span[1]) != start or len(content) != min(start + size_bytes, info.size_bytes) - start:
-                what = f"{uri}: the bytes from {start} on did not arrive"
-                raise StorageError(what, uri=str(uri), retryable=True)
+                message = f"{uri}: the bytes from {start} on did not arrive"
+                raise StorageError(message, uri=str(uri), retryable=True)
             if len(content) == info.size_bytes:
-                _must_be_whole(ContentCheck(info).update(content), uri)
+                _check_complete(ContentCheck(info).update(content), uri)
             return info, content
 
         try:
@@ -241,12 +242,12 @@ class OssClient:
     def put_bytes(
         self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None, overwrite: bool = True
     ) -> str:
-        """Write a small object, whole or not at all; returns its ETag.
+        """Write a small object atomically; returns its ETag.
 
         Args:
             uri: the object.
             content: its bytes.
-            meta: kept with it as `x-oss-meta-*`.
+            meta: stored with it as `x-oss-meta-*`.
             overwrite: replace the object, if there is one.
 
         Raises:
@@ -263,7 +264,7 @@ class OssClient:
         )
 
     def get_file(self, uri: OssUri, path: str | Path) -> ObjectInfo:
-        """Fetch an object into a file. The file appears whole and checked, or not at all.
+        """Fetch an object into a file. The file appears complete and checked, or not at all.
 
         Args:
             uri: the object.
@@ -277,7 +278,7 @@ class OssClient:
                 for chunk in self._check_cancelled(response):
                     check.update(chunk)
                     draft.stream.write(chunk)
-                _must_be_whole(check, uri)
+                _check_complete(check, uri)
                 mark_executable(draft.path, info)
             return info
 
@@ -290,7 +291,7 @@ class OssClient:
             source: the object.
             uri: the copy.
             etag: the ETag that the object must have; else nothing is copied.
-            meta: kept with the copy as `x-oss-meta-*`; what the object has of its own is not copied.
+            meta: stored with the copy as `x-oss-meta-*`; the metadata of the object is not copied.
 
         Raises:
             StorageError: among other reasons, when the object is gone (`ObjectNotFoundError`) or another one
@@ -306,11 +307,11 @@ class OssClient:
         return self._call(uri, lambda bucket: etag_in(bucket.send("PUT", uri.key, headers).read(), uri))
 
     def delete(self, uri: OssUri) -> None:
-        """Delete an object; one that is not there is no error."""
+        """Delete an object; a missing object is no error."""
         self._call(uri, lambda bucket: bucket.delete_object(uri.key))
 
     def delete_many(self, uris: Sequence[OssUri]) -> None:
-        """Delete objects of one bucket with one request for each thousand; one that is not there is no error."""
+        """Delete objects of one bucket with one request for each thousand; a missing object is no error."""
         for at in range(0, len(uris), _PAGE):
             keys = [uri.key for uri in uris[at : at + _PAGE]]
             self._call(uris[at], partial(_delete, keys=keys))
@@ -330,26 +331,26 @@ class OssClient:
         token: str | None = ""
         while token is not None:
             page = self._call(prefix, partial(_page, prefix=prefix, token=token))
-            for found in page.objects:
+            for entry in page.objects:
                 try:
-                    uri = OssUri(prefix.bucket, found.key, prefix.endpoint)
+                    uri = OssUri(prefix.bucket, entry.key, prefix.endpoint)
                 except InvalidInputError as error:
                     if unnamed is None:
                         raise
-                    unnamed(found.key, error)
+                    unnamed(entry.key, error)
                 else:
                     yield ObjectInfo(
                         uri,
-                        found.size,
-                        found.etag,
+                        entry.size,
+                        entry.etag,
                         {},
-                        storage_class=found.storage_class,
-                        modified_s=found.modified_s,
+                        storage_class=entry.storage_class,
+                        modified_s=entry.modified_s,
                     )
             token = page.next_token
 
     def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> int:
-        """Fetch bytes `start` to `end` (which is not among them) into the same place of an open file.
+        """Fetch bytes `start` to `end` (exclusive) into the same position of an open file.
 
         Returns their CRC-32.
 
@@ -384,7 +385,7 @@ class OssClient:
 
 
 def _if_changed(error: StorageError) -> StorageError:
-    """The error of a read that asked for one version of an object."""
+    """Returns the error of a read that asked for one version of an object."""
     if error.code != "PreconditionFailed":
         return error
     return FileChangedError(str(error), uri=error.uri, status_code=error.status_code, code=error.code)
@@ -398,7 +399,7 @@ def _delete(bucket: OssBucket, keys: list[str]) -> None:
     bucket.batch_delete_objects(keys)
 
 
-def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ListedPage:
+def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ObjectPage:
     query = {"list-type": "2", "encoding-type": "url", "prefix": prefix.key, "max-keys": str(_PAGE)}
     if token:
         query["continuation-token"] = token
@@ -410,13 +411,13 @@ def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ListedPage:
 
 
 def _write_at(file: int, content: bytes, at: int) -> None:
-    left = memoryview(content)
-    while left:  # on a nearly full disk, write() may write less than asked for, without an error
-        written = write_at(file, left, at)
-        left, at = left[written:], at + written
+    remaining = memoryview(content)
+    while remaining:  # on a nearly full disk, write() may write less than asked for, without an error
+        written = write_at(file, remaining, at)
+        remaining, at = remaining[written:], at + written
 
 
-def _must_be_whole(check: ContentCheck, uri: OssUri) -> None:
+def _check_complete(check: ContentCheck, uri: OssUri) -> None:
     error = check.error()
     if error:
         raise StorageError(f"{uri}: {error}", uri=str(uri), retryable=True)

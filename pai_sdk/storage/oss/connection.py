@@ -19,20 +19,20 @@ from pai_sdk.base.endpoint import Endpoint, host_of, is_alibaba_oss, is_loopback
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials, CredentialsProvider
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
-from pai_sdk.storage.oss.bucket import HostSigned, OssBucket, Wires
+from pai_sdk.storage.oss.bucket import HostSigned, OssBucket, OssTransport
 from pai_sdk.storage.oss.errors import ForeignResponseError, storage_error
 from pai_sdk.storage.oss2_import import oss2
-from pai_sdk.storage.turns import without_turn
+from pai_sdk.storage.turns import without_permit
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]
 
 T = TypeVar("T")
-Piece = TypeVar("Piece", bytes, memoryview)
+Chunk = TypeVar("Chunk", bytes, memoryview)
 
 _FAILURES = (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError, RuntimeError, ValueError)
 # A server that is not OSS mostly stays so; the attempts are few.
-_MOST_FOREIGN_RESPONSES = 5
+_MAX_FOREIGN_RESPONSES = 5
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ class OssConnection:
         region: needed when the endpoint does not name one; otherwise the one of the endpoint is signed for.
         retry: the policy for every call.
         path_style: whether the bucket goes into the path even where the endpoint is a host name.
-        pool_size: connections kept open.
-        timeouts_s: for a connection to come up, and for the longest silence.
+        pool_size: number of connections that stay open.
+        timeouts_s: to connect, and the maximum silence.
         trusted_endpoints: further endpoints that URIs may name.
     """
 
@@ -68,17 +68,17 @@ class OssConnection:
         trusted_endpoints: Sequence[str] = (),
     ) -> None:
         self._endpoint = endpoint
-        known = region_of(endpoint.url) or region
-        if not known:
+        signing_region = region_of(endpoint.url) or region
+        if not signing_region:
             raise SettingsError(f"the OSS endpoint {endpoint} does not name its region; set the region too")
-        self.region = known
+        self.region = signing_region
         self._retry = retry
         self._path_style = path_style
         self._timeouts_s = timeouts_s
         self._trusted = {host_of(each): with_scheme(each) for each in trusted_endpoints}
         # No bound method: buckets keep it, and a dropped connection must close without the garbage collector.
         self._key = partial(_key_of, credentials)
-        self._wires = Wires(size=pool_size, timeouts_s=timeouts_s, direct=is_loopback(endpoint.url))
+        self._transport = OssTransport(size=pool_size, timeouts_s=timeouts_s, direct=is_loopback(endpoint.url))
         self._auths: dict[str, HostSigned] = {}
         self._buckets: dict[tuple[str, str | None, str], OssBucket] = {}
         self._stopped = threading.Event()
@@ -86,11 +86,11 @@ class OssConnection:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint as a URL."""
+        """Returns the endpoint as a URL."""
         return self._endpoint.url
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments that another process needs for the same connection; with the key that is valid now."""
+        """Returns the arguments for an equal connection in another process, with the current key."""
         return {
             "endpoint": self._endpoint.url,
             "region": self.region,
@@ -98,13 +98,13 @@ class OssConnection:
             "trusted_endpoints": list(self._trusted.values()),
         }
 
-    def place(self, uri: OssUri) -> dict[str, str]:
-        """The place of a folder, for a process that has a key of its own.
+    def location(self, uri: OssUri) -> dict[str, str]:
+        """Returns the location of a folder, for a process that has its own key.
 
         Raises:
             UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
         """
-        endpoint, region = self._place_of(uri)
+        endpoint, region = self._endpoint_and_region(uri)
         return {
             "bucket": uri.bucket,
             "key": uri.as_dir().key,
@@ -114,37 +114,37 @@ class OssConnection:
         }
 
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> OssConnection:
-        """The same connections for one transfer.
+        """Returns a copy for one transfer, over the same connections.
 
         Args:
             stopped: when it is set, calls fail within moments.
             may_retry: called after each failed attempt: whether another one may follow.
         """
-        made = copy.copy(self)
-        made._stopped = stopped
-        made._may_retry = may_retry
+        connection = copy.copy(self)
+        connection._stopped = stopped
+        connection._may_retry = may_retry
         if self._retry.sleep is time.sleep:
-            # A function of the event: a method of `made` would keep its connections until a garbage collection.
-            made._retry = replace(self._retry, sleep=lambda seconds: _pause(stopped, seconds))
-        return made
+            # A function of the event: a method of the copy would keep its connections until a garbage collection.
+            connection._retry = replace(self._retry, sleep=lambda seconds: _pause(stopped, seconds))
+        return connection
 
-    def check_cancelled(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Yield the pieces that are sent or received, as long as the transfer is not cancelled.
+    def check_cancelled(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Yields the chunks that are sent or received, until the transfer is cancelled.
 
         Raises:
             StorageError: it is cancelled.
         """
-        for piece in pieces:
+        for chunk in chunks:
             if self._stopped.is_set():
                 raise StorageError("the transfer was stopped")
-            yield piece
+            yield chunk
 
     def close(self) -> None:
-        """Close the connections."""
-        self._wires.close()
+        """Closes the connections."""
+        self._transport.close()
 
     def call(self, uri: OssUri, action: Callable[[OssBucket], T]) -> T:
-        """Call the bucket of a URI, with retries as the policy allows.
+        """Calls the bucket of a URI, with the retries of the policy.
 
         Args:
             uri: the object or folder.
@@ -161,16 +161,16 @@ class OssConnection:
             except PaiError:
                 raise
             except _FAILURES as error:
-                made = storage_error(error, uri=uri, endpoint=bucket.endpoint)
+                translated = storage_error(error, uri=uri, endpoint=bucket.endpoint)
                 # An error before sending may quote the value of a header, so it is not chained.
-                raise made from (error if made.status_code or made.retryable else None)
+                raise translated from (error if translated.status_code or translated.retryable else None)
 
         foreign = 0
 
         def is_transient(error: BaseException) -> bool:
             nonlocal foreign
             foreign += isinstance(error, ForeignResponseError)
-            may_retry = self._may_retry() and not self._stopped.is_set() and foreign < _MOST_FOREIGN_RESPONSES
+            may_retry = self._may_retry() and not self._stopped.is_set() and foreign < _MAX_FOREIGN_RESPONSES
             return may_retry and isinstance(error, PaiError) and error.retryable
 
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
@@ -181,20 +181,21 @@ class OssConnection:
         return self._retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
 
     def bucket(self, uri: OssUri) -> OssBucket:
-        """The bucket of a URI, made once."""
-        of = (self.endpoint, uri.endpoint, uri.bucket)
-        bucket = self._buckets.get(of)
+        """Returns the cached bucket of a URI."""
+        key = (self.endpoint, uri.endpoint, uri.bucket)
+        bucket = self._buckets.get(key)
         if bucket is None:
-            made: OssBucket = self._made(partial(OssBucket, wires=self._wires), uri)
-            bucket = self._buckets.setdefault(of, made)
+            created: OssBucket = self._create_bucket(partial(OssBucket, transport=self._transport), uri)
+            # Two threads may create the bucket at once; the first one stored is used by both.
+            bucket = self._buckets.setdefault(key, created)
         return bucket
 
     def plain_bucket(self, uri: OssUri) -> Any:
-        """The `oss2.Bucket` of a URI, which sends as oss2 itself does: for what a program does with it."""
-        return self._made(partial(oss2.Bucket, session=self._wires.plain), uri)
+        """Returns the `oss2.Bucket` of a URI, for callers that use oss2 directly; it sends as oss2 does."""
+        return self._create_bucket(partial(oss2.Bucket, session=self._transport.plain), uri)
 
-    def _made(self, kind: Callable[..., Any], uri: OssUri) -> Any:
-        endpoint, region = self._place_of(uri)
+    def _create_bucket(self, kind: Callable[..., Any], uri: OssUri) -> Any:
+        endpoint, region = self._endpoint_and_region(uri)
         return kind(
             self._auths.setdefault(region, HostSigned(self._key, region)),
             endpoint,
@@ -207,8 +208,8 @@ class OssConnection:
             is_path_style=self._path_style and endpoint == self.endpoint,
         )
 
-    def _place_of(self, uri: OssUri) -> tuple[str, str]:
-        """Endpoint and region for a URI. Inner and outer endpoint of a region are one place.
+    def _endpoint_and_region(self, uri: OssUri) -> tuple[str, str]:
+        """Returns endpoint and region for a URI. Internal and public endpoint of a region count as equal.
 
         Raises:
             UntrustedEndpointError: the server there may be another than OSS.
@@ -234,12 +235,12 @@ class OssConnection:
 
 
 def _pause(stopped: threading.Event, seconds: float) -> None:
-    with without_turn():
+    with without_permit():
         stopped.wait(seconds)
 
 
 def _key_of(credentials: CredentialsProvider) -> Credentials:
-    """The key that is valid now.
+    """Returns the current key.
 
     Raises:
         CredentialsError: it is a bearer token only.

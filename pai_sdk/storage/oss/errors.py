@@ -14,7 +14,7 @@ from pai_sdk.storage.uri import OssUri
 
 __all__ = ["ForeignResponseError", "NotOssError", "storage_error"]
 
-_KEPT_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
+_SAFE_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
 _CHECK = "check the endpoint, and HTTPS_PROXY if there is a proxy"
 _TRANSIENT_CODES = frozenset(
     {"RequestTimeout", "InvalidDigest", "DownloadTrafficRateLimitExceeded", "QpsLimitExceeded"}
@@ -36,11 +36,11 @@ _SENTENCES = {
 
 
 class NotOssError(requests.RequestException):
-    """A success that does not come from OSS; the text says what is wrong with it."""
+    """Raised when a success does not come from OSS; the message says what is wrong with it."""
 
 
 class ForeignResponseError(StorageError):
-    """Something that is not OSS responded with a success: a login page of a network, or another service."""
+    """Raised when another server than OSS responded with a success, such as a login page of a network."""
 
     def __init__(self, uri: OssUri, endpoint: str, how: str) -> None:
         message = f"{uri}: {endpoint} responded {how}, so it is not OSS; {_CHECK}"
@@ -48,13 +48,7 @@ class ForeignResponseError(StorageError):
 
 
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
-    """Translate an error of oss2 or requests; what may hold a secret is removed from the original.
-
-    Args:
-        error: what was raised.
-        uri: the object or folder.
-        endpoint: the endpoint of the request.
-    """
+    """Translates an error of oss2 or requests; possible secrets are removed from the original."""
     if isinstance(error, oss2.exceptions.OssError) and error.status > 0:
         return _refused(error, uri, endpoint)
     cause = getattr(error, "exception", error)
@@ -69,33 +63,35 @@ def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageErr
 
 
 def _no_response(cause: OSError | HTTPError, uri: OssUri, endpoint: str) -> StorageError:
-    why = diagnose(cause, endpoint)
-    family = StorageError if why.transient else UnreachableStorageError
-    return family(f"{uri}: {why.sentence}", uri=str(uri), retryable=why.transient, refused=why.refused)
+    diagnosis = diagnose(cause, endpoint)
+    family = StorageError if diagnosis.transient else UnreachableStorageError
+    return family(
+        f"{uri}: {diagnosis.sentence}", uri=str(uri), retryable=diagnosis.transient, refused=diagnosis.refused
+    )
 
 
 def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
     # The response to a wrong signature quotes the signed text, and with it the security token.
     details = error.details if isinstance(error.details, dict) else {}
-    error.details = details = {name: details[name] for name in _KEPT_DETAILS if details.get(name)}
+    error.details = details = {name: details[name] for name in _SAFE_DETAILS if details.get(name)}
     is_page = error.body.lstrip()[:1] == b"<" and not details
     error.body = b""
     request_id = error.request_id or None
     if not details.get("Code") and not request_id:
         return _refused_by_another(error, is_page, uri, endpoint)
     code = details.get("Code") or {404: "NoSuchKey", 403: "AccessDenied"}.get(error.status, "")
-    facts = ", ".join(filter(None, [code, f"HTTP {error.status}", request_id and f"RequestId {request_id}"]))
-    sentence = f"{_sentence(code, details, uri, endpoint)} [{facts}]"
+    summary = ", ".join(filter(None, [code, f"HTTP {error.status}", request_id and f"RequestId {request_id}"]))
+    sentence = f"{_sentence(code, details, uri, endpoint)} [{summary}]"
     return _error_response(error, sentence, uri, code=code, request_id=request_id)
 
 
 def _refused_by_another(
     error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str
 ) -> StorageError:
-    """The error when another server responded: OSS always sends a request id and a code."""
-    what = "a web page" if is_page else "no reason"
+    """Returns the error of a response without request id and code, which OSS always sends."""
+    content = "a web page" if is_page else "no reason"
     server = f"something that is not OSS, at {endpoint} or on the way to it,"
-    return _error_response(error, f"{server} responded with HTTP {error.status} and {what}; {_CHECK}", uri)
+    return _error_response(error, f"{server} responded with HTTP {error.status} and {content}; {_CHECK}", uri)
 
 
 def _error_response(
@@ -103,14 +99,14 @@ def _error_response(
 ) -> StorageError:
     if code == "NoSuchKey":
         return ObjectNotFoundError(f"{uri}: {sentence}", uri=str(uri), request_id=request_id)
-    is_passing = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
+    is_transient = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
     return StorageError(
         f"{uri}: {sentence}",
         uri=str(uri),
         status_code=error.status,
         code=code,
         request_id=request_id,
-        retryable=is_passing,
+        retryable=is_transient,
         retry_after_s=_seconds(error.headers.get("retry-after")),
     )
 

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import ObjectNotFoundError, StorageError
-from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_take_a_file, writing
+from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_accept_file, writing
 from pai_sdk.storage.partial_file import PartialFile
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import FileShare
-from pai_sdk.storage.unfinished import may_be_resumed
+from pai_sdk.storage.unfinished import can_be_resumed
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["IN_ONE_BYTES", "PART_BYTES", "FileDownload"]
+__all__ = ["MAX_SINGLE_BYTES", "PART_BYTES", "FileDownload"]
 
 PART_BYTES = 8 << 20
-IN_ONE_BYTES = 16 << 20
+MAX_SINGLE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
-_MOST_FETCHES = 3  # when the bytes do not have the checksum of the object
+_MAX_FETCHES = 3  # when the bytes do not have the checksum of the object
 
 
 class FileDownload:
@@ -33,7 +33,7 @@ class FileDownload:
 
     Args:
         client: reads it.
-        listed: its entry in the listing.
+        entry: its entry in the listing.
         path: the local file.
         share: the progress of this file.
         skip_unchanged: do not fetch when the file has the content already.
@@ -45,56 +45,57 @@ class FileDownload:
     def __init__(
         self,
         client: OssClient,
-        listed: ObjectInfo,
+        entry: ObjectInfo,
         path: Path,
         share: FileShare,
         *,
         skip_unchanged: bool,
     ) -> None:
         self._client = client
-        self._listed = listed
+        self._entry = entry
         self._path = path
         self._share = share
         self._skip_unchanged = skip_unchanged
-        self.read = listed
+        self.read = entry
 
-    def whole(self) -> None:
-        """In one request. Whether a file can be there is seen when it is put there: most of these are small."""
-        if not (self._skip_unchanged and self._is_here()):
+    def in_single_request(self) -> None:
+        """Downloads the object in one request."""
+        # The target path is checked when the file is moved there, since most files are small.
+        if not (self._skip_unchanged and self._is_unchanged()):
             with writing(self._path):
-                self.read = self._client.get_file(self._listed.uri, self._path)
-        self._share.advance(self._listed.size_bytes)
+                self.read = self._client.get_file(self._entry.uri, self._path)
+        self._share.advance(self._entry.size_bytes)
 
     def in_parts(self, pool: TransferPool) -> None:
-        """In ranges, in parallel. Those that arrived earlier are not fetched again."""
-        must_take_a_file(self._path)
-        if self._skip_unchanged and self._is_here():
-            return self._share.advance(self._listed.size_bytes)
+        """Downloads ranges in parallel, except for those that arrived earlier."""
+        must_accept_file(self._path)
+        if self._skip_unchanged and self._is_unchanged():
+            return self._share.advance(self._entry.size_bytes)
         problem: str | None = None
-        for _ in range(_MOST_FETCHES):
+        for _ in range(_MAX_FETCHES):
             with writing(self._path):
-                self.read = _head(self._client, self._listed.uri)
+                self.read = _head(self._client, self._entry.uri)
                 problem = self._fetch_ranges(self.read, pool)
             if problem is None:
                 return None
             self._share.restart()
         raise StorageError(
-            f"{self._listed.uri}: {problem}, even after {_MOST_FETCHES} downloads", uri=str(self._listed.uri)
+            f"{self._entry.uri}: {problem}, even after {_MAX_FETCHES} downloads", uri=str(self._entry.uri)
         )
 
     def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
-        """Fetch the missing ranges; returns the problem of the complete file, or None."""
+        """Fetches the missing ranges; returns the problem of the complete file, or None."""
         starts = range(0, info.size_bytes, PART_BYTES)
         ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
         with PartialFile(self._path, info, PART_BYTES) as part:
-            self._share.advance(sum(end - start for start, end in ranges if start in part.noted))
+            self._share.advance(sum(end - start for start, end in ranges if start in part.recorded))
             try:
                 pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
                 problem = _problem_of(part, info)
                 if problem is None:
                     part.publish()
             except Exception as error:
-                if not may_be_resumed(error):
+                if not can_be_resumed(error):
                     part.discard()
                 raise
             if problem:
@@ -104,33 +105,34 @@ class FileDownload:
     def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> None:
         if part.has(start, end):
             return
-        if start in part.noted:
+        if start in part.recorded:
             self._share.advance(start - end)
-        part.note(start, self._client.get_range(info, start, end, part.file))
+        part.record(start, self._client.get_range(info, start, end, part.file))
         self._share.advance(end - start)
 
-    def _is_here(self) -> bool:
-        """True if the file has the object's content. The date proves nothing, so the bytes are hashed."""
+    def _is_unchanged(self) -> bool:
+        """Returns True if the file has the content of the object."""
+        # The date proves nothing, so the bytes are hashed.
         try:
             status = self._path.lstat()
-            if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
+            if not stat.S_ISREG(status.st_mode) or status.st_size != self._entry.size_bytes:
                 return False
             # The ETag of most small objects is their MD5; any other ETag equals no MD5.
-            if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
+            if "-" not in self._entry.etag and self._has("md5", self._entry.etag):
                 return True
-            return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
+            return self._has("sha256", _head(self._client, self._entry.uri).sha256 or "")
         except OSError:  # it does not exist, or may not be read
             return False
 
     def _has(self, algorithm: str, digest: str) -> bool:
-        found = hashlib.new(algorithm, usedforsecurity=False)
+        hasher = hashlib.new(algorithm, usedforsecurity=False)
         for chunk in _chunks(self._path):
-            found.update(chunk)
-        return found.hexdigest() == digest.lower()
+            hasher.update(chunk)
+        return hasher.hexdigest() == digest.lower()
 
 
 def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
-    """All facts about an object; a listing has no metadata, and so no SHA-256."""
+    """Returns the full metadata of an object; a listing has neither user metadata nor SHA-256."""
     info = client.head(uri)
     if info is None:
         raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))

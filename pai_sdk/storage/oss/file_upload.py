@@ -12,7 +12,7 @@ from pai_sdk.errors import FileChangedError, StorageError
 from pai_sdk.storage.file_hash import FileHash
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import FileShare
-from pai_sdk.storage.unfinished import UnfinishedUpload, may_be_resumed
+from pai_sdk.storage.unfinished import UnfinishedUpload, can_be_resumed
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ __all__ = ["PART_BYTES", "FileUpload", "part_bytes"]
 _log = logging.getLogger(__name__)
 
 PART_BYTES = 8 << 20
-_MOST_PARTS = 9_000  # OSS allows 10,000
-_ENDED = ("NoSuchUpload", "InvalidPart")
+_MAX_PARTS = 9_000  # OSS allows 10,000
+_FINISHED_CODES = ("NoSuchUpload", "InvalidPart")
 
 
 class FileUpload:
@@ -61,75 +61,76 @@ class FileUpload:
         self._uri = uri
         self._share = share
         self._meta = meta
-        self._note = UnfinishedUpload(uri, meta, hashed.part_bytes)
+        self._record = UnfinishedUpload(uri, meta, hashed.part_bytes)
 
     def run(self, pool: TransferPool) -> str:
-        """Send the parts on the threads of the pool; returns the ETag of the object."""
-        upload_id, there = self._resumed() or self._begun()
+        """Sends the parts on the threads of the pool; returns the ETag of the object."""
+        upload_id, arrived = self._resumed() or self._start()
         try:
-            return self._send_all(upload_id, there, pool)
+            return self._send_all(upload_id, arrived, pool)
         except StorageError as error:
-            if error.code not in _ENDED:
+            if error.code not in _FINISHED_CODES:
                 raise
-            # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost response.
-            etag = self._etag_of_same() or self._send_anew(pool)
-            # Only now: other processes that still use this upload then find the complete object.
+            # Finished by a process that sent the same file, by a rule of the bucket, or here with a lost
+            # response.
+            etag = self._etag_of_same() or self._send_again(pool)
+            # Dropped after the object exists: other processes that use this upload then find the complete object.
             self._drop(upload_id)
             return etag
 
-    def _send_anew(self, pool: TransferPool) -> str:
+    def _send_again(self, pool: TransferPool) -> str:
         self._share.restart()
         try:
-            return self._send_all(*self._begun(), pool)
+            return self._send_all(*self._start(), pool)
         except StorageError as error:
-            etag = self._etag_of_same() if error.code in _ENDED else ""
+            etag = self._etag_of_same() if error.code in _FINISHED_CODES else ""
             if not etag:
                 raise
             return etag
 
-    def _send_all(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> str:
+    def _send_all(self, upload_id: str, arrived: Mapping[int, PartInfo], pool: TransferPool) -> str:
         try:
-            etags = self._send_parts(upload_id, there, pool)
-            etag = self._client.parts.end(self._uri, upload_id, etags)
+            etags = self._send_parts(upload_id, arrived, pool)
+            etag = self._client.parts.complete(self._uri, upload_id, etags)
         except Exception as error:
-            is_shared = isinstance(error, StorageError) and error.code in _ENDED
-            if not is_shared and not may_be_resumed(error):
+            is_shared = isinstance(error, StorageError) and error.code in _FINISHED_CODES
+            if not is_shared and not can_be_resumed(error):
                 self._drop(upload_id)
             raise
-        self._note.forget(upload_id)
+        self._record.forget(upload_id)
         return etag
 
-    def _begun(self) -> tuple[str, dict[int, PartInfo]]:
-        upload_id = self._client.parts.begin(self._uri, meta=self._meta)
-        self._note.keep(upload_id)
+    def _start(self) -> tuple[str, dict[int, PartInfo]]:
+        upload_id = self._client.parts.start(self._uri, meta=self._meta)
+        self._record.save(upload_id)
         return upload_id, {}
 
     def _resumed(self) -> tuple[str, dict[int, PartInfo]] | None:
-        """The upload that was begun earlier, with its parts."""
-        upload_id = self._note.find()
+        """Returns the upload that was started earlier, with its parts."""
+        upload_id = self._record.find()
         if upload_id is None:
             return None
         try:
-            there = self._client.parts.list(self._uri, upload_id)
+            arrived = self._client.parts.list(self._uri, upload_id)
         except StorageError as error:
-            if may_be_resumed(error):
+            if can_be_resumed(error):
                 raise
             _log.info("%s is uploaded from its beginning: %s", self._uri, error)
             self._drop(upload_id)
             return None
-        _log.info("%s: %d parts have arrived earlier", self._uri, len(there))
-        self._share.advance(sum(part.size_bytes for part in there.values()))
-        return upload_id, there
+        _log.info("%s: %d parts have arrived earlier", self._uri, len(arrived))
+        self._share.advance(sum(part.size_bytes for part in arrived.values()))
+        return upload_id, arrived
 
     def _drop(self, upload_id: str) -> None:
-        self._note.forget(upload_id)
+        self._record.forget(upload_id)
         try:
-            self._client.parts.drop(self._uri, upload_id)
+            self._client.parts.abort(self._uri, upload_id)
         except StorageError as error:
             _log.info("the uploaded parts of %s could not be removed: %s", self._uri, error)
 
     def _etag_of_same(self) -> str:
-        """The ETag of the object if it has this content; empty if not, or if the key may not read it."""
+        """Returns the ETag of the object if it has this content; else, or without permission, empty."""
         try:
             info = self._client.head(self._uri)
         except StorageError as error:
@@ -141,9 +142,9 @@ class FileUpload:
             return ""
         return info.etag
 
-    def _send_parts(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
-        etags = {number: part.etag for number, part in there.items() if self._is_same(part)}
-        self._share.advance(-sum(part.size_bytes for number, part in there.items() if number not in etags))
+    def _send_parts(self, upload_id: str, arrived: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
+        etags = {number: part.etag for number, part in arrived.items() if self._is_same(part)}
+        self._share.advance(-sum(part.size_bytes for number, part in arrived.items() if number not in etags))
         missing = [n for n in range(1, len(self._hashed.part_md5s) + 1) if n not in etags]
         etags.update(zip(missing, pool.run_all(self._sendings(upload_id, missing)), strict=True))
         return [etags[number] for number in sorted(etags)]
@@ -166,12 +167,12 @@ class FileUpload:
         try:
             etag = self._client.parts.put(self._uri, upload_id, number, content, md5=md5)
         except FileChangedError as error:
-            what = f"{self._path} was changed while it was being uploaded; run this again"
-            raise FileChangedError(what) from error
+            message = f"{self._path} was changed while it was being uploaded; run this again"
+            raise FileChangedError(message) from error
         self._share.advance(len(content))
         return etag
 
 
 def part_bytes(size_bytes: int) -> int:
-    """The size of the parts of a file; the last one may be shorter."""
-    return max(PART_BYTES, -(-size_bytes // _MOST_PARTS))
+    """Returns the size of the parts of a file; the last one may be shorter."""
+    return max(PART_BYTES, -(-size_bytes // _MAX_PARTS))

@@ -1,9 +1,9 @@
-"""HTTP/1.1 for many small requests: connections that are kept, and little processor time for each request.
+"""HTTP/1.1 for many small requests: persistent connections, and little processor time for each request.
 
 A put of 4 KiB by `oss2.Bucket` needs 1.0 ms of processor time over requests, 0.3 ms over the pools of urllib3 and
 0.17 ms over this module. So 64 threads put twice to three times as many files in a second as over requests.
 
-urllib3 opens the connections, with its name look-up, timeouts and TLS. This module reads responses with a length,
+urllib3 opens the connections, with name resolution, timeouts and TLS. This module reads responses with a length,
 responses in chunks, and responses that end with the connection.
 """
 
@@ -31,14 +31,15 @@ from urllib3.util.wait import wait_for_read
 from pai_sdk.base.connections import TlsConnection
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.oss2_import import oss2
-from pai_sdk.storage.turns import without_turn
+from pai_sdk.storage.turns import without_permit
 
-__all__ = ["HttpPool", "HttpResponse", "Pieces"]
+__all__ = ["HttpPool", "HttpResponse", "RequestBody"]
 
 _CHUNK_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 16
-_LONGEST_HEAD_BYTES = 1 << 17
-_LARGEST_JOINED_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 1 << 17
+# Head and body up to this size are sent by one system call, mostly in one packet.
+_MAX_JOINED_BYTES = 1 << 16
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |$)")
 _VALUE = re.compile(r"(?:[^\s\0][^\0\r\n]*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
@@ -46,8 +47,8 @@ _WITHOUT_BODY = (204, 304)
 _SILENT = "timed out"
 
 
-class Pieces(Protocol):
-    """The body of a request, in pieces; it can be sent again."""
+class RequestBody(Protocol):
+    """The body of a request, in chunks; it can be sent again."""
 
     def __len__(self) -> int: ...
 
@@ -55,12 +56,12 @@ class Pieces(Protocol):
 
 
 class HttpResponse(Iterator[bytes]):
-    """The response to a request, and the pieces of its body, as oss2 reads them.
+    """The response to a request, and the chunks of its body, as oss2 reads them.
 
     Args:
         status: the HTTP status.
         headers: names in lower case.
-        body: the pieces.
+        body: the chunks.
         end: called once, with whether all of the body was read; then the connection is free.
     """
 
@@ -79,7 +80,7 @@ class HttpResponse(Iterator[bytes]):
         try:
             return next(self._body)
         except StopIteration:
-            self._finish(is_whole=True)
+            self._finish(is_complete=True)
             raise
         except (OSError, HTTPError) as error:
             self.close()
@@ -88,31 +89,31 @@ class HttpResponse(Iterator[bytes]):
             self.close()
             raise
 
-    def read(self, at_least: int = sys.maxsize) -> bytes:
-        """All of the body, or no more pieces than hold `at_least` bytes."""
-        pieces: list[bytes] = []
+    def read(self, min_bytes: int = sys.maxsize) -> bytes:
+        """Returns the body, or as many chunks of it as hold `min_bytes` bytes."""
+        chunks: list[bytes] = []
         size_bytes = 0
-        for piece in self:
-            pieces.append(piece)
-            size_bytes += len(piece)
-            if size_bytes >= at_least:
+        for chunk in self:
+            chunks.append(chunk)
+            size_bytes += len(chunk)
+            if size_bytes >= min_bytes:
                 break
-        return b"".join(pieces)
+        return b"".join(chunks)
 
-    def fetch(self, at_most: int = sys.maxsize) -> None:
-        """Read the body, or the beginning of it, into memory, so that the connection is free or closed."""
-        content = self.read(at_most)[:at_most]
+    def fetch(self, max_bytes: int = sys.maxsize) -> None:
+        """Reads the body, or the start of it, into memory, so that the connection is free or closed."""
+        content = self.read(max_bytes)[:max_bytes]
         self.close()
         self._body = iter((content,))
 
     def close(self) -> None:
-        """Close the connection, unless all of the body was read."""
-        self._finish(is_whole=False)
+        """Closes the connection, unless the body was read completely."""
+        self._finish(is_complete=False)
 
-    def _finish(self, *, is_whole: bool) -> None:
+    def _finish(self, *, is_complete: bool) -> None:
         end, self._end = self._end, None
         if end is not None:
-            end(is_whole)
+            end(is_complete)
 
 
 class HttpPool:
@@ -122,8 +123,8 @@ class HttpPool:
         scheme: `http` or `https`.
         host: name or address.
         port: its port, or None for that of the scheme.
-        size: how many connections are kept for later requests; more can be open.
-        timeouts_s: for a connection to come up, and for the longest silence.
+        size: the number of idle connections that are kept for later requests; more can be open.
+        timeouts_s: to connect, and the maximum silence.
         verify: True for the certificates that requests brings along; or a file or folder of others.
     """
 
@@ -142,39 +143,36 @@ class HttpPool:
         self._tls = _tls_context(verify) if scheme == "https" else None
         self._size = size
         self._timeouts_s = timeouts_s
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._idle = _Idle(self._size)
         self._close_idle = weakref.finalize(self, self._idle.close)
         self._process = os.getpid()
 
     def close(self) -> None:
-        """Close the connections; those in use are closed after their responses."""
+        """Closes the connections; those in use are closed after their responses."""
         close_idle = self._close_idle
-        self._begin_anew()
+        self._reset()
         close_idle()
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: Pieces | None = None
+        self, method: str, target: str, headers: Mapping[str, str], body: RequestBody | None = None
     ) -> HttpResponse:
-        """Send a request; returns when the head of its response is there.
-
-        Args:
-            method: `GET` and so on.
-            target: path and query.
-            headers: names in lower case, with `host`, and with `content-length` where there is a body.
-            body: its pieces.
+        """Sends a request; returns after the head of the response arrived.
 
         Raises:
             oss2.exceptions.RequestError: there is no response; its attribute `exception` is the reason.
         """
         try:
             head = _head(method, target, headers)
+            # After a fork, parent and child share these sockets. Closing them in the child does not end the
+            # connections of the parent.
             if self._process != os.getpid():
                 self.close()  # the parent uses these sockets, too; closing them here does not end its connections
+            # Read once: `close` of another thread replaces the pool, and this connection goes back to its own.
             idle = self._idle
-            connection = idle.take() or self._connected(idle)
+            connection = idle.pop() or self._connect(idle)
             try:
                 connection.send(head, body or ())
                 return connection.receive(has_body=method != "HEAD")
@@ -184,28 +182,29 @@ class HttpPool:
         except (OSError, HTTPError) as error:
             raise oss2.exceptions.RequestError(error) from error
 
-    def _connected(self, idle: _Idle) -> _Connection:
+    def _connect(self, idle: _Idle) -> _Connection:
         connect_s, silence_s = self._timeouts_s
         if self._tls is None:
-            made = HTTPConnection(self._host, self._port, timeout=connect_s)
+            connection = HTTPConnection(self._host, self._port, timeout=connect_s)
         else:
-            made = TlsConnection(
+            connection = TlsConnection(
                 self._host, self._port, timeout=connect_s, ssl_context=self._tls, cert_reqs="CERT_REQUIRED"
             )
         try:
-            with without_turn():
-                made.connect()
+            with without_permit():
+                connection.connect()
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return _Connection(made, silence_s, idle)
+        return _Connection(connection, silence_s, idle)
 
 
 class _Idle:
     """The connections that wait for the next request.
 
-    A connection is either here or with one thread: take() -> send, receive, body -> put() or close. There is no
-    lock: `pop` and `append` of a deque are atomic, and who finds it closed after an append closes what is in it.
+    A connection is either in this pool or with one thread: pop() -> send, receive, body -> put() or close. There
+    is no lock: `pop` and `append` of a deque are atomic, and a thread that sees `_is_closed` after its append
+    closes the connections in the pool.
     """
 
     def __init__(self, size: int) -> None:
@@ -213,9 +212,10 @@ class _Idle:
         self._connections: deque[_Connection] = deque()
         self._is_closed = False
 
-    def take(self) -> _Connection | None:
+    def pop(self) -> _Connection | None:
         while self._connections:
-            with suppress(IndexError):  # another thread was faster
+            # Another thread may have popped the last connection.
+            with suppress(IndexError):
                 connection = self._connections.pop()
                 if not connection.is_stale():
                     return connection
@@ -226,7 +226,8 @@ class _Idle:
         if len(self._connections) >= self._size:
             return connection.close()
         self._connections.append(connection)
-        if self._is_closed:  # looked at last: another thread may close it at any moment
+        # Checked after the append: a close by another thread just before it would miss this connection.
+        if self._is_closed:
             self.close()
         return None
 
@@ -242,22 +243,22 @@ class _Connection:
 
     Args:
         opened: by urllib3; only its socket is used.
-        silence_s: the longest silence.
+        silence_s: the maximum silence.
         idle: where it waits for the next request.
     """
 
-    __slots__ = ("_idle", "_left", "_opened", "_socket", "close")
+    __slots__ = ("_buffer", "_idle", "_opened", "_socket", "close")
 
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
         self._socket = opened.sock
         _set_silence(self._socket, silence_s)
         self._idle = idle
-        self._left = b""  # received, and not yet read
+        self._buffer = b""  # received, and not yet read
         self.close = opened.close
 
     def is_stale(self) -> bool:
-        """True if the server has closed it. What a server sends unasked makes it useless, too."""
+        """Returns True if the connection cannot be used again: the server closed it, or sent unexpected bytes."""
         try:
             return wait_for_read(self._socket, 0)
         except (OSError, ValueError):
@@ -266,113 +267,116 @@ class _Connection:
     def send(self, head: bytes, body: Iterable[bytes | memoryview]) -> None:
         send = self._socket.sendall
         try:
-            for piece in body:
-                if head and len(piece) <= _LARGEST_JOINED_BYTES:  # one packet, and one system call
-                    send(b"".join((head, piece)))
+            for chunk in body:
+                if head and len(chunk) <= _MAX_JOINED_BYTES:  # one packet, and one system call
+                    send(b"".join((head, chunk)))
                 else:
                     if head:
                         send(head)
-                    send(piece)
+                    send(chunk)
                 head = b""
             if head:
                 send(head)
         except BlockingIOError as error:
             raise TimeoutError(_SILENT) from error
         except BrokenPipeError:
+            # A server that refuses a request may respond and close before it has received the whole body.
             pass  # a server that refuses a request may respond, and close, before it has all of the body
 
     def receive(self, *, has_body: bool) -> HttpResponse:
         status = 0
-        while status < 200:  # 100 and the like come before the response
+        # 100 Continue and other 1xx responses come before the response.
+        while status < 200:
             version, status, headers = _parsed(self._read_to(b"\r\n\r\n"))
-        is_kept = version == "1" and headers.get("connection", "").lower() != "close"
+        is_reusable = version == "1" and headers.get("connection", "").lower() != "close"
         encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if not has_body or status in _WITHOUT_BODY:
             body: Iterator[bytes] = iter(())
         elif encoding is not None:
             # Together with a length it is ambiguous where the response ends.
-            is_kept = is_kept and length is None and encoding.lower() == "chunked"
+            is_reusable = is_reusable and length is None and encoding.lower() == "chunked"
             body = self._chunked() if encoding.lower() == "chunked" else self._until_closed()
         elif length is not None:
             if not length.isdecimal():
                 raise ProtocolError("the length of the response is no number")
             body = self._sized(int(length))
         else:
-            is_kept = False
+            is_reusable = False
             body = self._until_closed()
-        return HttpResponse(status, headers, body, self._free if is_kept else self._drop)
+        return HttpResponse(status, headers, body, self._free if is_reusable else self._drop)
 
-    def _free(self, is_whole: bool) -> None:
-        """After a response. What the server sent beyond its end would be taken for the next one."""
-        if is_whole and not self._left:
+    def _free(self, is_complete: bool) -> None:
+        """Returns the connection to the pool after a response."""
+        # Bytes beyond the end of the response would be read as the next response.
+        if is_complete and not self._buffer:
             self._idle.put(self)
         else:
             self.close()
 
-    def _drop(self, is_whole: bool) -> None:
+    def _drop(self, is_complete: bool) -> None:
         self.close()
 
-    def _receive(self, at_most: int) -> bytes:
-        received = self._received(at_most)
+    def _receive(self, max_bytes: int) -> bytes:
+        received = self._received(max_bytes)
         if not received:
             raise ProtocolError("the connection ended before the response did")
         return received
 
-    def _received(self, at_most: int) -> bytes:
+    def _received(self, max_bytes: int) -> bytes:
         try:
-            with without_turn():
-                return self._socket.recv(at_most)
+            with without_permit():
+                return self._socket.recv(max_bytes)
         except BlockingIOError as error:
             raise TimeoutError(_SILENT) from error
 
     def _read_to(self, end: bytes) -> bytes:
-        while (at := self._left.find(end)) < 0:
-            if len(self._left) > _LONGEST_HEAD_BYTES:
+        while (at := self._buffer.find(end)) < 0:
+            if len(self._buffer) > _MAX_HEAD_BYTES:
                 raise ProtocolError("the headers of the response are too long")
-            self._left += self._receive(_HEAD_BYTES)
-        found, self._left = self._left[:at], self._left[at + len(end) :]
-        return found
+            self._buffer += self._receive(_HEAD_BYTES)
+        line, self._buffer = self._buffer[:at], self._buffer[at + len(end) :]
+        return line
 
     def _sized(self, length: int) -> Iterator[bytes]:
-        if self._left and length:
-            piece, self._left = self._left[:length], self._left[length:]
-            length -= len(piece)
-            yield piece
+        if self._buffer and length:
+            chunk, self._buffer = self._buffer[:length], self._buffer[length:]
+            length -= len(chunk)
+            yield chunk
         while length:
-            piece = self._receive(min(length, _CHUNK_BYTES))
-            length -= len(piece)
-            yield piece
+            chunk = self._receive(min(length, _CHUNK_BYTES))
+            length -= len(chunk)
+            yield chunk
 
     def _chunked(self) -> Iterator[bytes]:
         while size := self._chunk_size():
             yield from self._sized(size)
             if self._read_to(b"\r\n"):
-                raise ProtocolError("a chunk of the response is longer than it says")
+                raise ProtocolError("a chunk of the response is longer than its size line")
         while self._read_to(b"\r\n"):  # headers after the last chunk
             pass
 
     def _chunk_size(self) -> int:
-        found = _CHUNK_SIZE.fullmatch(self._read_to(b"\r\n"))
-        if not found:
+        match = _CHUNK_SIZE.fullmatch(self._read_to(b"\r\n"))
+        if not match:
             raise ProtocolError("a chunk of the response has no size")
-        return int(found[1], 16)
+        return int(match[1], 16)
 
     def _until_closed(self) -> Iterator[bytes]:
-        piece, self._left = self._left, b""
-        while piece or (piece := self._received(_CHUNK_BYTES)):
-            yield piece
-            piece = b""
+        chunk, self._buffer = self._buffer, b""
+        while chunk or (chunk := self._received(_CHUNK_BYTES)):
+            yield chunk
+            chunk = b""
 
 
 def _set_silence(connected: socket.socket, silence_s: float) -> None:
-    """Limit the time that a call of a socket may wait.
-
-    With a timeout of Python, each call is two: it waits with `poll` first, and lets go of the interpreter's lock
-    each time. Linux can have the limit in the socket. OpenSSL would take its end for an error of another kind.
-    """
+    """Limits how long a call of a socket may wait."""
+    # A timeout of Python makes two system calls of each one: `poll` comes first, and each of the two releases the
+    # interpreter's lock. On Linux the socket itself has the limit. OpenSSL reports the end of such a limit as
+    # another kind of error, so TLS has a timeout of Python.
     if sys.platform == "linux" and not isinstance(connected, ssl.SSLSocket):
         connected.settimeout(None)
-        seconds, part = divmod(max(silence_s, 0.001), 1)  # 0 would be no limit
+        # A limit of 0 would mean no limit.
+        seconds, part = divmod(max(silence_s, 0.001), 1)
         limit = struct.pack("@ll", int(seconds), int(part * 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connected.setsockopt(socket.SOL_SOCKET, option, limit)
@@ -382,17 +386,18 @@ def _set_silence(connected: socket.socket, silence_s: float) -> None:
 
 def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     for name, value in headers.items():
-        if not _VALUE.fullmatch(value):  # the value may be a secret
+        # The message has the name only: the value may be a secret.
+        if not _VALUE.fullmatch(value):
             raise requests.exceptions.InvalidHeader(f"header {name} has a line end, or begins with a space")
     lines = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
     return f"{method} {target} HTTP/1.1\r\n{lines}\r\n\r\n".encode()
 
 
 def _parsed(head: bytes) -> tuple[str, int, dict[str, str]]:
-    """Version, status and headers of a response."""
+    """Returns version, status and headers of a response."""
     first, *lines = head.decode("latin-1").split("\r\n")
-    found = _STATUS_LINE.match(first)
-    if not found:
+    match = _STATUS_LINE.match(first)
+    if not match:
         raise ProtocolError("the response has no status")
     headers: dict[str, str] = {}
     for line in lines:
@@ -401,16 +406,17 @@ def _parsed(head: bytes) -> tuple[str, int, dict[str, str]]:
             raise ProtocolError("a header of the response has no name")
         name, value = name.lower(), value.strip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return found[1], int(found[2]), headers
+    return match[1], int(match[2]), headers
 
 
 def _tls_context(verify: bool | str) -> ssl.SSLContext:
-    """One for all connections: to read the certificates takes 20 ms."""
-    place = requests.utils.DEFAULT_CA_BUNDLE_PATH if verify is True else str(verify)
+    """Returns the TLS context of all connections."""
+    # Reading the certificates takes 20 ms, so there is one.
+    bundle = requests.utils.DEFAULT_CA_BUNDLE_PATH if verify is True else str(verify)
     context = create_urllib3_context()
     try:
-        context.load_verify_locations(**{"capath" if os.path.isdir(place) else "cafile": place})  # noqa: PTH112
+        context.load_verify_locations(**{"capath" if os.path.isdir(bundle) else "cafile": bundle})  # noqa: PTH112
     except OSError as error:
         hint = "REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names them"
-        raise SettingsError(f"the CA certificates in {place} cannot be read: {error}; {hint}") from error
+        raise SettingsError(f"the CA certificates in {bundle} cannot be read: {error}; {hint}") from error
     return context

@@ -32,25 +32,25 @@ class PartInfo:
 
 
 class OssParts:
-    """Multipart uploads: begin, put a part, list, complete, abort. Safe to use from many threads."""
+    """Multipart uploads: start, put a part, list, complete, abort. Safe to use from many threads."""
 
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
         self._check_cancelled = connection.check_cancelled
 
-    def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
-        """Begin to write a large object; returns the id of the upload."""
+    def start(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
+        """Starts a multipart upload; returns its id."""
 
-        def begin(bucket: OssBucket) -> str:
-            begun = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))
-            if not begun.upload_id:
+        def start(bucket: OssBucket) -> str:
+            upload = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))
+            if not upload.upload_id:
                 raise ForeignResponseError(uri, "a server", "without the id of an upload")
-            return str(begun.upload_id)
+            return str(upload.upload_id)
 
-        return self._call(uri, begin)
+        return self._call(uri, start)
 
     def put(self, uri: OssUri, upload_id: str, number: int, content: bytes, *, md5: bytes | None = None) -> str:
-        """Write a part; returns its ETag. All parts but the last have 100 KiB or more.
+        """Writes a part; returns its ETag. All parts but the last have 100 KiB or more.
 
         Args:
             uri: the object.
@@ -70,7 +70,7 @@ class OssParts:
             try:
                 etag = etag_of(bucket.send("PUT", uri.key, headers, data=body, params=query).headers, uri)
             except oss2.exceptions.OssError as error:
-                # OSS says the same of bytes that were damaged on the way, which are sent again.
+                # OSS responds the same for bytes damaged on the way, which are sent again.
                 if error.status == _BAD_REQUEST:
                     _check_md5(content, md5, uri)
                 raise
@@ -82,23 +82,23 @@ class OssParts:
         return self._call(uri, put)
 
     def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
-        """The parts that have arrived, by number.
+        """Returns the parts that have arrived, by number.
 
         Raises:
             StorageError: among other reasons, when the upload has ended (`NoSuchUpload`).
         """
-        found: dict[int, PartInfo] = {}
+        parts: dict[int, PartInfo] = {}
         after = ""
         while True:
             page = self._call(uri, partial(_page, uri=uri, upload_id=upload_id, after=after))
             for part in page.parts:
-                found[part.part_number] = PartInfo(part.part_number, part.size, part.etag)
+                parts[part.part_number] = PartInfo(part.part_number, part.size, part.etag)
             if not page.is_truncated or page.next_marker == after:
-                return found
+                return parts
             after = page.next_marker
 
-    def end(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
-        """Make an object of the parts, in order; before this there is none. Returns its ETag.
+    def complete(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
+        """Creates the object from the parts, in order; returns its ETag. There is no object before.
 
         Raises:
             StorageError: among other reasons, when the upload has ended (`NoSuchUpload`): also when an
@@ -106,13 +106,13 @@ class OssParts:
         """
         parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
 
-        def end(bucket: OssBucket) -> str:
+        def complete(bucket: OssBucket) -> str:
             return etag_in(bucket.complete_multipart_upload(uri.key, upload_id, parts).resp.read(), uri)
 
-        return self._call(uri, end)
+        return self._call(uri, complete)
 
-    def drop(self, uri: OssUri, upload_id: str) -> None:
-        """Give up an object that was begun, with all its parts."""
+    def abort(self, uri: OssUri, upload_id: str) -> None:
+        """Aborts an upload and deletes its parts."""
         self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
 
 

@@ -43,20 +43,12 @@ class Signer:
 
     def __init__(self, region: str) -> None:
         self._region = region
-        # Threads replace these pairs as a whole; a thread that reads an older one computes its value again.
+        # No lock: threads replace each pair atomically, and a thread that reads an older one computes it again.
         self._time: tuple[int, str] = (-1, "")
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
     def sign(self, key: Credentials, method: str, resource: str, query: str, headers: dict[str, str]) -> None:
-        """Sign a request.
-
-        Args:
-            key: the access key.
-            method: `GET` and so on.
-            resource: `/bucket/key`, percent-encoded but for its slashes, even where the bucket is in the host.
-            query: as `canonical_query` writes it.
-            headers: names in lower case, the host among them. Those of the signature are added.
-        """
+        """Signs a request."""
         if key.security_token:
             headers["x-oss-security-token"] = key.security_token
         now = self._now()
@@ -91,7 +83,7 @@ class Signer:
 
 
 def canonical_query(query: Mapping[str, str]) -> str:
-    """A query as it is signed and sent: sorted, and percent-encoded with the slashes.
+    """Returns a query as it is signed and sent: sorted, and percent-encoded including slashes.
 
     Example:
         >>> canonical_query({"uploadId": "a/b", "partNumber": "1"})

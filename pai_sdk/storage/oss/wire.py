@@ -18,8 +18,8 @@ from pai_sdk.storage.uri import OssUri
 
 __all__ = [
     "Body",
-    "ListedObject",
-    "ListedPage",
+    "ObjectEntry",
+    "ObjectPage",
     "content_md5",
     "etag_in",
     "etag_of",
@@ -28,26 +28,26 @@ __all__ = [
     "page_in",
 ]
 
-_PIECE_BYTES = 1 << 17
+_CHUNK_BYTES = 1 << 17
 _META_PREFIX = "x-oss-meta-"
 
 
 def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
-    """User metadata as headers."""
+    """Returns user metadata as headers."""
     return {_META_PREFIX + name: text for name, text in (meta or {}).items()}
 
 
 def content_md5(content: bytes) -> str:
-    """The header `Content-MD5`: with it, OSS refuses a body that was changed on the way."""
+    """Returns the header `Content-MD5`, with which OSS refuses a damaged body."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 class Body:
-    """The body of a request, sent in pieces, so that the transfer can be cancelled.
+    """The body of a request, sent in chunks, so that the transfer can be cancelled.
 
     Args:
         content: all of it.
-        check_cancelled: yields the pieces, or raises when the transfer is cancelled.
+        check_cancelled: yields the chunks, or raises when the transfer is cancelled.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Body:
         return len(self._content)
 
     def __iter__(self) -> Iterator[memoryview]:
-        starts = range(0, len(self._content), _PIECE_BYTES)
-        return self._check_cancelled(self._content[start : start + _PIECE_BYTES] for start in starts)
+        starts = range(0, len(self._content), _CHUNK_BYTES)
+        return self._check_cancelled(self._content[start : start + _CHUNK_BYTES] for start in starts)
 
 
 def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
-    """The ETag of an object; a response without one does not come from OSS.
+    """Returns the ETag of an object; a response without one does not come from OSS.
 
     Raises:
         ForeignResponseError: there is none.
@@ -77,7 +77,7 @@ def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
 
 
 def etag_in(body: bytes, uri: OssUri) -> str:
-    """The ETag of an object that OSS made from others, from the body of the response.
+    """Returns the ETag of an object that OSS created from others, from the body of the response.
 
     Raises:
         ForeignResponseError: there is none.
@@ -88,7 +88,7 @@ def etag_in(body: bytes, uri: OssUri) -> str:
     return etag
 
 
-class ListedObject(NamedTuple):
+class ObjectEntry(NamedTuple):
     """An object as a list names it; `modified_s` in seconds since 1970."""
 
     key: str
@@ -98,49 +98,49 @@ class ListedObject(NamedTuple):
     modified_s: float
 
 
-class ListedPage(NamedTuple):
-    """A page of a list; `next_token` asks for the page after it, and is None on the last one."""
+class ObjectPage(NamedTuple):
+    """A page of a list; `next_token` requests the next page, and is None on the last one."""
 
-    objects: list[ListedObject]
+    objects: list[ObjectEntry]
     next_token: str | None
 
 
-def page_in(body: bytes) -> ListedPage:
-    """The page in a response to ListObjectsV2.
+def page_in(body: bytes) -> ObjectPage:
+    """Returns the page in a response to ListObjectsV2.
 
     Raises:
         ValueError: an element is missing, or its text is no number or date.
         ParseError: it is not XML.
     """
     root = ElementTree.fromstring(body)  # noqa: S314 - OSS wrote it
-    facts = {child.tag: child.text or "" for child in root}
-    plain = unquote if facts.get("EncodingType") == "url" else str
+    fields = {child.tag: child.text or "" for child in root}
+    plain = unquote if fields.get("EncodingType") == "url" else str
     try:
-        found = [_listed(one, plain) for one in root.findall("Contents")]
-        is_last = {"true": False, "false": True}[facts["IsTruncated"]]
-        return ListedPage(found, None if is_last else plain(facts["NextContinuationToken"]))
+        objects = [_object_entry(element, plain) for element in root.findall("Contents")]
+        is_last = {"true": False, "false": True}[fields["IsTruncated"]]
+        return ObjectPage(objects, None if is_last else plain(fields["NextContinuationToken"]))
     except KeyError as error:
         raise ValueError(f"a list without {error.args[0]}") from None
 
 
-def _listed(element: ElementTree.Element, plain: Callable[[str], str]) -> ListedObject:
-    facts = {child.tag: child.text or "" for child in element}
-    return ListedObject(
-        plain(facts["Key"]),
-        int(facts["Size"]),
-        facts["ETag"].strip('"'),
-        facts.get("StorageClass", ""),
-        _listed_at(facts["LastModified"]),
+def _object_entry(element: ElementTree.Element, plain: Callable[[str], str]) -> ObjectEntry:
+    fields = {child.tag: child.text or "" for child in element}
+    return ObjectEntry(
+        plain(fields["Key"]),
+        int(fields["Size"]),
+        fields["ETag"].strip('"'),
+        fields.get("StorageClass", ""),
+        _modified_at(fields["LastModified"]),
     )
 
 
 @lru_cache(maxsize=1024)  # objects of one folder were often written in the same seconds
-def _listed_at(text: str) -> float:
+def _modified_at(text: str) -> float:
     return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc).timestamp()
 
 
 def info_of(uri: OssUri, headers: Mapping[str, str]) -> ObjectInfo:
-    """The facts about an object in the headers of a response."""
+    """Returns the metadata of an object from the headers of a response."""
     prefix = len(_META_PREFIX)
     etag = etag_of(headers, uri)
     crc64 = headers.get("x-oss-hash-crc64ecma", "")

@@ -1,1 +1,1 @@
-"""One `Store` for each kind of place: a local folder, OSS, fsspec file systems."""
+"""One `Store` for each kind of storage: a local folder, OSS, fsspec file systems."""

@@ -31,16 +31,16 @@ from pai_sdk.errors import (
 from pai_sdk.storage.base import Store, checked_path
 from pai_sdk.storage.leftovers import is_unfinished
 from pai_sdk.storage.pool import TransferPool
-from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
-from pai_sdk.storage.stores.passing_errors import may_pass
+from pai_sdk.storage.stored_file import StoredFile, Unlisted, chunks_of
+from pai_sdk.storage.stores.passing_errors import is_transient_error
 from pai_sdk.storage.uri import uri_scheme
 
 __all__ = ["FsspecStore"]
 
-_PIECE_BYTES = 4 << 20
+_CHUNK_BYTES = 4 << 20
 _SMALL_BYTES = 8 << 20
-_LEAST_PART_BYTES = 8 << 20
-_MOST_PARTS = 9_000  # S3 takes 10,000, and a file may grow while it is read
+_MIN_PART_BYTES = 8 << 20
+_MAX_PARTS = 9_000  # S3 takes 10,000, and a file may grow while it is read
 _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az", "oss", "memory"}  # an object appears when it is complete
 _DATES = ("mtime", "LastModified", "last_modified", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "checksum")
@@ -50,7 +50,7 @@ class FsspecStore(Store):
     """A folder of a file system of fsspec.
 
     Requests are tried again after a broken connection, a timeout, 429 or 5xx. An object store lists a folder with
-    all that is below it at once, so `list` then holds the facts of all files in memory.
+    all that is below it at once, so `list` then holds the metadata of all files in memory.
 
     Args:
         uri: the folder.
@@ -71,7 +71,8 @@ class FsspecStore(Store):
         self._retry: RetryPolicy = options.get("retry") or RetryPolicy()
         if uri_scheme(uri) != "webhdfs":  # our client of it takes one, too
             options.pop("retry", None)
-        self._may_retry: Callable[[], bool] = _always  # no lambda: a store can be pickled
+        # No lambda: a store can be pickled.
+        self._may_retry: Callable[[], bool] = _always
         self._fs, root = _file_system(uri, options)
         protocol = self._fs.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
@@ -85,16 +86,16 @@ class FsspecStore(Store):
         return f"FsspecStore({self.uri!r})"
 
     def cancelled_by(self, pool: TransferPool) -> FsspecStore:
-        """The same store for one transfer."""
+        """A store for one transfer: its calls end when the transfer is stopped."""
 
         def pause(seconds: float) -> None:
             pool.stopped.wait(seconds)
 
-        made = copy.copy(self)
-        made._may_retry = lambda: pool.may_retry() and not pool.stopped.is_set()
+        store = copy.copy(self)
+        store._may_retry = lambda: pool.may_retry() and not pool.stopped.is_set()
         if self._retry.sleep is time.sleep:
-            made._retry = replace(self._retry, sleep=pause)
-        return made
+            store._retry = replace(self._retry, sleep=pause)
+        return store
 
     def exists(self) -> bool:
         """True if the folder exists, also without files."""
@@ -110,7 +111,7 @@ class FsspecStore(Store):
         folder = f"{self._root}/{path}".rstrip("/")
         self._fs.invalidate_cache(folder)
         try:
-            entries = self._ask(path, partial(self._fs.ls, folder, detail=True))
+            entries = self._request(path, partial(self._fs.ls, folder, detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return frozenset()
         below = (self._relative(entry["name"]) for entry in entries if entry.get("type") == "directory")
@@ -122,96 +123,94 @@ class FsspecStore(Store):
         """All files whose paths begin with `prefix`, sorted by path."""
         folder = f"{self._root}/{prefix.rpartition('/')[0]}".rstrip("/")
         if self._is_object_store:
-            found = self._found(folder, prefix, folders=folders)
+            rows = self._list_at_once(folder, prefix, folders=folders)
         else:
-            found = self._below(folder, None, folders=folders, unlisted=unlisted)
-        for path, facts in found:
+            rows = self._below(folder, None, folders=folders, unlisted=unlisted)
+        for path, info in rows:
             if path.startswith(prefix) and not is_unfinished(path):
-                yield _stored_file(path, facts)
+                yield _stored_file(path, info)
 
-    def _found(self, folder: str, prefix: str, *, folders: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The files that an object store has below a folder, from one listing."""
+    def _list_at_once(self, folder: str, prefix: str, *, folders: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yields the files that an object store has below a folder, from one listing."""
         self._fs.invalidate_cache(folder)
         try:
-            found = self._ask(prefix, partial(self._fs.find, folder, withdirs=folders, detail=True))
+            entries = self._request(prefix, partial(self._fs.find, folder, withdirs=folders, detail=True))
         except FileNotFoundError:
             return
-        parents = {name.rpartition("/")[0] for name in found}
+        parents = {name.rpartition("/")[0] for name in entries}
         rows = []
-        for name, facts in found.items():
-            is_folder = facts.get("type") == "directory"
+        for name, info in entries.items():
+            is_folder = info.get("type") == "directory"
             path = self._relative(name) + ("/" if is_folder else "")
             if path != "/" and not (is_folder and name in parents):
-                rows.append((path, facts))
+                rows.append((path, info))
         yield from sorted(rows, key=lambda row: row[0])
 
     def _below(
-        self, folder: str, own: Mapping[str, Any] | None, *, folders: bool, unlisted: Unlisted | None
+        self, folder: str, info: Mapping[str, Any] | None, *, folders: bool, unlisted: Unlisted | None
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The files below a folder, one folder after the other.
-
-        `find` and `walk` of fsspec leave out, in silence, folders that they cannot list; a sync would then delete
-        what the target has of them.
-        """
-        here = self._relative(folder)
+        """Yields the files below a folder, one folder after the other."""
+        # `find` and `walk` of fsspec skip folders that they cannot list without an error; a sync would then delete
+        # the files of these folders in the target.
+        parent = self._relative(folder)
         self._fs.invalidate_cache(folder)
         try:
-            entries = self._ask(here, partial(self._fs.ls, folder, detail=True))
+            entries = self._request(parent, partial(self._fs.ls, folder, detail=True))
         except (FileNotFoundError, NotADirectoryError):  # for a folder below: removed since its entry was read
             return
         except StorageError as error:
             if unlisted is None:
                 raise
-            unlisted(here, error)
+            unlisted(parent, error)
             return
         rows = []
-        for facts in entries:
-            path = self._relative(facts["name"])
-            if path != here:  # of a file, `ls` gives the file itself
+        for entry in entries:
+            path = self._relative(entry["name"])
+            if path != parent:  # of a file, `ls` gives the file itself
                 # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
-                rows.append((f"{path}/" if facts.get("type") == "directory" else path, facts))
-        if not rows and own is not None and folders:
-            yield f"{here}/", own
-        for path, facts in sorted(rows, key=lambda row: row[0]):
+                rows.append((f"{path}/" if entry.get("type") == "directory" else path, entry))
+        if not rows and info is not None and folders:
+            yield f"{parent}/", info
+        for path, entry in sorted(rows, key=lambda row: row[0]):
             if path.endswith("/"):
-                yield from self._below(facts["name"], facts, folders=folders, unlisted=unlisted)
+                yield from self._below(entry["name"], entry, folders=folders, unlisted=unlisted)
             else:
-                yield path, facts
+                yield path, entry
 
     def head(self, path: str) -> StoredFile:
-        """The facts about a file.
+        """The metadata of a file.
 
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        facts = self._facts(path)
-        if (facts.get("type") == "directory") != path.endswith("/"):
-            raise self._not_found(path)
-        return _stored_file(path, facts)
+        info = self._file_info(path)
+        if (info.get("type") == "directory") != path.endswith("/"):
+            raise self._missing_file(path)
+        return _stored_file(path, info)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end`, in pieces.
+        """The bytes from `start` to `end`, in chunks.
 
         Raises:
             ObjectNotFoundError: there is no such file.
         """
         file = self.head(path)
         end = file.size_bytes if end is None else min(end, file.size_bytes)
-        for at in range(start, end, _PIECE_BYTES):
+        for at in range(start, end, _CHUNK_BYTES):
             try:
-                yield self._ask(path, partial(self._range, path, file, at, min(at + _PIECE_BYTES, end)))
+                yield self._request(path, partial(self._range, path, file, at, min(at + _CHUNK_BYTES, end)))
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise self._not_found(path) from error
-        if end - start > _PIECE_BYTES and self.head(path).etag != file.etag:
+                raise self._missing_file(path) from error
+        if end - start > _CHUNK_BYTES and self.head(path).etag != file.etag:
             raise self._changed(path)
 
     def _range(self, path: str, file: StoredFile, start: int, end: int) -> bytes:
-        piece: bytes = self._fs.cat_file(self._name(path), start=start, end=end)
-        if len(piece) != end - start:
+        chunk: bytes = self._fs.cat_file(self._name(path), start=start, end=end)
+        if len(chunk) != end - start:
             if self.head(path).etag != file.etag:
                 raise self._changed(path)
-            raise ConnectionResetError(f"{len(piece)} bytes arrived, not {end - start}")
-        return piece
+            raise ConnectionResetError(f"{len(chunk)} bytes arrived, not {end - start}")
+        return chunk
 
     def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
         """Make or replace a file. fsspec keeps no mark of programs, so `executable` has no effect.
@@ -228,19 +227,19 @@ class FsspecStore(Store):
             content, again = (head, True) if is_all else (chain((head,), content), False)
         put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
         try:
-            self._change(path, lambda: put(name, _marked(pieces_of(content))), again=again)
+            self._change(path, lambda: put(name, _marked(chunks_of(content))), again=again)
             return self.head(path)
         except StorageError as error:
-            if self._is_object_store or error.retryable or not self._is_taken(name):
+            if self._is_object_store or error.retryable or not self._is_name_blocked(name):
                 raise
             uri = f"{self.uri}{path}"
-            what = f"{uri}: a file is where a folder is needed, or a folder where the file would be; remove it"
-            raise NameTakenError(what, uri=uri) from error
+            message = f"{uri}: a file is where a folder is needed, or a folder where the file would be; remove it"
+            raise NameTakenError(message, uri=uri) from error
 
     def create(self, path: str, content: bytes) -> bool:
         """Make a small file, unless there is one; returns whether this call made it.
 
-        S3 and what speaks like it get `If-None-Match`. For one that refuses the header, `head` decides.
+        S3-compatible stores get `If-None-Match`. For a store that refuses the header, `head` decides.
         """
         if not self._is_object_store:
             return super().create(path, content)
@@ -255,9 +254,9 @@ class FsspecStore(Store):
             return super().create(path, content)
         return True
 
-    def _is_taken(self, name: str) -> bool:
+    def _is_name_blocked(self, name: str) -> bool:
         """Returns True if a file cannot have a name, because of a folder of that name, or a file above it."""
-        with suppress(Exception):  # only looks for the reason of an error
+        with suppress(Exception):  # only determines the reason of an error
             if self._fs.isdir(name):
                 return True
             above = name.rpartition("/")[0]
@@ -267,29 +266,29 @@ class FsspecStore(Store):
                 above = above.rpartition("/")[0]
         return False
 
-    def _put(self, name: str, pieces: Iterator[bytes], part_bytes: int | None) -> None:
+    def _put(self, name: str, chunks: Iterator[bytes], part_bytes: int | None) -> None:
         """Write an object, which appears when it is complete.
 
         Args:
             name: of the object.
-            pieces: its content.
+            chunks: its content.
             part_bytes: what is sent at once, and is in memory until then; by default what fsspec chooses.
         """
-        # Memory shows unfinished files, so it gets them as a whole.
-        head, is_all = (b"".join(pieces), True) if self._fs.protocol == "memory" else _head_of(pieces)
+        # The memory file system shows unfinished files, so it gets complete ones.
+        head, is_all = (b"".join(chunks), True) if self._fs.protocol == "memory" else _head_of(chunks)
         if is_all:
             self._fs.pipe_file(name, head)
             return
         with self._fs.open(name, "wb", block_size=part_bytes, autocommit=False) as out:
             try:
-                for piece in chain((head,), pieces):
-                    out.write(piece)
+                for chunk in chain((head,), chunks):
+                    out.write(chunk)
             except BaseException:
                 out.discard()
                 raise
         out.commit()
 
-    def _replace(self, name: str, pieces: Iterator[bytes]) -> None:
+    def _replace(self, name: str, chunks: Iterator[bytes]) -> None:
         """Write a file beside its name, then rename it."""
         folder = name.rpartition("/")[0]
         self._fs.makedirs(folder, exist_ok=True)
@@ -298,8 +297,8 @@ class FsspecStore(Store):
         draft = f"{folder}/.pai-sdk-{secrets.token_hex(8)}.part"
         try:
             with self._fs.open(draft, "wb") as out:
-                for piece in pieces:
-                    out.write(piece)
+                for chunk in chunks:
+                    out.write(chunk)
             try:
                 self._fs.mv(draft, name)
             except FileExistsError:  # of a file system whose rename replaces nothing
@@ -327,7 +326,7 @@ class FsspecStore(Store):
         for path in paths:
             name = self._name(path)
             try:
-                self._ask(path, partial(self._fs.rmdir if path.endswith("/") else self._fs.rm_file, name))
+                self._request(path, partial(self._fs.rmdir if path.endswith("/") else self._fs.rm_file, name))
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except StorageError:
@@ -342,8 +341,8 @@ class FsspecStore(Store):
                 self._fs.rmdir(folder)
                 folder = folder.rpartition("/")[0]
 
-    def _ask(self, path: str, request: Callable[[], Any], *, again: bool = True) -> Any:
-        """Make a request, again after an error that may pass.
+    def _request(self, path: str, request: Callable[[], Any], *, again: bool = True) -> Any:
+        """Sends a request, again after a transient error.
 
         Raises:
             FileNotFoundError, NotADirectoryError: as the file system raises them.
@@ -351,7 +350,7 @@ class FsspecStore(Store):
         """
         try:
             return self._retry.call(
-                request, is_transient=lambda error: again and may_pass(error) and self._may_retry()
+                request, is_transient=lambda error: again and is_transient_error(error) and self._may_retry()
             )
         except _ContentFailed as error:
             if not isinstance(error.cause, OSError):
@@ -364,20 +363,20 @@ class FsspecStore(Store):
 
     def _change(self, path: str, request: Callable[[], Any], *, again: bool = True) -> None:
         try:
-            self._ask(path, request, again=again)
+            self._request(path, request, again=again)
         except OSError as error:  # it does not mean that the file is missing
             raise self._failed(path, error) from error
 
-    def _facts(self, path: str) -> Mapping[str, Any]:
+    def _file_info(self, path: str) -> Mapping[str, Any]:
         return self._info(path, self._name(path))
 
     def _info(self, path: str, name: str) -> Mapping[str, Any]:
         try:
             self._fs.invalidate_cache(name.rpartition("/")[0])
-            facts: Mapping[str, Any] = self._ask(path, partial(self._fs.info, name))
+            info: Mapping[str, Any] = self._request(path, partial(self._fs.info, name))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._not_found(path) from error
-        return facts
+            raise self._missing_file(path) from error
+        return info
 
     def _name(self, path: str) -> str:
         return f"{self._root}/{checked_path(path)}".rstrip("/")
@@ -386,7 +385,7 @@ class FsspecStore(Store):
         # Some file systems give `/bucket/key` for `bucket/key`.
         return name.strip("/").removeprefix(self._root.strip("/")).strip("/")
 
-    def _not_found(self, path: str) -> ObjectNotFoundError:
+    def _missing_file(self, path: str) -> ObjectNotFoundError:
         return ObjectNotFoundError(f"{self.uri}{path}: there is no such file", uri=f"{self.uri}{path}")
 
     def _changed(self, path: str) -> FileChangedError:
@@ -394,21 +393,21 @@ class FsspecStore(Store):
 
     def _failed(self, path: str, error: Exception) -> StorageError:
         uri = f"{self.uri}{path}"
-        why = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        return StorageError(f"{uri}: {why}", uri=uri, retryable=may_pass(error))
+        reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        return StorageError(f"{uri}: {reason}", uri=uri, retryable=is_transient_error(error))
 
 
 class _ContentFailed(Exception):
-    """The content to be written could not be read, so this is no error of the file system."""
+    """Raised when the content to write cannot be read: not an error of the file system."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
         self.cause = cause
 
 
-def _marked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _marked(chunks: Iterator[bytes]) -> Iterator[bytes]:
     try:
-        yield from pieces
+        yield from chunks
     except Exception as error:
         raise _ContentFailed(error) from None
 
@@ -418,26 +417,26 @@ def _always() -> bool:
 
 
 def _part_bytes(content: bytes | Path | Iterable[bytes]) -> int | None:
-    """The size of the parts in which a content is sent; None if it is not known how long that is."""
+    """Returns the size of the parts of an upload; None if the length of the content is unknown."""
     size_bytes = content.stat().st_size if isinstance(content, Path) else getattr(content, "size_bytes", None)
     if size_bytes is None:
         return None
     mib = 1 << 20
-    return max(_LEAST_PART_BYTES, -(-int(size_bytes) // (_MOST_PARTS * mib)) * mib)
+    return max(_MIN_PART_BYTES, -(-int(size_bytes) // (_MAX_PARTS * mib)) * mib)
 
 
-def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-    """The beginning of some content, and whether it is all of it."""
+def _head_of(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
+    """Returns the start of some content, and whether it is complete."""
     head = bytearray()
-    for piece in pieces:
-        head += piece
+    for chunk in chunks:
+        head += chunk
         if len(head) > _SMALL_BYTES:
             return bytes(head), False
     return bytes(head), True
 
 
 def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """The file system of a URI, and the path on it."""
+    """Returns the file system of a URI, and the path on it."""
     scheme = uri_scheme(uri)
     try:
         import fsspec
@@ -464,14 +463,14 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
 
 
 def _for_any_s3(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options of s3fs with which stores other than that of AWS take what is sent over https.
-
-    By default botocore (since 1.36) sends bodies over https without their length, with a checksum behind them,
-    which many stores that speak like S3 refuse. A value of the caller, or in the environment, is not changed.
-    """
+    """Returns options of s3fs with which S3-compatible stores accept uploads over https."""
+    # botocore 1.36 and later sends bodies over https without a length, with a checksum at the end, which many
+    # S3-compatible stores refuse. A value of the caller or of the environment is not changed.
+    # By default botocore (since 1.36) sends bodies over https without their length, with a checksum behind them,
+    # which many stores that speak like S3 refuse. A value of the caller, or in the environment, is not changed.
     client = options.get("client_kwargs") or {}
-    named = options.get("endpoint_url") or client.get("endpoint_url")
-    if not (named or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")):
+    endpoint = options.get("endpoint_url") or client.get("endpoint_url")
+    if not (endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")):
         return options
     config = dict(options.get("config_kwargs") or {})
     for name in ("request_checksum_calculation", "response_checksum_validation"):
@@ -480,12 +479,12 @@ def _for_any_s3(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "config_kwargs": config}
 
 
-def _stored_file(path: str, facts: Mapping[str, Any]) -> StoredFile:
-    date = next((facts[name] for name in _DATES if facts.get(name) is not None), None)
-    size_bytes = int(facts.get("size") or 0)
-    mark = next((str(facts[name]) for name in _MARKS if facts.get(name)), "")
+def _stored_file(path: str, info: Mapping[str, Any]) -> StoredFile:
+    date = next((info[name] for name in _DATES if info.get(name) is not None), None)
+    size_bytes = int(info.get("size") or 0)
+    mark = next((str(info[name]) for name in _MARKS if info.get(name)), "")
     modified_ns = _nanoseconds(date)
-    etag = mark.strip('"') or f"{size_bytes:x}-{modified_ns or 0:x}-{facts.get('ino') or 0:x}"
+    etag = mark.strip('"') or f"{size_bytes:x}-{modified_ns or 0:x}-{info.get('ino') or 0:x}"
     return StoredFile(path, size_bytes, modified_ns, etag)
 
 

@@ -15,7 +15,7 @@ from fsspec.implementations.arrow import HadoopFileSystem
 from fsspec.implementations.webhdfs import WebHDFS
 
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.storage.stores.passing_errors import may_pass
+from pai_sdk.storage.stores.passing_errors import is_transient_error
 
 __all__ = ["HadoopFiles", "WebHdfsFiles", "hdfs_files"]
 
@@ -24,16 +24,16 @@ _ONCE = frozenset({"APPEND", "RENAME"})  # sent again after a lost response, the
 
 
 def hdfs_files(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """The file system of an `hdfs://` or `webhdfs://` URI, and the path on it.
+    """Returns the file system of an `hdfs://` or `webhdfs://` URI, and the path on it.
 
     Raises:
         OSError: libhdfs or Java, which pyarrow needs, is missing.
     """
     kind = HadoopFiles if uri.partition("://")[0].lower() == "hdfs" else WebHdfsFiles
-    found = {**kind._get_kwargs_from_urls(uri), **options}
-    found.pop("url_query", None)
+    settings = {**kind._get_kwargs_from_urls(uri), **options}
+    settings.pop("url_query", None)
     try:
-        return kind(**found), kind._strip_protocol(uri)
+        return kind(**settings), kind._strip_protocol(uri)
     except OSError as error:
         if kind is WebHdfsFiles:
             raise
@@ -56,7 +56,8 @@ class _Session(requests.Session):
             raise ConnectionError(str(error)) from error
 
     def get(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """Read from a datanode. fsspec would take the text of an error for the content of the file."""
+        """Reads from a datanode."""
+        # fsspec would return the text of an error as the content of the file.
         response = super().get(*args, **kwargs)
         response.raise_for_status()
         return response
@@ -90,27 +91,29 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
             except (RuntimeError, ValueError) as error:  # how fsspec reports a refusal by the namenode
                 raise OSError(str(error)) from error
 
-        return self._retry.call(attempt, is_transient=lambda error: op.upper() not in _ONCE and may_pass(error))
+        return self._retry.call(
+            attempt, is_transient=lambda error: op.upper() not in _ONCE and is_transient_error(error)
+        )
 
     @staticmethod
     def _process_info(info: dict[str, Any]) -> dict[str, Any]:
-        facts: dict[str, Any] = WebHDFS._process_info(info)
+        processed: dict[str, Any] = WebHDFS._process_info(info)
         # A file that is replaced has another id, also within a millisecond.
-        facts["mtime"], facts["ino"] = facts["modificationTime"] / 1000, facts.get("fileId", 0)
-        return facts
+        processed["mtime"], processed["ino"] = processed["modificationTime"] / 1000, processed.get("fileId", 0)
+        return processed
 
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Rename a file, and replace the file there in the same moment."""
+        """Renames a file, and atomically replaces an existing file."""
         response = self._call("RENAME", "put", path1, destination=path2, renameoptions="OVERWRITE")
         if response.content and not response.json().get("boolean", True):  # a gateway that ignores the option
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path2)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Removes an empty folder."""
         self._call("DELETE", "delete", path, recursive="false")
 
     def rm_file(self, path: str, **kwargs: Any) -> None:
-        """Delete a file."""
+        """Deletes a file."""
         if not self._call("DELETE", "delete", path, recursive="false").json()["boolean"]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
@@ -118,21 +121,21 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
 class HadoopFiles(HadoopFileSystem):  # type: ignore[misc]  # fsspec has no types
     """HDFS through pyarrow and libhdfs.
 
-    libhdfs has no rename that replaces a file: for a moment there is none of that name. It gives times in seconds.
+    libhdfs has no rename that replaces a file, so for a moment no file has the name. Its times are in seconds.
     """
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """The bytes of a file, or of a part of it."""
+        """Returns the bytes of a file, or of a part of it."""
         content: bytes = super().cat_file(path, start, end, seekable=True, **kwargs)
         return content
 
     def rm_file(self, path: str) -> None:
-        """Delete a file; libhdfs reports a missing one as an input/output error."""
+        """Deletes a file; libhdfs reports a missing one as an input/output error."""
         self.info(path)
         super().rm_file(path)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder; fsspec's method would remove all that is in it."""
+        """Removes an empty folder; fsspec's method would remove all that is in it."""
         if self.ls(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         super().rmdir(path)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OssStore", "stored_file_of_object"]
 
-_PIECE_BYTES = 8 << 20
+_CHUNK_BYTES = 8 << 20
 _PART_THREADS = 4
 _LARGEST_COPY_BYTES = 1 << 30  # what OSS copies with one request without trouble
 
 
 def stored_file_of_object(info: ObjectInfo, path: str) -> StoredFile:
-    """The facts about an object as those about a file of a store."""
+    """Returns the metadata of an object as that of a file in a store."""
     modified_ns = None if info.modified_s is None else int(info.modified_s * 1e9)
     executable = info.meta.get(META_EXECUTABLE) == "true"
     return StoredFile(path, info.size_bytes, modified_ns, info.etag, executable)
@@ -72,7 +72,7 @@ class OssStore(Store):
     @property
     def largest_get_bytes(self) -> float:
         """The size of the largest object that is fetched in one request."""
-        return file_download.IN_ONE_BYTES
+        return file_download.MAX_SINGLE_BYTES
 
     def exists(self) -> bool:
         """True if something is in the folder, or an empty object stands for it."""
@@ -83,17 +83,17 @@ class OssStore(Store):
     ) -> Iterator[StoredFile]:
         """All files whose paths begin with `prefix`, sorted by path, page after page."""
         beginning = replace(self.folder, key=self.folder.key + prefix)
-        cut = len(self.folder.key)
+        prefix_length = len(self.folder.key)
         for info in self.client.list(
-            beginning, unnamed=unlisted and (lambda key, error: unlisted(key[cut:], error))
+            beginning, unnamed=unlisted and (lambda key, error: unlisted(key[prefix_length:], error))
         ):
-            path = info.uri.key[cut:]
+            path = info.uri.key[prefix_length:]
             # An empty object whose key ends with a slash stands for a folder.
             if path and (folders or info.size_bytes or not path.endswith("/")):
                 yield stored_file_of_object(info, path)
 
     def head(self, path: str) -> StoredFile:
-        """The facts about a file.
+        """The metadata of a file.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -101,7 +101,7 @@ class OssStore(Store):
         return stored_file_of_object(self._info(path), path)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end`, in pieces of 8 MiB; each is a request with retries.
+        """The bytes from `start` to `end`, in chunks of 8 MiB; each is a request with retries.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -109,12 +109,12 @@ class OssStore(Store):
         """
         uri, etag = self._uri(path), None
         while end is None or start < end:
-            size_bytes = _PIECE_BYTES if end is None else min(end - start, _PIECE_BYTES)
-            info, piece = self.client.get_piece(uri, start, size_bytes, etag=etag)
-            if piece:
-                yield piece
-            start, etag = start + len(piece), info.etag
-            if not piece or start >= info.size_bytes:
+            size_bytes = _CHUNK_BYTES if end is None else min(end - start, _CHUNK_BYTES)
+            info, chunk = self.client.get_piece(uri, start, size_bytes, etag=etag)
+            if chunk:
+                yield chunk
+            start, etag = start + len(chunk), info.etag
+            if not chunk or start >= info.size_bytes:
                 return
 
     def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
@@ -122,12 +122,12 @@ class OssStore(Store):
         uri = self._uri(path)
         if isinstance(content, Path):
             return self._write_file(path, content, executable=executable)
-        pieces = iter((content,) if isinstance(content, bytes) else content)
+        chunks = iter((content,) if isinstance(content, bytes) else content)
         head = bytearray()
-        for piece in pieces:
-            head += piece
+        for chunk in chunks:
+            head += chunk
             if len(head) > self.largest_put_bytes:
-                return self._write_parts(uri, path, chain((bytes(head),), pieces), executable=executable)
+                return self._write_parts(uri, path, chain((bytes(head),), chunks), executable=executable)
         meta = object_meta(hashlib.sha256(head).hexdigest(), executable=executable)
         etag = self.client.put_bytes(uri, bytes(head), meta=meta)
         return StoredFile(path, len(head), None, etag, executable)
@@ -143,12 +143,12 @@ class OssStore(Store):
         return True
 
     def cancelled_by(self, pool: TransferPool) -> OssStore:
-        """The same store for one transfer."""
+        """A store for one transfer: its calls end when the transfer is stopped."""
         return type(self)(self.client.cancelled_by(pool.stopped, pool.may_retry), self.folder)
 
     def put_file(self, move: FileMove) -> StoredFile:
         """Make or replace an object by a local file. Its parts that arrived earlier are not sent again."""
-        with move.pool.turn(move.file.size_bytes):
+        with move.pool.permit(move.file.size_bytes):
             return self._put_file(move)
 
     def _put_file(self, move: FileMove) -> StoredFile:
@@ -174,24 +174,24 @@ class OssStore(Store):
 
     def get_file(self, move: FileMove) -> StoredFile:
         """Replace a local file by an object, which is checked. Ranges that arrived earlier are used."""
-        with move.pool.turn(move.file.size_bytes):
+        with move.pool.permit(move.file.size_bytes):
             return self._get_file(move)
 
     def _get_file(self, move: FileMove) -> StoredFile:
-        file, place = move.file, move.place()
-        listed = ObjectInfo(self._uri(file.path), file.size_bytes, file.etag, {})
+        file, target_path = move.file, move.target_path()
+        entry = ObjectInfo(self._uri(file.path), file.size_bytes, file.etag, {})
         download = file_download.FileDownload(
-            self.client, listed, place, move.share, skip_unchanged=move.skip_same
+            self.client, entry, target_path, move.share, skip_unchanged=move.skip_same
         )
         if file.size_bytes > self.largest_get_bytes:
             download.in_parts(move.pool)
         else:
-            download.whole()
+            download.in_single_request()
         # A listing does not say what is a program, so this is no part of what is compared.
         move.file = replace(stored_file_of_object(download.read, file.path), executable=False)
         move.is_exact = True
         if download.read.meta.get(META_LINK) == "true":
-            return move.target.write_link(move.path, place.read_text(encoding="utf-8"))
+            return move.target.write_link(move.path, target_path.read_text(encoding="utf-8"))
         return move.target.head(move.path)
 
     def write_link(self, path: str, target: str) -> StoredFile:
@@ -201,24 +201,24 @@ class OssStore(Store):
 
     def _write_file(self, path: str, file: Path, *, executable: bool) -> StoredFile:
         source = LocalStore(file.parent)
-        found = replace(source.head(file.name), executable=executable)
+        stored = replace(source.head(file.name), executable=executable)
         with TransferPool(_PART_THREADS) as pool:
             target = self.cancelled_by(pool)
-            return target.put_file(FileMove(found, source, target, path, pool, FileShare(NO_BAR)))
+            return target.put_file(FileMove(stored, source, target, path, pool, FileShare(NO_BAR)))
 
-    def _write_parts(self, uri: OssUri, path: str, pieces: Iterable[bytes], *, executable: bool) -> StoredFile:
+    def _write_parts(self, uri: OssUri, path: str, chunks: Iterable[bytes], *, executable: bool) -> StoredFile:
         """Write content of unknown length. Parts are sent one after the other, as they come."""
         meta = {META_EXECUTABLE: "true"} if executable else {}
-        upload_id = self.client.parts.begin(uri, meta=meta)
+        upload_id = self.client.parts.start(uri, meta=meta)
         etags: list[str] = []
         size_bytes = 0
         try:
-            for part in _in_parts(pieces):
+            for part in _in_parts(chunks):
                 etags.append(self.client.parts.put(uri, upload_id, len(etags) + 1, part))
                 size_bytes += len(part)
-            etag = self.client.parts.end(uri, upload_id, etags)
+            etag = self.client.parts.complete(uri, upload_id, etags)
         except BaseException:
-            self.client.parts.drop(uri, upload_id)
+            self.client.parts.abort(uri, upload_id)
             raise
         return StoredFile(path, size_bytes, None, etag, executable)
 
@@ -263,11 +263,12 @@ class OssStore(Store):
         return info
 
 
-def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in parts that grow with their number, so that 10,000 of them are enough for 5 TB."""
+def _in_parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the bytes in parts that grow with their number."""
+    # OSS allows 10,000 parts: 8 MiB, doubled after each 1,000 parts, is enough for 5 TB.
     waiting, number = bytearray(), 0
-    for piece in pieces:
-        waiting += piece
+    for chunk in chunks:
+        waiting += chunk
         while len(waiting) >= (part_bytes := file_upload.PART_BYTES << number // 1000):
             yield bytes(waiting[:part_bytes])
             del waiting[:part_bytes]

@@ -1,4 +1,4 @@
-"""Which errors of the libraries behind fsspec are worth another attempt. None of these libraries is imported."""
+"""Decides which errors of fsspec's libraries are worth another attempt; imports none of these libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pai_sdk.errors import PaiError
 
-__all__ = ["OVERLOADED", "may_pass"]
+__all__ = ["OVERLOADED", "is_transient_error"]
 
 OVERLOADED = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses that a later attempt may not meet."""
@@ -56,32 +56,33 @@ _NAMES = frozenset(
 )
 
 
-def may_pass(error: BaseException) -> bool:
-    """True if a later attempt may succeed: a broken connection, a timeout, 429 or 5xx.
-
-    A refused key and a missing file never pass. A status of HTTP, of the error or of its cause, decides before its
-    class.
+def is_transient_error(error: BaseException) -> bool:
+    """Returns True if a later attempt may succeed: after a broken connection, a timeout, 429 or 5xx.
 
     Example:
         >>> may_pass(ConnectionResetError()), may_pass(PermissionError())
         (True, False)
     """
+    # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than
+    # the class of the error, so it decides first.
+    # A refused key and a missing file never pass. A status of HTTP, of the error or of its cause, decides before
+    # its class.
     chain = list(_with_causes(error))
-    if any(isinstance(one, (*_NEVER, PaiError)) or _is_unknown_host(one) for one in chain):
+    if any(isinstance(each, (*_NEVER, PaiError)) or _is_unknown_host(each) for each in chain):
         return False
-    status = next((found for one in chain if (found := _status_of(one))), 0)
+    status = next((http_status for each in chain if (http_status := _status_of(each))), 0)
     if status:
         return status in OVERLOADED
-    return any(_is_of_connection(one) for one in chain)
+    return any(_is_of_connection(each) for each in chain)
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    seen: list[BaseException] = []
+    causes: list[BaseException] = []
     at: BaseException | None = error
-    while at is not None and at not in seen:
-        seen.append(at)
+    while at is not None and at not in causes:
+        causes.append(at)
         at = at.__cause__
-    return iter(seen)
+    return iter(causes)
 
 
 def _is_unknown_host(error: BaseException) -> bool:
@@ -89,13 +90,17 @@ def _is_unknown_host(error: BaseException) -> bool:
 
 
 def _status_of(error: BaseException) -> int:
-    """The HTTP status of a response: `status` of aiohttp, `code` of gcsfs, `status_code` of azure, botocore's."""
+    """Returns the HTTP status of an error's response, or 0."""
+    # `status` of aiohttp, `code` of gcsfs, `status_code` of azure, a dict of botocore.
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        response_status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        found = getattr(response, "status_code", None)
-    values: list[Any] = [found, *(getattr(error, name, None) for name in ("status_code", "status", "code"))]
+        response_status = getattr(response, "status_code", None)
+    values: list[Any] = [
+        response_status,
+        *(getattr(error, name, None) for name in ("status_code", "status", "code")),
+    ]
     for value in values:
         try:
             status = int(value)

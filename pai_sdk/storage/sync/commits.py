@@ -1,7 +1,7 @@
-"""Names of files that say that others are complete: the commits of traces.
+"""Names of files that declare other files complete: the commits of traces.
 
-A commit is moved after all other files, because whoever finds it reads the blocks before it. What a commit says is
-decided in `pai_sdk.trace.trace_files`; a sync needs the order only.
+A commit is moved after all other files, because readers of a commit read the blocks before it. The content of a
+commit is defined in `pai_sdk.trace.trace_files`; a sync needs only the order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _COMMIT = re.compile(r"(?P<session>.*rank\d+-\w+-\w+-[0-9a-f]+)(?:-\d+blocks-\d+
 
 
 def committed_by(path: str) -> str | None:
-    """Return the beginning of the paths of the files that a commit declares complete; None for other files.
+    """Returns the common prefix of the files that a commit declares complete; None for other files.
 
     Example:
         >>> committed_by("run=r1/rank0-20261122T171801000000-20261122T171902000000-a1-committed.parquet")

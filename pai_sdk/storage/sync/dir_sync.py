@@ -27,7 +27,7 @@ from pai_sdk.errors import (
     SyncError,
 )
 from pai_sdk.storage.base import FileMove, Store, clock_passed
-from pai_sdk.storage.pool import WHY_NOT_ALL, TransferPool
+from pai_sdk.storage.pool import SKIPPED_SUFFIX, TransferPool
 from pai_sdk.storage.progress import ByteBar, FileShare
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync.commits import committed_by
@@ -35,7 +35,8 @@ from pai_sdk.storage.sync.memory import Moved, SyncMemory, memory_path
 
 __all__ = ["DirSync", "SyncReport", "move_file"]
 
-_MOST_READS = 4  # of a file that changes while it is read
+# Attempts for a file that changes while it is read.
+_MAX_READS = 4
 _MAX_CACHED_FOLDERS = 1000
 _DELETED_AT_ONCE = 1000
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
@@ -71,7 +72,7 @@ class SyncReport:
     @property
     def why_not_all(self) -> str:
         """The end of a message about the failures: why files were skipped, if any were."""
-        return WHY_NOT_ALL if self.gave_up else ""
+        return SKIPPED_SUFFIX if self.gave_up else ""
 
     def raise_failures(self, source: Store, target: Store) -> None:
         """Raise an error that has all failures, if there are any.
@@ -111,7 +112,7 @@ class DirSync:
         verify: list the target, and move again what was changed or deleted there. Always done for a local target,
             and for one that was emptied: each sync asks for one of the files that were moved.
         folders: make empty folders, too.
-        remember: where rows about moved files are kept: a file, or an open `SyncMemory`; True for a file below
+        remember: where rows about moved files are stored: a file, or an open `SyncMemory`; True for a file below
             `~/.cache`, False for nowhere.
         is_checked: whether the caller has compared the rows with the target.
         skip: called with each file of the source; what it accepts counts as unchanged.
@@ -121,7 +122,7 @@ class DirSync:
         dry_run: decide, but change nothing.
         progress: show a bar.
         title: what the bar is called.
-        bar: a bar of the caller, which has been told how many bytes are moved; instead of `progress`.
+        bar: a bar of the caller, whose total already includes the moved bytes; instead of `progress`.
         workers: threads; by default many for small files, few for large ones.
 
     Example:
@@ -155,7 +156,7 @@ class DirSync:
         bar: ByteBar | None = None,
         workers: int | None = None,
     ) -> None:
-        _must_be_apart(source, target)
+        _must_not_overlap(source, target)
         self._source = source
         self._target = target
         self._delete = delete
@@ -187,7 +188,7 @@ class DirSync:
         return report
 
     def attempt(self) -> SyncReport:
-        """The same; the failures are only in the report.
+        """Move what is new or changed; failures are only in the report.
 
         Raises:
             StorageError: the source is not there, or the other side cannot be used at all.
@@ -195,27 +196,27 @@ class DirSync:
         if self._source.root is not None and not self._source.exists():
             raise ObjectNotFoundError(f"{self._source.root}: there is no such folder", uri=self._source.uri)
         report = SyncReport()
-        rest = _Rest()
-        with ExitStack() as ends:
+        deferred = _Deferred()
+        with ExitStack() as stack:
             memory = self._remember
             if not isinstance(memory, SyncMemory):
-                memory = ends.enter_context(SyncMemory(memory))
-            bar = self._bar or ends.enter_context(ByteBar(self._title, shown=self._progress))
-            if not (self._lists_target or self._is_checked or memory.is_found_in(self._target)):
+                memory = stack.enter_context(SyncMemory(memory))
+            bar = self._bar or stack.enter_context(ByteBar(self._title, is_visible=self._progress))
+            if not (self._lists_target or self._is_checked or memory.is_present_in(self._target)):
                 self._lists_target = True
             with self._files(report, memory, bar) as files:
-                self._walk(files, memory, rest)
+                self._walk(files, memory, deferred)
                 # Those that are complete are remembered while others are moved: this process may be killed.
-                files.pool.end_files_in_parts(memory.write)
-            if rest.commits and not report.gave_up:
-                self._move_commits(rest.commits, report, memory, bar)
-            # What replaces a file may be one that could not be moved.
+                files.pool.wait_for_files_in_parts(memory.write)
+            if deferred.commits and not report.gave_up:
+                self._move_commits(deferred.commits, report, memory, bar)
+            # Nothing is deleted after a failed move: the failed file may be the replacement.
             if not (report.gave_up or report.failures):
-                self._delete_all(rest, report)
-            if rest.after_deletions and not report.gave_up:
+                self._delete_all(deferred, report)
+            if deferred.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:
-                    for source in rest.after_deletions:
-                        files.begin(source)
+                    for source in deferred.after_deletions:
+                        files.submit(source)
         return report
 
     def _move_commits(
@@ -227,10 +228,10 @@ class DirSync:
             for source in commits:
                 block = failed.get(committed_by(source.path) or "")
                 if block is None:
-                    files.begin(source)
+                    files.submit(source)
                 else:
-                    text = f"it was not moved, because {block} failed: it says that this file is there"
-                    report.failures[source.path] = StorageError(text)
+                    message = f"it was not moved, because {block} failed: it declares that this file exists"
+                    report.failures[source.path] = StorageError(message)
 
     @contextmanager
     def _files(self, report: SyncReport, memory: SyncMemory, bar: ByteBar) -> Iterator[_Files]:
@@ -246,46 +247,47 @@ class DirSync:
                     report,
                     skip_same=self._checksum,
                     takes_growing=self._takes_growing,
-                    tells_bar=self._bar is None,
+                    extends_total=self._bar is None,
                 )
         finally:
             report.gave_up |= pool.gave_up
 
-    def _walk(self, files: _Files, memory: SyncMemory, rest: _Rest) -> None:
+    def _walk(self, files: _Files, memory: SyncMemory, deferred: _Deferred) -> None:
         report = files.report
 
-        listed = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
-        first = next(listed, None)
+        source_files = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        first = next(source_files, None)
         if first is None and not report.unlisted:
-            self._must_be_there()
-        sources = iter(()) if first is None else chain((first,), listed)
+            self._must_exist()
+        sources = iter(()) if first is None else chain((first,), source_files)
         for path, source, row, target in _side_by_side(sources, memory.rows(), self._targets(report)):
             memory.write()
             if source is not None:
                 report.files += 1
-                self._decide(source, row, target, files, rest)
+                self._decide(source, row, target, files, deferred)
             else:
                 if row is not None and not self._dry_run:
                     memory.forget(path)
                 if target is not None and self._delete:
-                    rest.gone[path] = None
+                    deferred.gone[path] = None
             if files.pool.gave_up:
                 return
 
-    def _must_be_there(self) -> None:
+    def _must_exist(self) -> None:
         """Make sure that a source without files is an empty folder, before anything is forgotten or deleted.
 
         Raises:
             ObjectNotFoundError: it does not exist, or cannot be distinguished from one that does not.
         """
         source, target = self._source, self._target
-        if source.root is not None:  # a local folder, which exists
+        # A local folder exists: `attempt` has checked it.
+        if source.root is not None:
             return
         if self._delete:
-            place = target.root or target.uri
+            location = target.root or target.uri
             raise ObjectNotFoundError(
-                f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at {place}. "
-                f"If it is meant to be empty: pai-sdk rm -r {shlex.quote(str(place))}",
+                f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at "
+                f"{location}. If it is meant to be empty: pai-sdk rm -r {shlex.quote(str(location))}",
                 uri=source.uri,
             )
         if not source.exists():
@@ -301,7 +303,7 @@ class DirSync:
         return target.list(folders=self._folders, unlisted=unlisted)
 
     def _decide(
-        self, source: StoredFile, row: Moved | None, target: StoredFile | None, files: _Files, rest: _Rest
+        self, source: StoredFile, row: Moved | None, target: StoredFile | None, files: _Files, deferred: _Deferred
     ) -> None:
         """Move a file now, or after the deletions, or not."""
         path, report = source.path, files.report
@@ -319,18 +321,18 @@ class DirSync:
             report.moved_bytes += source.size_bytes
             return
         self._target.prepare()
-        if self._delete and rest.has_folders(self._target):
-            in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in rest.gone]
+        if self._delete and deferred.has_folders(self._target):
+            in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in deferred.gone]
             if in_the_way and not report.unlisted:
-                self._delete_now(in_the_way, rest, report)
+                self._delete_now(in_the_way, deferred, report)
             # What is in a folder is deleted first; a folder that becomes empty by it is removed with it.
-            if source.is_folder or (target is None and rest.has_folder(self._target, path)):
-                rest.after_deletions.append(source)
+            if source.is_folder or (target is None and deferred.has_folder(self._target, path)):
+                deferred.after_deletions.append(source)
                 return
         if committed_by(path) is None:
-            files.begin(source)
+            files.submit(source)
         else:
-            rest.commits.append(source)
+            deferred.commits.append(source)
 
     def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
         if source.is_folder and target is not None:
@@ -349,23 +351,23 @@ class DirSync:
         except (OSError, StorageError):  # moving it will report the error
             return False
 
-    def _delete_all(self, rest: _Rest, report: SyncReport) -> None:
+    def _delete_all(self, deferred: _Deferred, report: SyncReport) -> None:
         """Delete what the source does not have, unless some of the source could not be listed."""
-        while rest.gone and not report.unlisted:
-            self._delete_now(list(islice(rest.gone, _DELETED_AT_ONCE)), rest, report)
+        while deferred.gone and not report.unlisted:
+            self._delete_now(list(islice(deferred.gone, _DELETED_AT_ONCE)), deferred, report)
 
-    def _delete_now(self, paths: Sequence[str], rest: _Rest, report: SyncReport) -> None:
+    def _delete_now(self, paths: Sequence[str], deferred: _Deferred, report: SyncReport) -> None:
         for path in paths:
             self._note("delete", path)
-            del rest.gone[path]
+            del deferred.gone[path]
         report.deleted += len(paths)
         if not self._dry_run:
             self._target.delete(paths)
 
 
 @dataclass
-class _Rest:
-    """The work that is left when the listings have been read."""
+class _Deferred:
+    """The work that remains after the listings were read."""
 
     gone: dict[str, None] = field(default_factory=dict)
     after_deletions: list[StoredFile] = field(default_factory=list)
@@ -384,7 +386,8 @@ class _Rest:
     def _folders_in(self, target: Store, path: str) -> frozenset[str] | None:
         # One listing for each folder: a request for each file would take longer than small files themselves.
         if path not in self._folders:
-            if len(self._folders) >= _MAX_CACHED_FOLDERS:  # paths are sorted, so earlier ones rarely come again
+            # Paths are sorted, so the folders of earlier paths are rarely needed again.
+            if len(self._folders) >= _MAX_CACHED_FOLDERS:
                 self._folders.clear()
             self._folders[path] = target.folders_in(path)
         return self._folders[path]
@@ -395,14 +398,14 @@ class _Files:
 
     The states of one file:
 
-        listed -> begun -> read -> published -> remembered
-                    ^       |         |
-                    |       |         +-- it was rewritten meanwhile: read again, or kept as grown
-                    +-------+------------ it was rewritten while it was read: nothing is published
-                            |
-                            +-- deleted meanwhile: left out; any other error: a failure of this file
+        listed -> queued -> read -> published -> remembered
+                     ^       |         |
+                     |       |         +-- it was rewritten meanwhile: read again, or recorded as grown
+                     +-------+------------ it was rewritten while it was read: nothing is published
+                             |
+                             +-- deleted meanwhile: left out; any other error: a failure of this file
 
-    The thread of the listing begins files. Threads of the pool read them, and send or fetch the parts of the large
+    The thread of the listing submits files. Threads of the pool read them, and send or fetch the parts of large
     ones. `_lock` guards the counters of the report; the memory has a lock of its own, and only the thread of the
     listing writes it to disk. No thread holds two locks.
     """
@@ -418,27 +421,23 @@ class _Files:
         *,
         skip_same: bool,
         takes_growing: bool = False,
-        tells_bar: bool = True,
+        extends_total: bool = True,
     ) -> None:
+        # Calls of the transfer end when the pool is stopped, and are not retried after it gave up.
         self._source = source.cancelled_by(pool)
         self._target = target.cancelled_by(pool)
         self._memory = memory
         self._bar = bar
         self._skip_same = skip_same
         self._takes_growing = takes_growing
-        self._tells_bar = tells_bar
+        self._extends_total = extends_total
         self._lock = threading.Lock()
         self.pool = pool
         self.report = report
 
-    def begin(self, file: StoredFile, path: str | None = None) -> None:
-        """Move a file on the threads of the pool, which keeps its error.
-
-        Args:
-            file: the file.
-            path: its path in the target, if that is another one.
-        """
-        if self._tells_bar:
+    def submit(self, file: StoredFile, path: str | None = None) -> None:
+        """Moves a file on the threads of the pool, which records its error."""
+        if self._extends_total:
             self._bar.expect(file.size_bytes)
         move = partial(self._move, file, path or file.path)
         if self._is_in_parts(file.size_bytes):
@@ -447,7 +446,7 @@ class _Files:
             self.pool.submit_file(file.path, move, size_bytes=file.size_bytes)
 
     def remember(self, source: StoredFile, target: StoredFile) -> None:
-        """Record that both sides have a file."""
+        """Records that both sides have a file."""
         self._memory.put(source.path, source.mark, target.etag)
 
     def _is_in_parts(self, size_bytes: int) -> bool:
@@ -456,54 +455,59 @@ class _Files:
         return self._source.root is not None and size_bytes > self._target.largest_put_bytes
 
     def _move(self, file: StoredFile, path: str) -> None:
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             share = FileShare(self._bar)
             try:
-                now = self._as_it_is(file)
-                move = FileMove(now, self._source, self._target, path, self.pool, share, skip_same=self._skip_same)
-                written = self._moved(move)
+                current = self._current_version(file)
+                move = FileMove(
+                    current, self._source, self._target, path, self.pool, share, skip_same=self._skip_same
+                )
+                written = self._move_once(move)
                 read = move.file
                 if not move.is_exact:
                     # The listing of an object storage does not say what is a program.
                     head = self._source.head(file.path)
-                    read = head if self._source.root is not None else replace(head, executable=now.executable)
+                    read = head if self._source.root is not None else replace(head, executable=current.executable)
                 if read.etag == move.file.etag:
-                    return self._done(read, written)
-                if self._takes_growing or move.has_grown or move.begins(read):
+                    return self._record_moved(read, written)
+                if self._takes_growing or move.has_grown or move.is_prefix_of(read):
                     # With the mark of before, so that the next sync finds it changed.
-                    return self._done(move.file, written, grown=True)
+                    return self._record_moved(move.file, written, grown=True)
                 file = read
             except FileChangedError:
-                if file.sha256:  # reading it again would give other content
+                # The hash of a tree is fixed, so reading again cannot succeed.
+                if file.sha256:
                     raise
                 file = self._source.head(file.path)
             except (FileNotFoundError, ObjectNotFoundError):
-                if file.sha256 or self._is_there(file):
+                if file.sha256 or self._exists(file):
                     raise
                 return share.restart()
             share.restart()
         raise FileChangedError(f"{file.path} changes all the time; sync it again when no program writes to it")
 
-    def _as_it_is(self, file: StoredFile) -> StoredFile:
-        """A local file as it is now. It may have been listed a while ago."""
+    def _current_version(self, file: StoredFile) -> StoredFile:
+        """Returns the current metadata of a local file, which may have been listed a while ago."""
         if self._source.root is None or file.link or file.is_folder or file.sha256:
             return file
-        now = self._source.head(file.path)
-        if not clock_passed(now, wait=True):
-            now = self._source.head(file.path)
+        current = self._source.head(file.path)
+        # Within one tick of the clock, a later write would not change the modification time.
+        if not clock_passed(current, wait=True):
+            current = self._source.head(file.path)
         # This thread was chosen for the size of before.
-        return file if self._is_in_parts(now.size_bytes) is not self._is_in_parts(file.size_bytes) else now
+        return file if self._is_in_parts(current.size_bytes) is not self._is_in_parts(file.size_bytes) else current
 
-    def _done(self, read: StoredFile, written: StoredFile, *, grown: bool = False) -> None:
+    def _record_moved(self, read: StoredFile, written: StoredFile, *, grown: bool = False) -> None:
         self.remember(read, written)
+        # Threads of the pool finish files at the same time.
         with self._lock:
             self.report.moved += 1
             self.report.moved_bytes += read.size_bytes
             if grown:
                 self.report.grown.append(read.path)
 
-    def _moved(self, move: FileMove) -> StoredFile:
-        """Move the file once. Returns the facts about the file of the target."""
+    def _move_once(self, move: FileMove) -> StoredFile:
+        """Moves the file once; returns the metadata of the file in the target."""
         source, target, file = self._source, self._target, move.file
         move.is_exact = bool(file.is_folder or file.link or file.sha256)
         if file.is_folder and file.size_bytes:
@@ -514,7 +518,7 @@ class _Files:
             return target.write_link(move.path, file.link)
         return source.get_file(move) if target.root is not None else target.put_file(move)
 
-    def _is_there(self, file: StoredFile) -> bool:
+    def _exists(self, file: StoredFile) -> bool:
         try:
             self._source.head(file.path)
         except ObjectNotFoundError:
@@ -533,7 +537,7 @@ def move_file(
     title: str = "copying",
     workers: int | None = None,
 ) -> None:
-    """Move one file to another store, as `DirSync` moves it.
+    """Moves one file to another store, as `DirSync` moves it.
 
     Args:
         source: has the file.
@@ -551,9 +555,9 @@ def move_file(
     """
     report = SyncReport()
     target.prepare()
-    with ByteBar(title, shown=progress) as bar, TransferPool(workers) as pool:
+    with ByteBar(title, is_visible=progress) as bar, TransferPool(workers) as pool:
         files = _Files(source, target, SyncMemory(None), pool, bar, report, skip_same=skip_same)
-        files.begin(file, path)
+        files.submit(file, path)
     for error in pool.failures.values():
         raise error
     if not report.moved:
@@ -561,40 +565,41 @@ def move_file(
         raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=uri)
 
 
-def _must_be_apart(source: Store, target: Store) -> None:
+def _must_not_overlap(source: Store, target: Store) -> None:
     if source.uri.startswith(target.uri) or target.uri.startswith(source.uri):
-        what = f"{target.uri} and {source.uri} overlap"
-        raise InvalidInputError([Problem("target", what, "choose a folder that is not within the other one")])
+        message = f"{target.uri} and {source.uri} overlap"
+        raise InvalidInputError([Problem("target", message, "choose a folder that is not within the other one")])
 
 
 def _side_by_side(
     sources: Iterator[StoredFile], rows: Iterator[Moved], targets: Iterator[StoredFile]
 ) -> Iterator[tuple[str, StoredFile | None, Moved | None, StoredFile | None]]:
-    """Three sequences that are sorted by path, matched by path."""
+    """Yields the entries of three sequences sorted by path, matched by path."""
     source, row, target = next(sources, None), next(rows, None), next(targets, None)
     while source is not None or row is not None or target is not None:
         path = min(item.path for item in (source, row, target) if item is not None)
-        source_here = source if source is not None and source.path == path else None
-        row_here = row if row is not None and row.path == path else None
-        target_here = target if target is not None and target.path == path else None
-        yield path, source_here, row_here, target_here
-        if source_here is not None:
+        source_match = source if source is not None and source.path == path else None
+        row_match = row if row is not None and row.path == path else None
+        target_match = target if target is not None and target.path == path else None
+        yield path, source_match, row_match, target_match
+        if source_match is not None:
             source = next(sources, None)
-        if row_here is not None:
+        if row_match is not None:
             row = next(rows, None)
-        if target_here is not None:
+        if target_match is not None:
             target = next(targets, None)
 
 
-def _same_content(source: Store, here: StoredFile, target: Store, there: StoredFile) -> bool:
-    """True if two files of one size are equal. The ETag of most objects is their MD5; else both are read."""
-    return _md5(source, here) == _md5(target, there)
+def _same_content(source: Store, source_file: StoredFile, target: Store, target_file: StoredFile) -> bool:
+    """Returns True if two files of one size are equal."""
+    # The ETag of most objects is their MD5; otherwise both files are read.
+    return _md5(source, source_file) == _md5(target, target_file)
 
 
 def _md5(store: Store, file: StoredFile) -> str:
     if _MD5.fullmatch(file.etag):
         return file.etag.lower()
     content = hashlib.md5(usedforsecurity=False)
-    for piece in store.read(file.path):
-        content.update(piece)
+    for chunk in store.read(file.path):
+        content.update(chunk)
     return content.hexdigest()

@@ -22,19 +22,12 @@ _ETAG = re.compile(r"[0-9A-Za-z-]+")
 
 
 def manifest_uri(folder: OssUri) -> OssUri:
-    """The object beside a folder that lists its files: path, size, SHA-256, executable or not, and ETag."""
+    """Returns the URI of the manifest beside a folder: path, size, SHA-256, executable and ETag of each file."""
     return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
 
 
 def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
-    """Record that all files of a tree are in place.
-
-    Args:
-        client: writes the object.
-        tree: the files.
-        folder: where they are.
-        etags: those of the objects, in the order of the tree's entries.
-    """
+    """Records that all files of a tree are in place."""
     files = [
         {"path": e.path, "size": e.size_bytes, "sha256": e.sha256, "executable": e.executable, "etag": etag}
         for e, etag in zip(tree.entries, etags, strict=True)
@@ -44,7 +37,7 @@ def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Seq
 
 
 def manifest_files(client: OssClient, folder: OssUri) -> list[StoredFile]:
-    """The files in a folder's manifest, each with its hash; its ETag is empty when it is not known.
+    """Returns the files in a folder's manifest, each with its hash; the ETag is empty when it is unknown.
 
     Raises:
         StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
@@ -54,7 +47,7 @@ def manifest_files(client: OssClient, folder: OssUri) -> list[StoredFile]:
 
 
 def read_manifest(client: OssClient, folder: OssUri) -> list[StoredFile]:
-    """The files of a folder that is named by the hash of its content.
+    """Returns the files of a folder that is named by the hash of its content.
 
     Raises:
         StorageError: it cannot be read; `ObjectNotFoundError`: there is none.

@@ -1,4 +1,4 @@
-"""The files that a sync has moved, kept on this machine: a row for each file, sorted by path.
+"""The files that a sync has moved, stored on this machine: a row for each file, sorted by path.
 
 A row has the marks (ETags) that the file had on both sides when it was moved. The rows are in SQLite, because a
 sync reads them in order without loading them all, and because a killed process leaves a usable file. Rows that a
@@ -29,13 +29,14 @@ __all__ = ["Moved", "SyncMemory", "memory_path"]
 _log = logging.getLogger(__name__)
 
 _FORBIDDEN = 403
-_MOST_WAITING = 1000
-_LONGEST_WAIT_S = 1.0
+_MAX_WAITING = 1000
+_MAX_WAIT_S = 1.0
 _PAGE = 1000
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS moved (path TEXT PRIMARY KEY, source TEXT, target TEXT) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS sent (path TEXT PRIMARY KEY, target TEXT) WITHOUT ROWID",
 )
+# Writes are batched: at most this many rows, or this long, are lost with a killed process.
 _PUT = "INSERT OR REPLACE INTO moved VALUES (?, ?, ?)"
 
 
@@ -49,22 +50,22 @@ class Moved:
 
 
 def memory_path(source: Store, target: Store) -> Path:
-    """The file for the rows of a sync between two folders, unless it is given another one."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
+    """Returns the default file for the rows of a sync between two folders."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    cache = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
     name = hashlib.sha256(f"{source.identity}\0{target.identity}".encode()).hexdigest()[:40]
     return cache / "pai_sdk" / "syncs" / f"{name}.db"
 
 
 class SyncMemory:
-    """The rows of one sync. One process at a time has them; another one waits.
+    """The rows of one sync. One process at a time has them; others wait for the lock.
 
-    Threads add to `_waiting` and `_forgotten` under `_lock`, and never touch the database. The thread that made
-    the object takes these lists under the same lock, and writes them in one transaction after it has released it:
-    a slow disk does not stop the transfers.
+    Threads add to `_waiting` and `_forgotten` under `_lock`, and never access the database. The thread that
+    created the object swaps these lists under the lock, and writes them in one transaction after it has released
+    the lock: a slow disk does not block the transfers.
 
     Args:
-        path: the file; None for rows that are not kept.
+        path: the file; None for rows that are not stored.
 
     Example:
         >>> memory = SyncMemory(None)
@@ -81,6 +82,8 @@ class SyncMemory:
         self._database: sqlite3.Connection | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # The lock comes before the database: a second sync of the folders would read rows that are about to
+            # change.
             self._ends.enter_context(locked(path.with_suffix(".lock")))
             try:
                 self._database = _open(path)
@@ -96,7 +99,7 @@ class SyncMemory:
         self.close()
 
     def rows(self) -> Iterator[Moved]:
-        """The rows as they were when the sync began or later, sorted by path."""
+        """Yields the rows as of the start of the sync or later, sorted by path."""
         after = ""
         while self._database is not None:
             query = "SELECT path, source, target FROM moved WHERE path > ? ORDER BY path LIMIT ?"
@@ -104,20 +107,21 @@ class SyncMemory:
             yield from (Moved(*row) for row in page)
             if len(page) < _PAGE:
                 return
+            # A page at a time, by key: `write` may change rows between two pages.
             after = page[-1][0]
 
     def put(self, path: str, source: str, target: str) -> None:
-        """Record a file that was moved; from any thread. It is on disk after the next `write`."""
+        """Records a moved file; from any thread. It is on disk after the next `write`."""
         with self._lock:
             self._waiting.append((path, source, target))
 
     def forget(self, path: str) -> None:
-        """Remove the row of a file; from any thread."""
+        """Removes the row of a file; from any thread."""
         with self._lock:
             self._forgotten.append(path)
 
-    def is_found_in(self, target: Store) -> bool:
-        """True if the target still has the last file of the rows. So a target that was emptied is noticed."""
+    def is_present_in(self, target: Store) -> bool:
+        """Returns True if the target still has the last recorded file; False for a target that was emptied."""
         if self._database is None:
             return True
         query = "SELECT path FROM moved WHERE path NOT LIKE '%/' ORDER BY path DESC LIMIT 1"
@@ -132,51 +136,42 @@ class SyncMemory:
         return True
 
     def check(self, target: Mapping[str, StoredFile]) -> int:
-        """Forget the rows of files that the target does not have any more, or has in another version.
-
-        Args:
-            target: what is there now.
-
-        Returns:
-            How many rows are left.
-        """
-        left = 0
+        """Forgets the rows of files that the target does not have in this version; returns the number of rows."""
+        num_rows = 0
         for row in self.rows():
-            there = target.get(row.path)
-            if there is not None and (there.is_folder or there.etag == row.target):
-                left += 1
+            file = target.get(row.path)
+            if file is not None and (file.is_folder or file.etag == row.target):
+                num_rows += 1
             else:
                 self.forget(row.path)
         self.write(now=True)
-        return left
+        return num_rows
 
     def sent(self) -> dict[str, str]:
-        """The files noted by `change_sent`; a sync does not forget them when the source has deleted them.
+        """Returns path and target mark of the files recorded by `change_sent`.
 
         Returns:
             Path to the mark in the target.
         """
+        # A sync does not forget them when the source has deleted them.
         if self._database is None:
             return {}
         return dict(self._database.execute("SELECT path, target FROM sent").fetchall())
 
     def change_sent(self, *, add: Mapping[str, str] | None = None, remove: Iterable[str] = ()) -> None:
-        """Add to what `sent` gives, or remove from it. It is on disk when this returns."""
+        """Adds to the files of `sent`, or removes from them; durable on return."""
         if self._database is not None:
             with self._database:
                 self._database.executemany("DELETE FROM sent WHERE path = ?", [(path,) for path in remove])
                 self._database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?)", (add or {}).items())
 
     def write(self, *, now: bool = False) -> None:
-        """Write what was recorded, if it is much or if it has waited for a second. From the thread that made this.
-
-        Args:
-            now: write it in any case.
-        """
+        """Writes recorded rows if there are many or a second has passed; only on the thread of `__init__`."""
         count = len(self._waiting) + len(self._forgotten)
-        is_due = count >= _MOST_WAITING or time.monotonic() - self._written_at > _LONGEST_WAIT_S
+        is_due = count >= _MAX_WAITING or time.monotonic() - self._written_at > _MAX_WAIT_S
         if not count or not (now or is_due):
             return
+        # Swapped under the lock and written after it: a slow disk does not block the threads that add rows.
         with self._lock:
             waiting, self._waiting = self._waiting, []
             forgotten, self._forgotten = self._forgotten, []
@@ -187,11 +182,12 @@ class SyncMemory:
             with self._database:
                 self._database.executemany("DELETE FROM moved WHERE path = ?", [(path,) for path in forgotten])
                 self._database.executemany(_PUT, waiting)
-        except sqlite3.Error as error:  # a full disk; the files themselves are in place
+        except sqlite3.Error as error:
+            # The disk is full. The files themselves are in place.
             _log.warning("what was moved cannot be recorded (%s), so it is moved again by the next sync", error)
 
     def close(self) -> None:
-        """Write everything, and let other processes have the rows."""
+        """Writes all rows, and releases the lock of the file."""
         try:
             self.write(now=True)
         finally:
@@ -208,8 +204,9 @@ def _open(path: Path) -> sqlite3.Connection:
                 path.with_name(name).unlink()
     try:
         return _prepared(path)
-    except sqlite3.OperationalError as error:  # a full disk, which must not keep files from being moved
-        _log.warning("%s cannot be made (%s), so all files are moved again by the next sync", path, error)
+    except sqlite3.OperationalError as error:
+        # A full disk must not prevent the files from being moved.
+        _log.warning("%s cannot be created (%s), so all files are moved again by the next sync", path, error)
         return _prepared(":memory:")
 
 

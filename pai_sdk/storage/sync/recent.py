@@ -22,20 +22,20 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["RecentTree", "RecentTrees", "is_named_by_content"]
+__all__ = ["RecentTree", "RecentTrees", "is_content_addressed"]
 
 _log = logging.getLogger(__name__)
 
 _INDEX_NAME = "recent-trees.json"
-_MOST_TREES = 200
+_MAX_TREES = 200
 _SKETCH_HASHES = 16
 _HASH_DIGITS = 8
 _FOLDER_NAME = re.compile(r"[0-9a-f]{16,64}")
 _CANDIDATES = 3
 
 
-def is_named_by_content(tree: FileTree, folder: OssUri) -> bool:
-    """True if the folder's name is the tree's hash, or the beginning of it."""
+def is_content_addressed(tree: FileTree, folder: OssUri) -> bool:
+    """Returns True if the folder's name is the tree's hash, or the beginning of it."""
     return bool(_FOLDER_NAME.fullmatch(folder.name)) and tree.digest.startswith(folder.name)
 
 
@@ -48,7 +48,8 @@ class RecentTree:
 
     @classmethod
     def of(cls, tree: FileTree, folder: OssUri) -> RecentTree:
-        """The entry of a tree. Empty files are left out, as many unrelated trees have them."""
+        """Returns the entry of a tree."""
+        # Empty files are left out: many unrelated trees have them.
         hashes = {entry.sha256[:_HASH_DIGITS] for entry in tree.entries if entry.size_bytes}
         return cls(folder.name, frozenset(sorted(hashes)[:_SKETCH_HASHES]))
 
@@ -66,15 +67,15 @@ class RecentTrees:
         self._folder = folder
         self._index = self._beside(_INDEX_NAME)
 
-    def most_like(self, tree: RecentTree) -> tuple[RecentTree, list[StoredFile]] | None:
-        """The most similar tree and its files; None when no tree shares a file."""
-        known = [
+    def find_similar(self, tree: RecentTree) -> tuple[RecentTree, list[StoredFile]] | None:
+        """Returns the most similar tree and its files; None when no tree shares a file."""
+        similar = [
             other
             for other in self._read() or ()
             if other.sketch & tree.sketch and other.name != tree.name and len(other.name) == len(tree.name)
         ]
         # Of equally similar trees the newest, which is the least likely to have been deleted.
-        for other in sorted(known, key=lambda other: -len(other.sketch & tree.sketch))[:_CANDIDATES]:
+        for other in sorted(similar, key=lambda other: -len(other.sketch & tree.sketch))[:_CANDIDATES]:
             try:
                 return other, read_manifest(self._client, self.folder_of(other))
             except (StorageError, InvalidInputError, ValueError) as error:
@@ -82,24 +83,24 @@ class RecentTrees:
         return None
 
     def add(self, tree: RecentTree, *, instead_of: RecentTree | None = None) -> None:
-        """Add a tree that has been uploaded. It replaces the one that it was made from."""
+        """Adds an uploaded tree, in place of the one that it was copied from."""
         gone = {tree.name, instead_of.name if instead_of else ""}
         # Read again: other processes may have added trees in the meantime.
-        known = self._read()
-        if known is None:
+        trees = self._read()
+        if trees is None:
             return
-        kept = [tree, *(other for other in known if other.name not in gone)][:_MOST_TREES]
-        rows = [{"name": other.name, "sketch": sorted(other.sketch)} for other in kept]
+        retained = [tree, *(other for other in trees if other.name not in gone)][:_MAX_TREES]
+        rows = [{"name": other.name, "sketch": sorted(other.sketch)} for other in retained]
         try:
             self._client.put_bytes(self._index, json.dumps({"trees": rows}).encode())
         except StorageError as error:
             _log.info("the list of uploaded trees could not be written: %s", error)
 
     def _read(self) -> list[RecentTree] | None:
-        """The list; empty when it is missing or invalid, None when it cannot be read."""
+        """Returns the list; empty when it is missing or invalid, None when it cannot be read."""
         try:
             rows = json.loads(self._client.get_bytes(self._index))["trees"]
-            found = [RecentTree(row["name"], frozenset(map(str, row["sketch"]))) for row in rows]
+            trees = [RecentTree(row["name"], frozenset(map(str, row["sketch"]))) for row in rows]
         except ObjectNotFoundError:
             return []
         except StorageError as error:
@@ -108,10 +109,10 @@ class RecentTrees:
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             _log.info("%s is not a list of trees: %r", self._index, error)
             return []
-        return [tree for tree in found if isinstance(tree.name, str) and _FOLDER_NAME.fullmatch(tree.name)]
+        return [tree for tree in trees if isinstance(tree.name, str) and _FOLDER_NAME.fullmatch(tree.name)]
 
     def folder_of(self, tree: RecentTree) -> OssUri:
-        """The folder of a tree."""
+        """Returns the folder of a tree."""
         return self._beside(f"{tree.name}/")
 
     def _beside(self, name: str) -> OssUri:

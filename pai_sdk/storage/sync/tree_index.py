@@ -22,21 +22,21 @@ from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync.manifest import manifest_files, manifest_uri, read_manifest, write_manifest
 from pai_sdk.storage.sync.memory import Moved, SyncMemory
-from pai_sdk.storage.sync.recent import RecentTree, RecentTrees, is_named_by_content
+from pai_sdk.storage.sync.recent import RecentTree, RecentTrees, is_content_addressed
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["TreeIndex", "is_whole"]
+__all__ = ["TreeIndex", "is_folder_complete"]
 
 _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 # About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only for the files left.
 _QUICKLY_HASHED_BYTES = 1_000_000_000
-_MOST_NAMED = 20
+_MAX_PROBLEMS = 20
 # The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
 _LARGEST_COPY_BYTES = 1_000_000_000
 # After this many refusals no more copies are tried: the earlier tree is being deleted, or may not be read.
@@ -46,7 +46,7 @@ _REFUSALS = 8
 class TreeIndex(SyncMemory):
     """The rows of the upload of a tree: the files that its folder has, with the ETags of their objects.
 
-    They are found in OSS and not kept on this machine: `find` compares the tree with its folder, `copy_known`
+    They are found in OSS and not stored on this machine: `find` compares the tree with its folder, `copy_existing`
     copies files of the most similar earlier tree within OSS, and `commit` writes the manifest of the folder.
 
     Args:
@@ -73,46 +73,48 @@ class TreeIndex(SyncMemory):
 
     @property
     def is_complete(self) -> bool:
-        """True if nothing has to be sent."""
+        """Returns True if no file is missing."""
         return all(self.etags)
 
     @property
     def missing_bytes(self) -> int:
-        """The number of bytes that have to be sent."""
+        """Returns the number of bytes that have to be sent."""
         return sum(self._tree.entries[number].size_bytes for number in self._missing())
 
     def _missing(self) -> list[int]:
         return [number for number, etag in enumerate(self.etags) if not etag]
 
     def rows(self) -> Iterator[Moved]:
-        """The files that the folder has."""
+        """Yields the files that the folder has."""
         for entry, etag in zip(self._tree.entries, self.etags, strict=True):
             if etag:
                 yield Moved(entry.path, entry.mark, etag)
 
     def put(self, path: str, source: str, target: str) -> None:
-        """Record a file that was sent; its ETag is empty when it is not known."""
+        """Records a sent file; its ETag is empty when it is unknown."""
         self.etags[self._numbers[path]] = target
 
     def find(self) -> None:
-        """Find which files are in the folder, unchanged and readable.
-
-        A file is in place when the object's ETag is the MD5 of the local file. Other ETags, those of copies and of
-        objects that came in parts, are compared with the folder's manifest. An archived object is not in place,
-        because a job cannot read it. Where the key may not list, all files count as missing.
+        """Finds which files are in the folder, unchanged and readable.
 
         Raises:
             InvalidInputError: the folder holds files that are not in the tree.
         """
+        # A file is in place when the ETag of the object is the MD5 of the local file. Other ETags, of copies and
+        # multipart uploads, are compared with the manifest of the folder. A job cannot read an archived object, so
+        # it counts as missing, and so do all files if the key may not list.
+        # A file is in place when the object's ETag is the MD5 of the local file. Other ETags, those of copies and
+        # of objects that came in parts, are compared with the folder's manifest. An archived object is not in
+        # place, because a job cannot read it. Where the key may not list, all files count as missing.
         tree = self._tree
-        listed = _listed(self._client, self._folder, self._numbers)
-        if listed is None:
+        listing = _list_objects(self._client, self._folder, self._numbers)
+        if listing is None:
             return
-        objects, self.has_manifest = listed
+        objects, self.has_manifest = listing
         maybe = {
             number: info.etag
             for number, entry in enumerate(tree.entries)
-            if (info := objects.get(entry.path)) and _may_hold(info, entry.size_bytes)
+            if (info := objects.get(entry.path)) and _can_contain(info, entry.size_bytes)
         }
         checks: list[Callable[[Mapping[int, str]], list[int]]] = [partial(_with_same_md5, tree)]
         if self.has_manifest:
@@ -122,11 +124,8 @@ class TreeIndex(SyncMemory):
             for number in check(maybe) if maybe else ():
                 self.etags[number] = maybe.pop(number)
 
-    def copy_known(self, bar: ByteBar, workers: int | None) -> None:
-        """Copy what the most similar earlier tree has, if the folder is named by the hash of its content.
-
-        An object is copied only if it has the ETag of its manifest; a file whose object is deleted or changed is
-        uploaded.
+    def copy_existing(self, bar: ByteBar, workers: int | None) -> None:
+        """Copies files of the most similar earlier tree, if the folder is named by the hash of its content.
 
         Args:
             bar: the progress bar.
@@ -135,11 +134,14 @@ class TreeIndex(SyncMemory):
         Raises:
             TransferError: all recent copies failed.
         """
-        if self.is_complete or not is_named_by_content(self._tree, self._folder):
+        # An object is copied only if it has the ETag of its manifest; otherwise the file is uploaded.
+        # An object is copied only if it has the ETag of its manifest; a file whose object is deleted or changed is
+        # uploaded.
+        if self.is_complete or not is_content_addressed(self._tree, self._folder):
             return
         self._recent = RecentTrees(self._client, self._folder)
         this = RecentTree.of(self._tree, self._folder)
-        earlier = self._recent.most_like(this) if len(self._tree.entries) > 1 else None
+        earlier = self._recent.find_similar(this) if len(self._tree.entries) > 1 else None
         if earlier is None:
             return
         source = self._recent.folder_of(earlier[0])
@@ -153,9 +155,9 @@ class TreeIndex(SyncMemory):
             client = self._client.cancelled_by(pool.stopped, pool.may_retry)
             for number in missing:
                 entry = self._tree.entries[number]
-                found = by_content.get((entry.sha256, entry.size_bytes))
-                if found is not None:
-                    pool.submit_file(entry.path, partial(self._copy, client, *found, number, bar), size_bytes=0)
+                existing = by_content.get((entry.sha256, entry.size_bytes))
+                if existing is not None:
+                    pool.submit_file(entry.path, partial(self._copy, client, *existing, number, bar), size_bytes=0)
         if pool.gave_up:
             raise TransferError(f"nothing was sent to {self._folder}{pool.why_not_all}", failures=pool.failures)
         if 2 * sum(bool(self.etags[number]) for number in missing) > len(self.etags):
@@ -177,20 +179,20 @@ class TreeIndex(SyncMemory):
             bar.advance(entry.size_bytes)
 
     def commit(self) -> None:
-        """Record in OSS that all files of the tree are in place, and that later trees may be copied from it."""
+        """Records in OSS that all files of the tree are in place, and that later trees may be copied from it."""
         write_manifest(self._client, self._tree, self._folder, self.etags)
         if self._recent is not None:
             self._recent.add(RecentTree.of(self._tree, self._folder), instead_of=self._replaced)
 
 
-def is_whole(client: OssClient, folder: OssUri) -> bool:
-    """True if a folder named by the hash of its content holds it, for callers that have no tree to compare with.
-
-    Where the key may not read it, the result is True, with a warning.
+def is_folder_complete(client: OssClient, folder: OssUri) -> bool:
+    """Returns True if a folder named by the hash of its content has this content; for callers without a tree.
 
     Raises:
         InvalidInputError: the folder holds other files as well.
     """
+    # Where the key may not read it, the result is True, with a warning.
+    # Where the key may not read it, the result is True, with a warning.
     try:
         expected = read_manifest(client, folder)
     except ValueError:
@@ -200,18 +202,18 @@ def is_whole(client: OssClient, folder: OssUri) -> bool:
     except StorageError as error:
         _warn_unchecked(client, folder, error)
         return True
-    listed = _listed(client, folder, [file.path for file in expected])
-    return listed is None or all(_holds(listed[0].get(file.path), file) for file in expected)
+    listing = _list_objects(client, folder, [file.path for file in expected])
+    return listing is None or all(_holds(listing[0].get(file.path), file) for file in expected)
 
 
 def _holds(info: ObjectInfo | None, file: StoredFile) -> bool:
-    return info is not None and _may_hold(info, file.size_bytes) and info.etag == file.etag
+    return info is not None and _can_contain(info, file.size_bytes) and info.etag == file.etag
 
 
-def _listed(
+def _list_objects(
     client: OssClient, folder: OssUri, expected: Iterable[str]
 ) -> tuple[Mapping[str, ObjectInfo], bool] | None:
-    """The folder's objects by path, and whether it has a manifest; None where the key may not list.
+    """Returns the folder's objects by path, and whether it has a manifest; None where the key may not list.
 
     Raises:
         InvalidInputError: there are others than those expected.
@@ -230,10 +232,12 @@ def _listed(
     except StorageError as error:
         _warn_unchecked(client, folder, error)
         return None
-    known = set(expected)
+    expected_paths = set(expected)
     # The console makes empty objects that stand for folders.
     extra = [
-        path for path, info in objects.items() if path not in known and (info.size_bytes or not info.uri.is_dir)
+        path
+        for path, info in objects.items()
+        if path not in expected_paths and (info.size_bytes or not info.uri.is_dir)
     ]
     _refuse(folder, [*extra, *strange])
     return objects, has_manifest
@@ -242,23 +246,23 @@ def _listed(
 def _refuse(folder: OssUri, extra: Sequence[str]) -> None:
     if not extra:
         return
-    what = "is in the folder, but not among the files that belong there; a job would read it with them"
+    message = "is in the folder, but not among the files that belong there; a job would read it with them"
     problems = [
-        Problem(f"{folder}{path}", what, "delete it, or move it elsewhere") for path in extra[:_MOST_NAMED]
+        Problem(f"{folder}{path}", message, "delete it, or move it elsewhere") for path in extra[:_MAX_PROBLEMS]
     ]
-    if len(extra) > _MOST_NAMED:
+    if len(extra) > _MAX_PROBLEMS:
         problems.append(
-            Problem(str(folder), f"holds {len(extra) - _MOST_NAMED} more files that do not belong there")
+            Problem(str(folder), f"holds {len(extra) - _MAX_PROBLEMS} more files that do not belong there")
         )
     raise InvalidInputError(problems)
 
 
-def _may_hold(info: ObjectInfo, size_bytes: int) -> bool:
+def _can_contain(info: ObjectInfo, size_bytes: int) -> bool:
     return info.size_bytes == size_bytes and "archive" not in info.storage_class.lower()
 
 
 def _with_same_md5(tree: FileTree, etags: Mapping[int, str]) -> list[int]:
-    """Which files have the MD5 that is the ETag of their objects; it is for objects uploaded in one request."""
+    """Returns the numbers of files whose MD5 is the ETag of their objects, for uploads in one request."""
     return [number for number, etag in etags.items() if _MD5.fullmatch(etag) and _has_md5(tree, number, etag)]
 
 
@@ -274,21 +278,21 @@ def _has_md5(tree: FileTree, number: int, md5: str) -> bool:
 
 
 def _in_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Mapping[int, str]) -> list[int]:
-    """Which files have their entry, with the ETag of the object that is there, in the folder's manifest."""
+    """Returns the numbers of files that the manifest lists with the current ETag."""
     try:
-        noted: dict[str, StoredFile] = {file.path: file for file in manifest_files(client, folder)}
+        recorded: dict[str, StoredFile] = {file.path: file for file in manifest_files(client, folder)}
     except (StorageError, ValueError) as error:
         _log.info("the manifest of %s is not used: %s", folder, error)
         return []
 
-    def is_noted(entry: StoredFile, etag: str) -> bool:
-        return noted.get(entry.path) == replace(entry, etag=etag)
+    def is_recorded(entry: StoredFile, etag: str) -> bool:
+        return recorded.get(entry.path) == replace(entry, etag=etag)
 
-    return [number for number, etag in etags.items() if is_noted(tree.entries[number], etag)]
+    return [number for number, etag in etags.items() if is_recorded(tree.entries[number], etag)]
 
 
 def _warn_unchecked(client: OssClient, folder: OssUri, error: StorageError) -> None:
-    """Warn, once for each bucket of a client.
+    """Logs a warning, once for each bucket of a client.
 
     Raises:
         StorageError: the error is another than a missing permission.

@@ -120,7 +120,7 @@ def test_the_curves_of_a_run_have_what_was_found_in_its_log(sandbox: Sandbox) ->
 def test_reading_goes_on_where_it_was(sandbox: Sandbox) -> None:
     """As a service that is started anew each time; and one that goes on, beside it."""
     seen: list[MetricPoint] = []
-    goes_on = reader(sandbox)
+    refresh = reader(sandbox)
     with reporting(sandbox) as session:
         for step in range(1, 6):
             session.report({"acc": step}, step)
@@ -128,11 +128,11 @@ def test_reading_goes_on_where_it_was(sandbox: Sandbox) -> None:
             with sandbox.log_file(FIRST).open("a") as log:
                 log.write(f"loss={step}\nlo")
             collect(sandbox)
-            seen += metric_points(goes_on.read_on())
+            seen += metric_points(refresh.read_on())
             with sandbox.log_file(FIRST).open("a") as log:
                 log.write("\r")
     collect(sandbox, is_final=True)
-    seen += metric_points(goes_on.read_on())
+    seen += metric_points(refresh.read_on())
     for found in (seen, values(sandbox)):
         assert [one.value for one in found if one.name == "acc"] == [1, 2, 3, 4, 5]
         assert [one.value for one in found if one.name == "loss"] == [1, 2, 3, 4, 5]
@@ -159,10 +159,10 @@ def test_after_a_kill_at_any_place_each_value_is_there_once(sandbox: Sandbox, ke
 
 def test_a_file_that_the_job_has_removed_or_overwritten_is_made_again(sandbox: Sandbox) -> None:
     log = sandbox.log_file(FIRST)
-    goes_on = LogMetrics(sandbox, [FIRST], times=lambda name: LogTimes())
+    refresh = LogMetrics(sandbox, [FIRST], times=lambda name: LogTimes())
 
     def look() -> None:
-        for _ in goes_on.read_on([LOSS], is_final=False):
+        for _ in refresh.read_on([LOSS], is_final=False):
             pass
 
     for number, harm in enumerate((Path.unlink, lambda path: path.write_bytes(b"x" * 300), lambda path: None)):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pai_sdk.storage import progress
-from pai_sdk.storage.progress import PassingTime
+from pai_sdk.storage.progress import ElapsedTime
 
 
 class FakeTerminal(io.StringIO):
@@ -21,8 +21,8 @@ def test_what_takes_a_while_shows_how_long_it_has_taken(monkeypatch: pytest.Monk
     terminal = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("tqdm.std.time", lambda: 1e9)
-    with PassingTime("starting the engine", patience_s=0) as sign:
-        sign.goes_on()
+    with ElapsedTime("starting the engine", patience_s=0) as sign:
+        sign.refresh()
         assert terminal.getvalue() == "\rstarting the engine 00:00"
     assert terminal.getvalue().rpartition("\r")[2].strip() == "", "nothing of it stays on the screen"
 
@@ -30,14 +30,14 @@ def test_what_takes_a_while_shows_how_long_it_has_taken(monkeypatch: pytest.Monk
 def test_what_is_over_at_once_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with PassingTime("starting the engine", patience_s=60) as sign:
-        sign.goes_on()
+    with ElapsedTime("starting the engine", patience_s=60) as sign:
+        sign.refresh()
     assert terminal.getvalue().strip() == ""
 
 
 def test_a_pipe_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with PassingTime("starting the engine", patience_s=0) as sign:
-        sign.goes_on()
+    with ElapsedTime("starting the engine", patience_s=0) as sign:
+        sign.refresh()
     assert capsys.readouterr().err == ""
 
 
@@ -49,7 +49,7 @@ def test_a_notebook_without_ipywidgets_has_a_line_of_text(
     monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython", kernel)
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    with PassingTime("starting the engine", patience_s=0):
+    with ElapsedTime("starting the engine", patience_s=0):
         pass
     shown = capsys.readouterr()
     assert "starting the engine 00:00" in shown.out

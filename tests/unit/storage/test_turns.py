@@ -6,19 +6,19 @@ import threading
 
 import pytest
 
-from pai_sdk.storage.turns import Turns, without_turn
+from pai_sdk.storage.turns import Permits, without_permit
 from tests.waiting import PATIENCE_S
 
 
 def test_of_many_threads_one_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "pai_sdk.storage.turns._LOOKS_AFTER_S", PATIENCE_S
+        "pai_sdk.storage.turns._CHECK_INTERVAL_S", PATIENCE_S
     )  # a busy machine ends no turn for a while
-    turns, inside, most = Turns(), [], []
+    turns, inside, most = Permits(), [], []
 
     def compute() -> None:
         for _ in range(200):
-            with turns.take():
+            with turns.hold():
                 inside.append(1)
                 most.append(len(inside))
                 inside.pop()
@@ -33,29 +33,29 @@ def test_of_many_threads_one_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_thread_that_waits_gives_its_turn_to_another() -> None:
-    turns = Turns()
-    with turns.take():
+    turns = Permits()
+    with turns.hold():
         assert turns._lock.locked()
-        with without_turn():
+        with without_permit():
             assert not turns._lock.locked()
         assert turns._lock.locked()
     assert not turns._lock.locked()
 
 
 def test_a_thread_goes_on_without_a_turn_when_another_one_is_stuck() -> None:
-    turns, stuck, end = Turns(), threading.Event(), threading.Event()
+    turns, stuck, end = Permits(), threading.Event(), threading.Event()
 
     def wait_for_disk() -> None:
-        with turns.take():
+        with turns.hold():
             stuck.set()
             end.wait(PATIENCE_S)
 
     slow = threading.Thread(target=wait_for_disk)
     slow.start()
     assert stuck.wait(PATIENCE_S)
-    with turns.take():
+    with turns.hold():
         assert not end.is_set()
-        with without_turn():  # it has none to give
+        with without_permit():  # it has none to give
             assert turns._lock.locked()
     assert turns._lock.locked()  # the turn of the other thread was not ended
     end.set()
@@ -64,10 +64,10 @@ def test_a_thread_goes_on_without_a_turn_when_another_one_is_stuck() -> None:
 
 
 def test_a_turn_ends_with_an_error_and_within_another_turn() -> None:
-    outer, inner = Turns(), Turns()
-    with outer.take():
+    outer, inner = Permits(), Permits()
+    with outer.hold():
         try:
-            with inner.take():
+            with inner.hold():
                 raise ValueError
         except ValueError:
             assert not inner._lock.locked()
@@ -76,5 +76,5 @@ def test_a_turn_ends_with_an_error_and_within_another_turn() -> None:
 
 
 def test_without_a_turn_nothing_is_given() -> None:
-    with without_turn():
+    with without_permit():
         pass

@@ -79,7 +79,7 @@ _DIGEST = "0123456789abcdef"
 def test_a_list_of_trees_that_lies_is_none(oss: FakeOss, client: OssClient, lie: bytes) -> None:
     oss.buckets[BUCKET]["code/recent-trees.json"] = StoredObject(lie)
     trees = RecentTrees(client, uri(f"code/{_DIGEST}/"))
-    assert trees.most_like(RecentTree(_DIGEST, frozenset({"a"}))) is None
+    assert trees.find_similar(RecentTree(_DIGEST, frozenset({"a"}))) is None
     trees.add(RecentTree(_DIGEST, frozenset({"a"})))
     assert json.loads(oss.buckets[BUCKET]["code/recent-trees.json"].content)["trees"][0]["name"] == _DIGEST
 

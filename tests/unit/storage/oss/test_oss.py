@@ -25,7 +25,7 @@ from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
-from pai_sdk.storage.oss.bucket import OssBucket, Wires
+from pai_sdk.storage.oss.bucket import OssBucket, OssTransport
 from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.oss.http import HttpPool
 from pai_sdk.storage.uri import OssUri
@@ -331,9 +331,9 @@ def test_a_page_in_place_of_an_answer_is_not_asked_for_ever(oss: FakeOss, page: 
             lambda: client.delete(uri("k")),
             lambda: client.exists(uri("k")),
             lambda: list(client.list(uri(""))),
-            lambda: client.parts.begin(uri("k")),
-            lambda: client.parts.end(uri("k"), "id", ["etag"]),
-            lambda: client.parts.drop(uri("k"), "id"),
+            lambda: client.parts.start(uri("k")),
+            lambda: client.parts.complete(uri("k"), "id", ["etag"]),
+            lambda: client.parts.abort(uri("k"), "id"),
         ):
             pauses.clear()
             with pytest.raises(StorageError, match="is not OSS; check the endpoint"):
@@ -443,14 +443,14 @@ def test_connections_are_kept(oss: FakeOss, client: OssClient) -> None:
 
 def test_threads_that_begin_together_share_one_pool(oss: FakeOss, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    make = Wires._pool_to
+    make = OssTransport._pool_to
 
-    def slowly(wires: Wires, root: str) -> HttpPool | None:
+    def slowly(wires: OssTransport, root: str) -> HttpPool | None:
         made.append(root)
         time.sleep(0.05)
         return make(wires, root)
 
-    monkeypatch.setattr(Wires, "_pool_to", slowly)
+    monkeypatch.setattr(OssTransport, "_pool_to", slowly)
     with (
         OssClient(oss.endpoint, lambda: Credentials("id", SECRET), region="cn-test") as client,
         ThreadPoolExecutor(8) as threads,

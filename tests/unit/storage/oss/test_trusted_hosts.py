@@ -107,7 +107,7 @@ CALLS: list[Callable[[OssClient, OssUri, Path], object]] = [
     lambda client, uri, path: client.delete(uri),
     lambda client, uri, path: client.copy(OssUri(uri.bucket, "other"), uri, etag="e"),
     lambda client, uri, path: list(client.list(uri)),
-    lambda client, uri, path: client.parts.begin(uri),
+    lambda client, uri, path: client.parts.start(uri),
     lambda client, uri, path: download(client, uri, path / "down"),
     lambda client, uri, path: download(client, OssUri(uri.bucket, "run/", uri.endpoint), path / "down"),
     lambda client, uri, path: upload(client, path / "ours", uri),

@@ -31,7 +31,7 @@ LARGE = OssUri(BUCKET, "run/large")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_download, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "IN_ONE_BYTES", 2 * PART)
+    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 2 * PART)
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_to_is_one_error(
             download(client, OssUri(BUCKET, "run/"), tmp_path)
     assert not isinstance(caught.value, TransferError)
     name = "n" * 256
-    with pytest.raises(StorageError, match=rf"^{tmp_path / name} cannot be made: File name too long$"):
+    with pytest.raises(StorageError, match=rf"^{tmp_path / name} cannot be created: File name too long$"):
         download(client, OssUri(BUCKET, "run/"), tmp_path / name)
     with pytest.raises(TransferError, match=rf"1: {tmp_path / name} cannot be written: File name too long$"):
         download(client, OssUri(BUCKET, "run/1"), tmp_path / name)

@@ -51,7 +51,7 @@ def large_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 64 KiB, so that a file of half a megabyte is a large one."""
     monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 16)
     monkeypatch.setattr(file_download, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(file_download, "IN_ONE_BYTES", 1 << 17)
+    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 1 << 17)
 
 
 def test_files_of_a_folder(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_large_files_are_remembered_while_others_are_sent(
     client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is killed does not send the files again that it has completed."""
-    monkeypatch.setattr(memory, "_LONGEST_WAIT_S", -1.0)
+    monkeypatch.setattr(memory, "_MAX_WAIT_S", -1.0)
     (tmp_path / "from").mkdir()
     for name in ("a", "b"):
         (tmp_path / "from" / name).write_bytes(os.urandom(4 << 16))

@@ -47,7 +47,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 64 KiB, so that a file of a megabyte is a large one."""
     monkeypatch.setattr(upload_module, "PART_BYTES", 1 << 16)
     monkeypatch.setattr(download_module, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(download_module, "IN_ONE_BYTES", 1 << 17)
+    monkeypatch.setattr(download_module, "MAX_SINGLE_BYTES", 1 << 17)
 
 
 def folder_with(root: Path, files: dict[str, bytes]) -> FileTree:

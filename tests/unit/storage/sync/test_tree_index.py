@@ -15,7 +15,7 @@ from pai_sdk.storage.oss import file_upload
 from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.sync import tree_index
 from pai_sdk.storage.sync.manifest import manifest_uri
-from pai_sdk.storage.sync.tree_index import is_whole
+from pai_sdk.storage.sync.tree_index import is_folder_complete
 from pai_sdk.storage.transfer import download, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -169,7 +169,7 @@ def test_a_key_that_may_only_write_sends_everything_and_says_so_once(
     assert len(warnings) == 1
     assert warnings[0].startswith(f"the key may not list or read bucket {BUCKET}, so all files are sent each time")
     assert "oss:ListObjects" in warnings[0]
-    assert is_whole(client, folder_of(tree))  # as far as anybody knows
+    assert is_folder_complete(client, folder_of(tree))  # as far as anybody knows
 
 
 def test_such_a_key_gets_through_a_lost_answer(
@@ -255,10 +255,10 @@ class TestAFolderWithoutItsFilesHere:
     """As for a plan that was loaded from a file."""
 
     def test_whole(self, client: OssClient, oss: FakeOss, tree: FileTree) -> None:
-        assert not is_whole(client, folder_of(tree))
+        assert not is_folder_complete(client, folder_of(tree))
         upload(client, tree)
         oss.seen.clear()
-        assert is_whole(client, folder_of(tree))
+        assert is_folder_complete(client, folder_of(tree))
         assert len(oss.seen) == 2
 
     @pytest.mark.parametrize("damage", [change_it, shorten_it, delete_it, change_what_came_first])
@@ -267,15 +267,15 @@ class TestAFolderWithoutItsFilesHere:
     ) -> None:
         upload(client, tree)
         damage(oss, tree)
-        assert not is_whole(client, folder_of(tree))
+        assert not is_folder_complete(client, folder_of(tree))
 
     def test_archived(self, client: OssClient, oss: FakeOss, tree: FileTree) -> None:
         upload(client, tree)
         objects_of(oss, tree)["train.py"].storage_class = "Archive"
-        assert not is_whole(client, folder_of(tree))
+        assert not is_folder_complete(client, folder_of(tree))
 
     def test_with_a_file_that_does_not_belong_there(self, client: OssClient, oss: FakeOss, tree: FileTree) -> None:
         upload(client, tree)
         put(oss, tree, "sitecustomize.py", StoredObject(b"import evil"))
         with pytest.raises(InvalidInputError, match=r"sitecustomize\.py"):
-            is_whole(client, folder_of(tree))
+            is_folder_complete(client, folder_of(tree))
