@@ -27,7 +27,7 @@ from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visib
 from pai_sdk.display.commands import page_of
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.job.facts import differences, job_facts
+from pai_sdk.job.facts import differences, request_groups
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord, LogLine
 
@@ -69,7 +69,7 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
         print_json({**shown_record(record), "Events": happened})
         return
     print_facts(_head(record))
-    for group, facts in job_facts(record).items():
+    for group, facts in request_groups(record).items():
         _print_title(group)
         print_facts(facts.items(), indent="  ")
     if record.latest_metrics:
@@ -163,7 +163,7 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
 
 def _short_facts(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
     """The facts that `status` shows, the most important ones first."""
-    facts = job_facts(record)
+    facts = request_groups(record)
     yield from _head(record)
     if event:
         yield "last event", event

@@ -25,9 +25,9 @@ from pai_sdk.storage.store import Store
 from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
 
 _URL = re.compile(r"http://\S+")
-_START_S = 60.0
-_STOP_S = 5.0
-_COPY_EVERY_S = 10.0
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 5.0
+_COPY_INTERVAL_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -84,13 +84,13 @@ class Board:
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             if folder is None:
-                made = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pai-board-")), "logs")
-                made.mkdir()
-                copy(made)
-                copier = threading.Thread(target=self._go_on_copying, args=(copy, made), daemon=True)
+                log_dir = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pai-board-")), "logs")
+                log_dir.mkdir()
+                copy(log_dir)
+                copier = threading.Thread(target=self._copy_periodically, args=(copy, log_dir), daemon=True)
                 copier.start()
-                self._stack.callback(copier.join, _STOP_S)
-                folder = made
+                self._stack.callback(copier.join, _STOP_TIMEOUT_S)
+                folder = log_dir
             self._program, self.url = self._start(folder, port)
             undo.pop_all()
 
@@ -126,20 +126,20 @@ class Board:
             text=True,
             errors="replace",
         )
-        self._stack.callback(_end, program)
-        found: list[str] = []
-        is_told, words = threading.Event(), list[str]()
-        reader = threading.Thread(target=_read, args=(program.stderr, words, found, is_told), daemon=True)
+        self._stack.callback(_terminate, program)
+        urls: list[str] = []
+        is_decided, last_lines = threading.Event(), list[str]()
+        reader = threading.Thread(target=_read, args=(program.stderr, last_lines, urls, is_decided), daemon=True)
         reader.start()
-        self._stack.callback(reader.join, _STOP_S)
-        is_told.wait(_START_S)
-        if not found:
-            said = "".join(words[-5:]).strip() or "nothing"
-            raise ServiceStartError(f"TensorBoard did not start; its output: {said}")
-        return program, found[0]
+        self._stack.callback(reader.join, _STOP_TIMEOUT_S)
+        is_decided.wait(_START_TIMEOUT_S)
+        if not urls:
+            output = "".join(last_lines[-5:]).strip() or "nothing"
+            raise ServiceStartError(f"TensorBoard did not start; its output: {output}")
+        return program, urls[0]
 
-    def _go_on_copying(self, copy: Callable[[Path], None], folder: Path) -> None:
-        while not self._closed.wait(_COPY_EVERY_S):
+    def _copy_periodically(self, copy: Callable[[Path], None], folder: Path) -> None:
+        while not self._closed.wait(_COPY_INTERVAL_S):
             try:
                 copy(folder)
             except PaiError as error:
@@ -148,20 +148,20 @@ class Board:
                 )
 
 
-def _read(stream: IO[str] | None, words: list[str], found: list[str], is_told: threading.Event) -> None:
+def _read(stream: IO[str] | None, last_lines: list[str], urls: list[str], is_decided: threading.Event) -> None:
     """Read all output, so that the program never waits for a reader; the first URL in it is where it listens."""
     for line in stream or ():
-        words[:] = [*words[-20:], line]
-        if not found and (url := _URL.search(line)):
-            found.append(url[0])
-            is_told.set()
-    is_told.set()
+        last_lines[:] = [*last_lines[-20:], line]
+        if not urls and (url := _URL.search(line)):
+            urls.append(url[0])
+            is_decided.set()
+    is_decided.set()
 
 
-def _end(program: subprocess.Popen[str]) -> None:
+def _terminate(program: subprocess.Popen[str]) -> None:
     program.terminate()
     try:
-        program.wait(_STOP_S)
+        program.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()

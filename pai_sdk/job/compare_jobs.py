@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparedJob", "JobComparison", "MetricRange", "compare"]
 
-_AT_ONCE = 8  # requests
-_SHOWN_METRICS = 4
-_SHOWN_HYPERPARAMETERS = 8
+_MAX_REQUESTS = 8  # requests
+_MAX_METRICS = 4
+_MAX_HYPERPARAMETERS = 8
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class JobComparison:
 
     jobs: Sequence[ComparedJob]
     metrics: Sequence[str]
-    _shown: int = field(default=_SHOWN_METRICS, repr=False)
+    _num_metrics: int = field(default=_MAX_METRICS, repr=False)
 
     @property
     def differing(self) -> list[str]:
@@ -105,17 +105,19 @@ class JobComparison:
         Raises:
             InvalidInputError: no job has a value of this metric, the mode is missing, or there is no such mode.
         """
-        having = [job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)]
+        candidates = [
+            job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)
+        ]
         if mode not in ("min", "max"):
-            wrong = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
-            raise InvalidInputError([Problem("mode", wrong, "give mode='min' or mode='max'")])
-        if not having:
+            reason = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
+            raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
+        if not candidates:
             raise InvalidInputError(
-                [Problem("metric", f"no job has a value of {metric!r}", _there_is(self.metrics))]
+                [Problem("metric", f"no job has a value of {metric!r}", _available_hint(self.metrics))]
             )
         if mode == "min":
-            return min(having, key=lambda job: job.metrics[metric].min)
-        return max(having, key=lambda job: job.metrics[metric].max)
+            return min(candidates, key=lambda job: job.metrics[metric].min)
+        return max(candidates, key=lambda job: job.metrics[metric].max)
 
     def to_pandas(self) -> pd.DataFrame:
         """A data frame with a row a job; its index is the job's id.
@@ -134,9 +136,9 @@ class JobComparison:
             row["duration_s"] = elapsed_s(record)
             row.update({f"hparams.{name}": value for name, value in hyperparameters.items()})
             for name in self.metrics:
-                found = job.metrics.get(name) or MetricRange(math.nan, math.nan, math.nan, 0)
-                row[f"metrics.{name}"] = found.last
-                row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = found.min, found.max
+                metric = job.metrics.get(name) or MetricRange(math.nan, math.nan, math.nan, 0)
+                row[f"metrics.{name}"] = metric.last
+                row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = metric.min, metric.max
             rows.append(row)
         return pandas.DataFrame(
             rows, index=pandas.Index([job.record.training_job_id for job in self.jobs], name="id")
@@ -144,7 +146,7 @@ class JobComparison:
 
     def __str__(self) -> str:
         columns, rows = self._table()
-        return "\n".join([*text_table(columns, rows), *self._below()])
+        return "\n".join([*text_table(columns, rows), *self._footer()])
 
     def __repr__(self) -> str:
         return f"<JobComparison of {len(self.jobs)} jobs; print it, or use to_pandas()>"
@@ -155,11 +157,11 @@ class JobComparison:
         for row, job in zip(cells, self.jobs, strict=True):
             row[2] = status_html(job.record.status)
         order = [2, 1, *range(4, len(columns)), 3, 0]  # the id last
-        shown = [[row[at] for at in order] for row in cells]
-        return html_table([columns[at] for at in order], shown, below=escape(" · ".join(self._below())))
+        ordered = [[row[at] for at in order] for row in cells]
+        return html_table([columns[at] for at in order], ordered, below=escape(" · ".join(self._footer())))
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
-        differing, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]
+        differing, metrics = self.differing[:_MAX_HYPERPARAMETERS], self.metrics[: self._num_metrics]
         columns = ["job", "name", "status", "time", *differing]
         columns += [title for name in metrics for title in (name, f"{name} min", f"{name} max")]
         rows = []
@@ -171,16 +173,16 @@ class JobComparison:
                 *map(hyperparameters.get, differing),
             ]
             for name in metrics:
-                found = job.metrics.get(name)
-                row += [found.last, found.min, found.max] if found is not None else [None, None, None]
+                metric = job.metrics.get(name)
+                row += [metric.last, metric.min, metric.max] if metric is not None else [None, None, None]
             rows.append(row)
         return columns, rows
 
-    def _below(self) -> list[str]:
+    def _footer(self) -> list[str]:
         lines = []
-        if more := self.differing[_SHOWN_HYPERPARAMETERS:]:
+        if more := self.differing[_MAX_HYPERPARAMETERS:]:
             lines.append(f"also different: {', '.join(more)}")
-        if more := [*self.metrics[self._shown :]]:
+        if more := [*self.metrics[self._num_metrics :]]:
             lines.append(f"more metrics: {', '.join(more)}")
         if self.constant:
             lines.append(
@@ -211,22 +213,22 @@ def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -
     """
     if isinstance(metrics, str):
         raise InvalidInputError([wrong_type("metrics", metrics, "give a list of names, such as ['loss']")])
-    given = check_jobs(jobs)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pai-compare") as pool:
-        rows = [*pool.map(partial(_row, metrics=metrics), given)]
+    checked_jobs = check_jobs(jobs)
+    with ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="pai-compare") as pool:
+        rows = [*pool.map(partial(_row, metrics=metrics), checked_jobs)]
     counts: dict[str, int] = {}
     for row in rows:
         for name in row.metrics:
             counts[name] = counts.get(name, 0) + 1
     if metrics is None:
         return JobComparison(rows, sorted(counts, key=lambda name: -counts[name]))
-    known = dict.fromkeys(point.name for row in rows for point in row.record.latest_metrics if point.name)
+    reported = dict.fromkeys(point.name for row in rows for point in row.record.latest_metrics if point.name)
     wrong = [
-        Problem(f"metrics[{number}]", f"no job has a metric {name!r}", name_hint(name, known))
+        Problem(f"metrics[{number}]", f"no job has a metric {name!r}", name_hint(name, reported))
         for number, name in enumerate(metrics)
         if name not in counts
     ]
-    if wrong and given:
+    if wrong and checked_jobs:
         raise InvalidInputError(wrong)
     return JobComparison(rows, [*metrics], len(metrics))
 
@@ -234,26 +236,26 @@ def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -
 def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
     record = job.record if job.record.status.is_terminal and job.record.latest_metrics else job.refresh()
     names: Sequence[str | None] = [None] if metrics is None else metrics
-    found: dict[str, MetricRange] = {}
+    ranges: dict[str, MetricRange] = {}
     for name in names:
-        found.update(_ranges(job.metrics(name)))
+        ranges.update(_ranges(job.metrics(name)))
     values = {name: _value(text) for name, text in record.hyperparameter_values.items()}
-    return ComparedJob(record, values, found)
+    return ComparedJob(record, values, ranges)
 
 
 def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
     """The range of each metric, in the order in which they first appear; oldest values first."""
-    found: dict[str, MetricRange] = {}
+    ranges: dict[str, MetricRange] = {}
     for point in preferred_points(points):
         if not point.name:
             continue
         value = math.nan if point.value is None else point.value
-        before = found.get(point.name) or MetricRange(math.nan, math.nan, math.nan, 0)
+        before = ranges.get(point.name) or MetricRange(math.nan, math.nan, math.nan, 0)
         # A comparison with NaN is false: `min(value, NaN)` would depend on the order.
-        least = before.min if math.isnan(value) or before.min < value else value
+        smallest = before.min if math.isnan(value) or before.min < value else value
         largest = before.max if math.isnan(value) or before.max > value else value
-        found[point.name] = MetricRange(value, least, largest, before.count + 1)
-    return found
+        ranges[point.name] = MetricRange(value, smallest, largest, before.count + 1)
+    return ranges
 
 
 def _value(text: str | None) -> object:
@@ -266,5 +268,5 @@ def _value(text: str | None) -> object:
     return text
 
 
-def _there_is(names: Sequence[str]) -> str:
+def _available_hint(names: Sequence[str]) -> str:
     return f"there is: {', '.join(names)}" if names else "nothing is reported"

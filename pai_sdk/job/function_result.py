@@ -49,8 +49,8 @@ class Outcome:
             try:
                 return pickle.loads(self._payload)  # noqa: S301 # signed with the key of this job
             except Exception as error:  # a module may be missing here, or have another version
-                what = f"the value of job {job_id} cannot be unpickled here: {type(error).__name__}: {error}"
-                raise FunctionError(what) from error
+                summary = f"the value of job {job_id} cannot be unpickled here: {type(error).__name__}: {error}"
+                raise FunctionError(summary) from error
         if kind == "error":
             raise error_of(dict(header), self._payload)
         code = header.get("exit_code")

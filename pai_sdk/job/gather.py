@@ -40,9 +40,9 @@ __all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "gat
 
 FailFast: TypeAlias = "bool | Literal['stop']"
 
-_STOPPED_WITHIN_S = 60.0
-_STOPS_AT_ONCE = 8
-_TOLD_IN_FULL = 5  # failed jobs whose log is read for the error: each costs a few requests
+_STOP_TIMEOUT_S = 60.0
+_MAX_STOP_REQUESTS = 8
+_MAX_EXPLAINED = 5  # failed jobs whose log is read for the error: each costs a few requests
 
 
 @short_traceback
@@ -143,8 +143,8 @@ def as_completed(
         >>> def first_model(jobs: list[TrainingJob]) -> TrainingJob:
         ...     return next(job for job in as_completed(jobs) if job.status.is_success)
     """
-    given, timeout_s = check_jobs(jobs), seconds_or_none(timeout)
-    return _as_completed(given, timeout_s, policy or FollowPolicy())
+    checked_jobs, timeout_s = check_jobs(jobs), seconds_or_none(timeout)
+    return _as_completed(checked_jobs, timeout_s, policy or FollowPolicy())
 
 
 def _as_completed(
@@ -156,7 +156,7 @@ def _as_completed(
             for job, update in watch.updates(deadline=deadline):
                 if not isinstance(update, JobRecord):
                     raise update
-                if same_job(job) in watch.ended:
+                if same_job(job) in watch.finished:
                     yield job
         except KeyboardInterrupt:
             raise _detached(watch.unfinished) from None
@@ -208,10 +208,10 @@ class Gathering:
         """Wait for the end of all; see `gather`."""
         deadline = None if timeout_s is None else self._policy.schedule.now() + timeout_s
         with self.watching() as watch:
-            for _ in self.ends(watch, deadline=deadline):
+            for _ in self.completions(watch, deadline=deadline):
                 pass
             trouble = watch.trouble
-        if watch.unfinished and not self.is_over:
+        if watch.unfinished and not self.is_aborted:
             raise _timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
         return self.records(watch)
 
@@ -219,10 +219,10 @@ class Gathering:
         """Wait for the end of all; see `gather_async`."""
         with JobWatch(self._jobs, self._policy) as watch:
             try:
-                await asyncio.wait_for(self._until_over(watch), timeout_s)
+                await asyncio.wait_for(self._wait_until_finished(watch), timeout_s)
             except (TimeoutError, asyncio.TimeoutError):
                 raise _timeout_error(watch.unfinished, timeout_s or 0.0, watch.trouble) from watch.trouble
-            if self.is_over and self._fail_fast == "stop":
+            if self.is_aborted and self._fail_fast == "stop":
                 await self._stop_async(watch)
         for job, record in self._failed_first:
             self.failures[job.id] = await job_failure_async(job._backend, record, self._policy)
@@ -246,7 +246,7 @@ class Gathering:
                 display.ended()
 
     @property
-    def is_over(self) -> bool:
+    def is_aborted(self) -> bool:
         """True if a failure ends the wait."""
         return bool(self.failures) and self._fail_fast is not False
 
@@ -256,25 +256,25 @@ class Gathering:
         watch.add(job)
         self.show()
 
-    def ends(self, watch: JobWatch[TrainingJob], *, deadline: float | None = None) -> Iterator[TrainingJob]:
+    def completions(self, watch: JobWatch[TrainingJob], *, deadline: float | None = None) -> Iterator[TrainingJob]:
         """Yields each job as it ends, until all have ended, a failure ends the wait, or the timeout is reached."""
         self.show()
         for job, update in watch.updates(deadline=deadline):
             key = same_job(job)
-            self._note(watch, job, update)
+            self._record_failure(watch, job, update)
             self.show()
-            if self.is_over:
+            if self.is_aborted:
                 if self._fail_fast == "stop":
                     self.stop(watch)
                 return
-            if key in watch.ended or key in watch.lost:
+            if key in watch.finished or key in watch.lost:
                 yield job
 
-    def _note(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
+    def _record_failure(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
         """Take note of a job that did not succeed."""
         if not isinstance(update, JobRecord):
             self.failures[job.id] = update
-        elif same_job(job) in watch.ended and not update.status.is_success:
+        elif same_job(job) in watch.finished and not update.status.is_success:
             self._failed[same_job(job)] = update
             self.failures[job.id] = stopped_error(update) if update.status.is_stopped else brief_failure(update)
 
@@ -291,14 +291,14 @@ class Gathering:
     @property
     def _failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
         """The first few jobs that failed, whose logs are worth a few requests each."""
-        found = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
-        failed = [(job, record) for job, record in found.values() if record is not None]
-        return [(job, record) for job, record in failed if record.status.is_failure][:_TOLD_IN_FULL]
+        by_key = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
+        failed = [(job, record) for job, record in by_key.values() if record is not None]
+        return [(job, record) for job, record in failed if record.status.is_failure][:_MAX_EXPLAINED]
 
     def _records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         if not self.failures:
-            records = (watch.ended[same_job(job)] for job in self._jobs)
-            return ResultList(records, shown_in_cell=None if self._display is None else notebook_cell())
+            records = (watch.finished[same_job(job)] for job in self._jobs)
+            return ResultList(records, displayed_in_cell=None if self._display is None else notebook_cell())
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
         raise JobsFailed(
@@ -308,11 +308,11 @@ class Gathering:
             not_submitted=self.not_submitted,
         ) from next(iter(failures.values()))
 
-    async def _until_over(self, watch: JobWatch[TrainingJob]) -> None:
+    async def _wait_until_finished(self, watch: JobWatch[TrainingJob]) -> None:
         async with aclosing(watch.updates_async()) as updates:
             async for job, update in updates:
-                self._note(watch, job, update)
-                if self.is_over:
+                self._record_failure(watch, job, update)
+                if self.is_aborted:
                     return
 
     def show(self) -> None:
@@ -322,14 +322,14 @@ class Gathering:
 
     def stop(self, watch: JobWatch[TrainingJob]) -> None:
         """Stop the jobs that have not ended, and wait for their ends, a minute at most."""
-        rest = watch.unfinished
-        if self._display is not None and rest:
-            self._display.notice(f"stopping {len(rest)} jobs")
-        with ThreadPoolExecutor(_STOPS_AT_ONCE, thread_name_prefix="pai-stop") as pool:
-            for job, error in zip(rest, pool.map(_stop_one, rest), strict=True):
+        unfinished = watch.unfinished
+        if self._display is not None and unfinished:
+            self._display.notice(f"stopping {len(unfinished)} jobs")
+        with ThreadPoolExecutor(_MAX_STOP_REQUESTS, thread_name_prefix="pai-stop") as pool:
+            for job, error in zip(unfinished, pool.map(_try_stop, unfinished), strict=True):
                 if error is not None and self._display is not None:
                     self._display.notice(f"{job.id} cannot be stopped: {error}")
-        deadline = self._policy.schedule.now() + _STOPPED_WITHIN_S
+        deadline = self._policy.schedule.now() + _STOP_TIMEOUT_S
         for _ in watch.updates(deadline=deadline):
             self.show()
 
@@ -340,24 +340,26 @@ class Gathering:
 
         await asyncio.gather(*map(stop, watch.unfinished))
         with suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(watch.wait_async(), _STOPPED_WITHIN_S)
+            await asyncio.wait_for(watch.wait_async(), _STOP_TIMEOUT_S)
 
     def _interrupted(self, watch: JobWatch[TrainingJob]) -> KeyboardInterrupt:
         """Stop the jobs or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
-        rest = watch.unfinished
+        unfinished = watch.unfinished
         if self._on_interrupt == "stop":
             with suppress(KeyboardInterrupt):
                 rearm_interrupt()
                 self.stop(watch)
-            going = [job.id for job in watch.unfinished]
+            still_running = [job.id for job in watch.unfinished]
             with ignore_interrupts():
                 self.show()
-            ended = [job.id for job in rest if job.id not in going]
-            return stopped(ended[0]) if len(ended) == 1 and not going else all_stopped(ended, going)
+            ended = [job.id for job in unfinished if job.id not in still_running]
+            return (
+                stopped(ended[0]) if len(ended) == 1 and not still_running else all_stopped(ended, still_running)
+            )
         with ignore_interrupts():
             if self._display is not None:
-                self._display.detached(len(rest))
-        return _detached(rest)
+                self._display.detached(len(unfinished))
+        return _detached(unfinished)
 
 
 def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
@@ -369,41 +371,45 @@ def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     hint = "give the jobs that run() or fit() returned, or session.get_job(…)"
     if isinstance(jobs, str | Mapping | TrainingJob) or not isinstance(jobs, Iterable):
         raise InvalidInputError([wrong_type("jobs", jobs, hint)])
-    given = [*jobs]
+    checked = [*jobs]
     wrong = [
-        wrong_type(f"jobs[{n}]", job, hint) for n, job in enumerate(given) if not isinstance(job, TrainingJob)
+        wrong_type(f"jobs[{n}]", job, hint) for n, job in enumerate(checked) if not isinstance(job, TrainingJob)
     ]
     if wrong:
         raise InvalidInputError(wrong)
-    return given
+    return checked
 
 
 def _timeout_error(
-    rest: Sequence[TrainingJob], timeout_s: float, trouble: BaseException | None
+    unfinished: Sequence[TrainingJob], timeout_s: float, last_error: BaseException | None
 ) -> WaitTimeoutError:
-    """The error of a wait that timed out before these jobs ended; `trouble`: the error of the last request."""
-    first = rest[0]
-    if len(rest) == 1:
-        return timeout_error(first.id, first._record, timeout_s, trouble)
-    names = ", ".join(job.id for job in rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
-    why = f" ({trouble})" if trouble is not None else ""
+    """The error of a wait that timed out before these jobs ended; `last_error`: the error of the last request."""
+    first = unfinished[0]
+    if len(unfinished) == 1:
+        return timeout_error(first.id, first._record, timeout_s, last_error)
+    names = ", ".join(job.id for job in unfinished[:3]) + (
+        f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
+    )
+    reason = f" ({last_error})" if last_error is not None else ""
     return WaitTimeoutError(
-        f"{len(rest)} jobs have not ended after {timeout_s:g} s, and are still running: {names}{why}",
+        f"{len(unfinished)} jobs have not ended after {timeout_s:g} s, and are still running: {names}{reason}",
         job_id=first.id,
         status=first._record.status if first._record is not None else "",
         timeout_s=timeout_s,
     )
 
 
-def _detached(rest: Sequence[TrainingJob]) -> KeyboardInterrupt:
+def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
     """The interrupt of a wait for these jobs, which are still running."""
-    if len(rest) == 1:
-        return detached(rest[0].id, goodbye_lines(rest[0]._record or JobRecord(training_job_id=rest[0].id)))
-    options = sorted({place_of_job(job.id).list_option for job in rest}) or [""]
-    return all_detached([job.id for job in rest], [list_command(option) for option in options])
+    if len(unfinished) == 1:
+        return detached(
+            unfinished[0].id, goodbye_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))
+        )
+    options = sorted({place_of_job(job.id).list_option for job in unfinished}) or [""]
+    return all_detached([job.id for job in unfinished], [list_command(option) for option in options])
 
 
-def _stop_one(job: TrainingJob) -> PaiError | None:
+def _try_stop(job: TrainingJob) -> PaiError | None:
     try:
         job.stop()
     except PaiError as error:

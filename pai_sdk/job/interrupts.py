@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 _AnyHandler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
-_HURRY_S = 1.0
-_PARTING_S = 10.0  # the longest time that Ctrl-C is ignored
+_REARM_DELAY_S = 1.0
+_MAX_IGNORED_S = 10.0  # the longest time that Ctrl-C is ignored
 
 
 class _Handler:
@@ -30,11 +30,11 @@ class _Handler:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if now >= self._deaf_until:
-            self._raised_at, self._deaf_until = now, now + _PARTING_S
+            self._raised_at, self._deaf_until = now, now + _MAX_IGNORED_S
             raise KeyboardInterrupt
 
     def rearm_interrupt(self) -> None:
-        self._deaf_until = min(self._deaf_until, self._raised_at + _HURRY_S)
+        self._deaf_until = min(self._deaf_until, self._raised_at + _REARM_DELAY_S)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def ignore_interrupts() -> Iterator[None]:
     if not _in_main_thread():
         yield
         return
-    with _handled_by(_Handler(deaf_s=_PARTING_S)):
+    with _handled_by(_Handler(deaf_s=_MAX_IGNORED_S)):
         yield
 
 
@@ -92,8 +92,8 @@ def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
         >>> str(detached("train1", ["pai-sdk logs -f train1"]))
         'train1 is still running. To follow it: pai-sdk logs -f train1'
     """
-    what = f"{job_id} is still running. To follow"
-    return _interrupt(f"{what} it: {commands[0]}", f"{what} or stop it:", commands)
+    message = f"{job_id} is still running. To follow"
+    return _interrupt(f"{message} it: {commands[0]}", f"{message} or stop it:", commands)
 
 
 def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:
@@ -103,8 +103,8 @@ def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInt
         >>> str(all_detached(["train1", "train2"], ["pai-sdk ps"]))
         '2 jobs are still running. To list them: pai-sdk ps'
     """
-    what = f"{len(job_ids)} jobs are still running. To list them:"
-    return _interrupt(f"{what} {commands[0]}", what, commands)
+    message = f"{len(job_ids)} jobs are still running. To list them:"
+    return _interrupt(f"{message} {commands[0]}", message, commands)
 
 
 def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
@@ -115,8 +115,8 @@ def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> Keyb
         '1 job has ended; 2 are being stopped'
     """
     ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} ended"
-    text = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
-    return _interrupt(text, f"{text}.")
+    message = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
+    return _interrupt(message, f"{message}.")
 
 
 def stopped(job_id: str) -> KeyboardInterrupt:
@@ -136,8 +136,8 @@ def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
         >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
         'train1 is being stopped. To see its end: pai-sdk logs -f train1'
     """
-    text = f"{job_id} is being stopped. To see its end:"
-    return _interrupt(f"{text} {commands[0]}", text, commands[:2])
+    message = f"{job_id} is being stopped. To see its end:"
+    return _interrupt(f"{message} {commands[0]}", message, commands[:2])
 
 
 def search_interrupted(study: str) -> KeyboardInterrupt:
@@ -147,37 +147,37 @@ def search_interrupted(study: str) -> KeyboardInterrupt:
         >>> str(search_interrupted("file:///studies/digits/"))
         "the search has ended; the same search with study='file:///studies/digits/' continues it"
     """
-    text = f"the search has ended; the same search with study={study!r} continues it"
-    return _interrupt(text, f"{text}.")
+    message = f"the search has ended; the same search with study={study!r} continues it"
+    return _interrupt(message, f"{message}.")
 
 
-def _interrupt(text: str, shown: str, commands: Sequence[str] = ()) -> KeyboardInterrupt:
+def _interrupt(text: str, notebook_text: str, commands: Sequence[str] = ()) -> KeyboardInterrupt:
     # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells know as Ctrl-C.
     interrupt = KeyboardInterrupt(text)
     # IPython shows this in place of the traceback of the wait.
-    lines = [f"Interrupted. {shown}", *(f"  {command}" for command in commands)]
+    lines = [f"Interrupted. {notebook_text}", *(f"  {command}" for command in commands)]
     interrupt._render_traceback_ = lambda: ["\n".join(lines)]  # type: ignore[attr-defined]
     return interrupt
 
 
 @contextmanager
 def _handled_by(handler: _Handler) -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    previous = signal.getsignal(signal.SIGINT)
     try:
         try:
             signal.signal(signal.SIGINT, handler)
             yield
         finally:
-            _take_back(handler, before)
+            _restore_handler(handler, previous)
     except KeyboardInterrupt:
-        _take_back(handler, before)  # Ctrl-C may have come in the middle of that
+        _restore_handler(handler, previous)  # Ctrl-C may have come in the middle of that
         raise
 
 
-def _take_back(handler: _Handler, before: _AnyHandler) -> None:
+def _restore_handler(handler: _Handler, previous: _AnyHandler) -> None:
     # A handler that was set inside the context is kept: an exiting command sets one for the rest of its time.
     if signal.getsignal(signal.SIGINT) is handler:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _in_main_thread() -> bool:

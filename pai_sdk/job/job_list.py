@@ -11,7 +11,7 @@ from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["JobList"]
 
-_SHOWN = 50
+_MAX_ROWS = 50
 
 
 class JobList(Iterator[TrainingJob]):
@@ -34,7 +34,7 @@ class JobList(Iterator[TrainingJob]):
         return "<JobList; iterate over it>"
 
     def _repr_html_(self) -> str:
-        self._fetched.extend(islice(self._jobs, max(0, _SHOWN + 1 - len(self._fetched))))
-        records = [job.record for job in islice(self._fetched, _SHOWN)]
-        has_more = len(self._fetched) > _SHOWN
+        self._fetched.extend(islice(self._jobs, max(0, _MAX_ROWS + 1 - len(self._fetched))))
+        records = [job.record for job in islice(self._fetched, _MAX_ROWS)]
+        has_more = len(self._fetched) > _MAX_ROWS
         return job_table_html(records, below="and more; iterate over the list for all" if has_more else "")

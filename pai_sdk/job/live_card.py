@@ -20,24 +20,24 @@ __all__ = ["LiveCard"]
 logger = logging.getLogger(__name__)
 
 
-class _LeftError(Exception):
+class _ClosedError(Exception):
     """The card was left to another display."""
 
 
-def _passed_on(name: str) -> Callable[[LiveCard, Any], None]:
-    def show(card: LiveCard, what: Any) -> None:
-        card._show(name, what)
+def _forward(name: str) -> Callable[[LiveCard, Any], None]:
+    def show(card: LiveCard, argument: Any) -> None:
+        card._show(name, argument)
 
     return show
 
 
 class LiveCard:
-    """Follows one job in a thread and shows it, until the job ends or `leave` is called.
+    """Follows one job in a thread and shows it, until the job ends or `close` is called.
 
         following -> ended: the job has ended, or cannot be followed
-                  -> left: `leave` was called; the thread ends with the next update, and shows nothing more
+                  -> left: `close` was called; the thread ends with the next update, and shows nothing more
 
-    `_lock` is held while the display is called, so after `leave` returns the display is not touched again. The
+    `_lock` is held while the display is called, so after `close` returns the display is not touched again. The
     display takes its own lock within it, never the other way round.
 
     Args:
@@ -48,7 +48,7 @@ class LiveCard:
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy | None = None) -> None:
         self._lock = threading.Lock()
-        self._is_left = False
+        self._is_closed = False
         self._display = display
         self._waiting = Waiting(job, self, policy or FollowPolicy())
         # In a copy of this context: it tells a notebook which cell to update.
@@ -56,10 +56,10 @@ class LiveCard:
         self._thread = threading.Thread(target=run, args=(self._follow,), name=f"pai-card-{job.id}", daemon=True)
         self._thread.start()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Show nothing more; returns at once."""
         with self._lock:
-            self._is_left = True
+            self._is_closed = True
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end of the thread; returns whether it has ended."""
@@ -69,28 +69,28 @@ class LiveCard:
     def _follow(self) -> None:
         try:
             self.ended(self._waiting.wait(None, show_logs=True, stops=False))
-        except _LeftError:
+        except _ClosedError:
             pass
         except PaiError as error:
-            with suppress(_LeftError):
+            with suppress(_ClosedError):
                 self.notice(f"no longer updated: {error}")
         except Exception:  # a display that fails must not end in a traceback amid other cells
             logger.debug("a card is no longer updated", exc_info=True)
 
-    def _show(self, name: str, what: Any) -> None:
+    def _show(self, name: str, argument: Any) -> None:
         with self._lock:
-            if self._is_left:
-                raise _LeftError
-            getattr(self._display, name)(what)
+            if self._is_closed:
+                raise _ClosedError
+            getattr(self._display, name)(argument)
 
     # ---- as the display of the wait: every call is passed on, unless the card was left
 
-    submitted = _passed_on("submitted")
-    changed = _passed_on("changed")
-    line = _passed_on("line")
-    notice = _passed_on("notice")
-    detached = _passed_on("detached")
-    ended = _passed_on("ended")
+    submitted = _forward("submitted")
+    changed = _forward("changed")
+    line = _forward("line")
+    notice = _forward("notice")
+    detached = _forward("detached")
+    ended = _forward("ended")
 
     def beat(self) -> None:
         """Pass it on to a display that has a heartbeat."""
@@ -102,6 +102,6 @@ class LiveCard:
 
     def _beat(self, name: str) -> None:
         with self._lock:
-            draw = getattr(self._display, name, None)
-            if draw is not None and not self._is_left:
-                draw()
+            method = getattr(self._display, name, None)
+            if method is not None and not self._is_closed:
+                method()

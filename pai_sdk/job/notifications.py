@@ -24,7 +24,7 @@ _TIMEOUT_S = (5.0, 15.0)  # for the connection, and for the response
 _RETRY = RetryPolicy(deadline_s=30.0, max_attempts=5)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _BUSY = (-1, 130101)  # DingTalk: the system is busy; more than 20 messages a minute
-_LONGEST_TEXT = 2000
+_MAX_TEXT_LENGTH = 2000
 
 
 @runtime_checkable
@@ -43,9 +43,9 @@ class Notification(Protocol):
         ...
 
 
-class _NotSent(Exception):
-    def __init__(self, what: str, *, is_transient: bool) -> None:
-        super().__init__(what)
+class _NotSentError(Exception):
+    def __init__(self, message: str, *, is_transient: bool) -> None:
+        super().__init__(message)
         self.is_transient = is_transient
 
 
@@ -69,7 +69,7 @@ class Webhook:
         _check_url(self.url)
 
     def __repr__(self) -> str:
-        return f"Webhook({_shown(self.url)!r})"
+        return f"Webhook({_masked_url(self.url)!r})"
 
     def send(self, facts: Mapping[str, Any]) -> None:
         """Send the facts; repeated where the receiver is out of reach or busy."""
@@ -96,15 +96,15 @@ class DingTalk:
         _check_url(self.url)
 
     def __repr__(self) -> str:
-        return f"DingTalk({_shown(self.url)!r})"
+        return f"DingTalk({_masked_url(self.url)!r})"
 
     def send(self, facts: Mapping[str, Any]) -> None:
         """Send a message with the facts; repeated where DingTalk is out of reach or busy."""
         title = f"{facts.get('name') or facts.get('job_id')}: {facts.get('status')}"
         lines = [f"### {title}", *(f"- {name}: {value}" for name, value in facts.items() if value is not None)]
         text = "\n".join(lines)
-        if len(text) > _LONGEST_TEXT:
-            text = f"{text[: _LONGEST_TEXT - 1]}…"
+        if len(text) > _MAX_TEXT_LENGTH:
+            text = f"{text[: _MAX_TEXT_LENGTH - 1]}…"
         body = {"msgtype": "markdown", "markdown": {"title": title, "text": text}}
         # A signature is valid for an hour, and made for each attempt.
         _post(lambda: self.signed_url(time.time()), body, refusal=_dingtalk_refusal)
@@ -137,7 +137,7 @@ def notify_all(
         record: the job, which has ended.
         error: why it did not succeed.
     """
-    facts = {
+    summary = {
         "job_id": record.training_job_id,
         "name": record.training_job_name,
         "status": str(record.status),
@@ -146,17 +146,17 @@ def notify_all(
         "reason_code": error.reason_code if error else None,
         "message": str(error).splitlines()[0] if error else None,
     }
-    for each in notifications:
+    for notification in notifications:
         try:
-            each.send(facts)
+            notification.send(summary)
         except Exception as failure:
             # Its text may have the URL, which may be secret.
-            what = str(failure) if isinstance(failure, _NotSent) else type(failure).__name__
+            reason = str(failure) if isinstance(failure, _NotSentError) else type(failure).__name__
             logger.warning(
                 "the notification about the end of job %s was not sent to %r: %s",
                 record.training_job_id,
-                each,
-                what,
+                notification,
+                reason,
             )
 
 
@@ -165,7 +165,7 @@ def _post(
     body: Mapping[str, Any],
     *,
     headers: Mapping[str, str] | None = None,
-    refusal: Callable[[Any], _NotSent | None] = lambda response: None,
+    refusal: Callable[[Any], _NotSentError | None] = lambda response: None,
 ) -> None:
     import requests
 
@@ -174,24 +174,28 @@ def _post(
             response = requests.post(url(), json=body, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
         except requests.RequestException as error:
             # `from None`: the text of the error has the URL.
-            raise _NotSent(f"no response ({type(error).__name__})", is_transient=True) from None
+            raise _NotSentError(f"no response ({type(error).__name__})", is_transient=True) from None
         if not 200 <= response.status_code < 300:
             is_transient = response.status_code in _TRANSIENT
-            raise _NotSent(f"HTTP {response.status_code}", is_transient=is_transient)
-        if found := refusal(response):
-            raise found
+            raise _NotSentError(f"HTTP {response.status_code}", is_transient=is_transient)
+        if refusal_error := refusal(response):
+            raise refusal_error
 
-    _RETRY.call(attempt, is_transient=lambda error: isinstance(error, _NotSent) and error.is_transient)
+    _RETRY.call(attempt, is_transient=lambda error: isinstance(error, _NotSentError) and error.is_transient)
 
 
-def _dingtalk_refusal(response: Any) -> _NotSent | None:
+def _dingtalk_refusal(response: Any) -> _NotSentError | None:
     """DingTalk refuses with the HTTP status 200 and a code."""
     try:
-        found = response.json()
-        code, why = int(found.get("errcode", 0)), str(found.get("errmsg", ""))
+        body = response.json()
+        code, message = int(body.get("errcode", 0)), str(body.get("errmsg", ""))
     except (ValueError, TypeError, AttributeError):
         return None
-    return _NotSent(f"DingTalk refuses it: {why[:200]} [{code}]", is_transient=code in _BUSY) if code else None
+    return (
+        _NotSentError(f"DingTalk refuses it: {message[:200]} [{code}]", is_transient=code in _BUSY)
+        if code
+        else None
+    )
 
 
 def _check_url(url: str) -> None:
@@ -199,6 +203,6 @@ def _check_url(url: str) -> None:
         raise InvalidInputError([Problem("url", "is no URL of a webhook", "give one that begins with https://")])
 
 
-def _shown(url: str) -> str:
+def _masked_url(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}/…"

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricList", "ResultList"]
 
-_MOST_LINES = 40  # of a table as text; of a longer one, the ends are shown
+_MAX_LINES = 40  # of a table as text; of a longer one, the ends are shown
 _END_LINES = 10
-_MOST_ROWS = 200  # of a table in a notebook
+_MAX_ROWS = 200  # of a table in a notebook
 
 
 class _Job(Protocol):
@@ -44,26 +44,26 @@ class ResultList(list[Item]):
         train1        Succeed
     """
 
-    def __init__(self, items: Iterable[Item] = (), *, shown_in_cell: int | None = None) -> None:
+    def __init__(self, items: Iterable[Item] = (), *, displayed_in_cell: int | None = None) -> None:
         super().__init__(items)
-        self._shown_in_cell = shown_in_cell  # of a notebook, by a table that was there while the jobs ran
+        self._displayed_in_cell = displayed_in_cell  # of a notebook, by a table that was there while the jobs ran
 
     @property
     def _records(self) -> list[JobRecord]:
         return [item if isinstance(item, JobRecord) else item.record for item in self]
 
     def __repr__(self) -> str:
-        return "\n".join(_ends(job_table_text(self._records))) if self else "[]"
+        return "\n".join(_truncated(job_table_text(self._records))) if self else "[]"
 
     def _ipython_display_(self) -> None:
-        if self._shown_in_cell is None or self._shown_in_cell != notebook_cell():
+        if self._displayed_in_cell is None or self._displayed_in_cell != notebook_cell():
             raise NotImplementedError  # IPython takes the other representations
 
     def _repr_html_(self) -> str:
         records = self._records
-        more = len(records) - _MOST_ROWS
+        more = len(records) - _MAX_ROWS
         below = f"and {more:,} more" if more > 0 else ""
-        return job_table_html(records[:_MOST_ROWS], below=below)
+        return job_table_html(records[:_MAX_ROWS], below=below)
 
 
 class MetricList(list[MetricPoint]):
@@ -114,8 +114,8 @@ class MetricList(list[MetricPoint]):
         }
         if len({*columns["instance"]}) == 1:
             del columns["instance"]
-        known = {title: column for title, column in columns.items() if {*column} - {"", None}}
-        return "\n".join(_ends(text_table([*known], [*zip(*known.values(), strict=True)])))
+        non_empty = {title: column for title, column in columns.items() if {*column} - {"", None}}
+        return "\n".join(_truncated(text_table([*non_empty], [*zip(*non_empty.values(), strict=True)])))
 
     def _repr_html_(self) -> str:
         if not self:
@@ -138,12 +138,12 @@ class MetricList(list[MetricPoint]):
             if curve.values
         ]
         below = f"{len(self):,} value{'' if len(self) == 1 else 's'}; iterate over them, or take .to_pandas()"
-        return html_table(columns, rows[:_MOST_ROWS], below=below)
+        return html_table(columns, rows[:_MAX_ROWS], below=below)
 
 
-def _ends(lines: Sequence[str]) -> list[str]:
+def _truncated(lines: Sequence[str]) -> list[str]:
     """The lines of a table, or of a long one its ends."""
-    if len(lines) - 1 <= _MOST_LINES:
+    if len(lines) - 1 <= _MAX_LINES:
         return [*lines]
-    left_out = len(lines) - 1 - 2 * _END_LINES
-    return [*lines[: _END_LINES + 1], f"… {left_out:,} more …", *lines[-_END_LINES:]]
+    num_hidden = len(lines) - 1 - 2 * _END_LINES
+    return [*lines[: _END_LINES + 1], f"… {num_hidden:,} more …", *lines[-_END_LINES:]]

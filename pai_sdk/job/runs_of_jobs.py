@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunsOfJobs", "run_record"]
 
-_ASK_AGAIN_S = 5.0
+_MAX_AGE_S = 5.0
 _CHANNEL = "tensorboard"
 
 
@@ -44,17 +44,17 @@ class RunsOfJobs:
         self._clock = clock
         self._lock = threading.Lock()  # guards all that follows; held while jobs are asked for
         self._ended: dict[str, JobRecord] = {}
-        self._known: list[RunRecord] = []
+        self._records: list[RunRecord] = []
         self._job_of_uri: dict[str, TrainingJob] = {}
-        self._asked_at = float("-inf")
+        self._requested_at = float("-inf")
 
     def __call__(self) -> list[RunRecord]:
         """The records of all jobs, as of a few seconds ago at most."""
         with self._lock:
-            if self._clock() - self._asked_at >= _ASK_AGAIN_S:
-                self._known = [self._record(job) for job in self._list_jobs()]
-                self._asked_at = self._clock()
-            return self._known
+            if self._clock() - self._requested_at >= _MAX_AGE_S:
+                self._records = [self._record(job) for job in self._list_jobs()]
+                self._requested_at = self._clock()
+            return self._records
 
     def open(self, uri: str) -> Store:
         """The folder that a record names."""
@@ -69,10 +69,10 @@ class RunsOfJobs:
             record = job.record if job.record.output_channels else job.refresh()
             if record.status.is_terminal:
                 self._ended[job.id] = record
-        known = run_record(record)
-        if known.uri:
-            self._job_of_uri[known.uri] = job
-        return known
+        run = run_record(record)
+        if run.uri:
+            self._job_of_uri[run.uri] = job
+        return run
 
 
 def run_record(record: JobRecord) -> RunRecord:
@@ -88,7 +88,7 @@ def run_record(record: JobRecord) -> RunRecord:
         record.training_job_id,
         status=str(record.status),
         name=record.training_job_name or "",
-        labels={one.key: one.value or "" for one in record.labels if one.key},
+        labels={label.key: label.value or "" for label in record.labels if label.key},
         hparams=record.hyperparameter_values,
         created_at=created,
         ended_at=(created or 0.0) + (record.duration or 0) if has_ended else None,

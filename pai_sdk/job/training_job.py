@@ -264,29 +264,29 @@ class TrainingJob(Aliased):
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
-            before = self._card if self._is_shown_here() else None
-            display = choose_display(job=self, instead_of=before)
-            if before is not None:
-                self._leave_live_card()  # this wait draws in its place
+            previous = self._card if self._is_displayed_in_cell() else None
+            display = choose_display(job=self, instead_of=previous)
+            if previous is not None:
+                self._close_live_card()  # this wait draws in its place
             self.shown_by(display)
-        shown = display or Silent()
+        active_display = display or Silent()
         policy = policy or FollowPolicy()
         if (pause_s := seconds_or_none(interval, "interval")) is not None:
             policy = replace(policy, pause_s=pause_s)
-        waiting = Waiting(self, shown, policy)
-        shown.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
+        waiting = Waiting(self, active_display, policy)
+        active_display.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         try:
             if waiting.has_read_log:  # its end was waited for already
                 self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
             else:
                 self._raise_for_status(policy)
         except (JobFailed, JobStopped) as error:
-            self._announce(error)
+            self._notify(error)
             raise
-        self._announce(None)
+        self._notify(None)
         return self
 
-    def _announce(self, error: JobFailed | JobStopped | None) -> None:
+    def _notify(self, error: JobFailed | JobStopped | None) -> None:
         """Send the notifications about the end, once."""
         if self.notifications:
             notifications, self.notifications = self.notifications, ()
@@ -433,17 +433,17 @@ class TrainingJob(Aliased):
             )
         record = self.refresh()
         names = record.instance_names
-        ending = "" if instance is None else instance
-        found = [name for name in names if name == ending or name.endswith(f"-{ending}")] if ending else names
+        suffix = "" if instance is None else instance
+        matches = [name for name in names if name == suffix or name.endswith(f"-{suffix}")] if suffix else names
         if record.status != JobStatus.RUNNING or not names:
-            what = f"job {self.id} is {record.status}; commands run only in running instances"
-            raise InvalidInputError([Problem("JOB", what)])
-        if not found:
-            there = ", ".join(short_instance(self.id, name) for name in names)
+            reason = f"job {self.id} is {record.status}; commands run only in running instances"
+            raise InvalidInputError([Problem("JOB", reason)])
+        if not matches:
+            available = ", ".join(short_instance(self.id, name) for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {there}")]
+                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {available}")]
             )
-        return self._backend.enter(self.id, found[0]).run(command)
+        return self._backend.enter(self.id, matches[0]).run(command)
 
     def error_info(self) -> ErrorInfo | None:
         """The reason for which it failed, as reported by the service; None when it did not fail."""
@@ -500,9 +500,9 @@ class TrainingJob(Aliased):
     def _output(self, channel: str) -> str:
         outputs = self.outputs
         if channel not in outputs:
-            known = ", ".join(outputs) or "none"
+            available = ", ".join(outputs) or "none"
             raise InvalidInputError(
-                [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {known}")]
+                [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {available}")]
             )
         return outputs[channel]
 
@@ -633,15 +633,15 @@ class TrainingJob(Aliased):
     def keep_card_live(self) -> None:
         """Update the card in this cell in the background; outside of a notebook nothing happens."""
         if self._card is not None and not (self._record and self._record.status.is_terminal):
-            self._leave_live_card()
+            self._close_live_card()
             self._live_card = LiveCard(self, self._card)
 
-    def _leave_live_card(self) -> None:
+    def _close_live_card(self) -> None:
         if self._live_card is not None:
-            self._live_card.leave()
+            self._live_card.close()
             self._live_card = None
 
-    def _is_shown_here(self) -> bool:
+    def _is_displayed_in_cell(self) -> bool:
         return self.card_in_cell is not None and self.card_in_cell == notebook_cell()
 
     def __repr__(self) -> str:
@@ -655,7 +655,7 @@ class TrainingJob(Aliased):
         """Show a running job by a card that updates; the others by `_repr_html_`."""
         if notebook_cell() is None:
             raise NotImplementedError  # IPython takes the other representations
-        if self._is_shown_here():
+        if self._is_displayed_in_cell():
             return  # `estimator.fit()` as the last value of its cell
         record = self.refresh() if not self.record.status.is_terminal else self.record
         if record.status.is_terminal:
@@ -666,7 +666,7 @@ class TrainingJob(Aliased):
         self.keep_card_live()
 
     def _repr_html_(self) -> str | None:
-        if self._is_shown_here():
+        if self._is_displayed_in_cell():
             return None  # `estimator.fit()` as the last value of its cell
         curves = MetricCurves()
         if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests

@@ -21,8 +21,8 @@ from pai_sdk.job.interrupts import (
 )
 from pai_sdk.schemas.record import JobRecord
 
-_STOPPED_WITHIN_S = 60.0
-_POLL_WITHIN_S = 5.0
+_STOP_TIMEOUT_S = 60.0
+_POLL_TIMEOUT_S = 5.0
 
 
 class Waiting:
@@ -40,7 +40,7 @@ class Waiting:
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy) -> None:
         self._job = job
-        self._seen = job._record
+        self._last_record = job._record
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
@@ -64,23 +64,25 @@ class Waiting:
             try:
                 if show_logs or not self._has_ended():
                     self._follow(deadline, self._display, with_log=show_logs)
-                if self._seen is None:  # the job is polled once even with a timeout of 0
-                    self._follow(self._deadline_in(_POLL_WITHIN_S), Silent(), once=True)
+                if self._last_record is None:  # the job is polled once even with a timeout of 0
+                    self._follow(self._deadline_in(_POLL_TIMEOUT_S), Silent(), once=True)
             except KeyboardInterrupt:
                 # A new interrupt: the traceback of the wait would push the commands off the screen.
                 raise self._handle_interrupt(stops=stops) from None
-        if self._seen is None or not self._seen.status.is_terminal:
-            raise timeout_error(self._job.id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
-        return self._seen
+        if self._last_record is None or not self._last_record.status.is_terminal:
+            raise timeout_error(
+                self._job.id, self._last_record, timeout_s or 0.0, self._trouble
+            ) from self._trouble
+        return self._last_record
 
     def _deadline_in(self, seconds: float) -> float:
         return self._policy.schedule.now() + seconds
 
     def _has_ended(self) -> bool:
-        return self._seen is not None and self._seen.status.is_terminal
+        return self._last_record is not None and self._last_record.status.is_terminal
 
     def _update(self, record: JobRecord) -> None:
-        self._seen = record
+        self._last_record = record
         self._job._keep(record)
 
     def _follow(
@@ -96,17 +98,17 @@ class Waiting:
         try:
             for update in follower.updates(deadline=deadline):
                 self._show(update, display, deadline)
-                if once and self._seen is not None:
+                if once and self._last_record is not None:
                     return
         finally:
             self._trouble = follower.trouble
             self.has_read_log, self.gave_up = with_log and follower.is_done, follower.gave_up
             follower.close()
-        if follower.seen is not None and follower.seen is not self._seen:
-            self._update(follower.seen)  # the display may be slower than the job
+        if follower.last_record is not None and follower.last_record is not self._last_record:
+            self._update(follower.last_record)  # the display may be slower than the job
         if with_log and self._has_ended() and not follower.is_done:
-            whole = next_commands(self._seen or JobRecord(training_job_id=self._job.id))[0]
-            display.notice(f"timed out before the log was complete; all of it: {whole}")
+            command = next_commands(self._last_record or JobRecord(training_job_id=self._job.id))[0]
+            display.notice(f"timed out before the log was complete; all of it: {command}")
 
     def _show(self, update: Update, display: Display, deadline: float | None) -> None:
         if isinstance(update, JobRecord):
@@ -123,22 +125,22 @@ class Waiting:
 
     def _handle_interrupt(self, *, stops: bool) -> KeyboardInterrupt:
         """Stop the job or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
-        is_asked_to_stop = False
+        is_stop_requested = False
         if stops:
             try:
                 rearm_interrupt()
                 self._display.notice(f"stopping {self._job.id}; press Ctrl-C again to leave without waiting")
                 self._job._backend.stop(self._job.id)
-                is_asked_to_stop = True
-                self._follow(self._deadline_in(_STOPPED_WITHIN_S), self._display)
+                is_stop_requested = True
+                self._follow(self._deadline_in(_STOP_TIMEOUT_S), self._display)
             except KeyboardInterrupt:
                 pass
-        record = self._seen or JobRecord(training_job_id=self._job.id)
+        record = self._last_record or JobRecord(training_job_id=self._job.id)
         if stops and record.status.is_terminal:
             with ignore_interrupts():
                 self._display.ended(record)
             return stopped(self._job.id)
-        if is_asked_to_stop:
+        if is_stop_requested:
             with ignore_interrupts():
                 self._display.notice(f"{self._job.id} is being stopped; not waiting for it to finish")
             return stopping(self._job.id, next_commands(record))
@@ -156,7 +158,7 @@ async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPoli
             raise timeout_error(job.id, job._record, timeout_s or 0.0, watch.trouble) from watch.trouble
     if watch.lost:
         raise watch.lost[same_job(job)]
-    record = watch.ended[same_job(job)]
+    record = watch.finished[same_job(job)]
     if record.status.is_failure:
         raise await job_failure_async(job._backend, record, policy)
     if record.status.is_stopped:
@@ -164,20 +166,20 @@ async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPoli
 
 
 def timeout_error(
-    job_id: str, seen: JobRecord | None, timeout_s: float, trouble: BaseException | None
+    job_id: str, last_record: JobRecord | None, timeout_s: float, last_error: BaseException | None
 ) -> WaitTimeoutError:
-    """The error of a wait that timed out before the job ended; `trouble`: the error of the last request."""
-    status = seen.status if seen is not None else ""
-    if seen is None:
-        what = f"there was no response about job {job_id} within {timeout_s:g} s"
-    elif trouble is not None:
+    """The error of a wait that timed out before the job ended; `last_error`: the error of the last request."""
+    status = last_record.status if last_record is not None else ""
+    if last_record is None:
+        message = f"there was no response about job {job_id} within {timeout_s:g} s"
+    elif last_error is not None:
         last = f"; its last known status is {status}" if status else ""
-        what = f"job {job_id} could not be reached when the timeout of {timeout_s:g} s passed{last}"
+        message = f"job {job_id} could not be reached when the timeout of {timeout_s:g} s passed{last}"
     else:
-        stands = f"is still {status}" if status else "has not ended"
-        what = f"job {job_id} {stands} after {timeout_s:g} s, and was not stopped"
-    why = f" ({trouble})" if trouble is not None else ""
-    stop = next_commands(seen or JobRecord(training_job_id=job_id))[-1]
+        state = f"is still {status}" if status else "has not ended"
+        message = f"job {job_id} {state} after {timeout_s:g} s, and was not stopped"
+    reason = f" ({last_error})" if last_error is not None else ""
+    stop = next_commands(last_record or JobRecord(training_job_id=job_id))[-1]
     return WaitTimeoutError(
-        f"{what}{why}. Wait longer, or stop it: {stop}", job_id=job_id, status=status, timeout_s=timeout_s
+        f"{message}{reason}. Wait longer, or stop it: {stop}", job_id=job_id, status=status, timeout_s=timeout_s
     )

@@ -242,7 +242,7 @@ class PipelineEngine:
 
     def _on_update(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
         key = same_job(job)
-        if key not in watch.ended and key not in watch.lost:
+        if key not in watch.finished and key not in watch.lost:
             return
         live = self._with_job.pop(key, None)
         if live is None or live.job is None:

@@ -73,10 +73,10 @@ def run_all(
     gathering = Gathering(
         [], fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy, expected=len(waiting)
     )
-    jobs = ResultList[TrainingJob](shown_in_cell=notebook_cell() if show else None)
+    jobs = ResultList[TrainingJob](displayed_in_cell=notebook_cell() if show else None)
     with gathering.watching() as watch:
         _submit_next(waiting, gathering, watch, jobs, max_parallel)
-        for _ in gathering.ends(watch):
+        for _ in gathering.completions(watch):
             _submit_next(waiting, gathering, watch, jobs, max_parallel)
     gathering.not_submitted += len(waiting)
     gathering.records(watch)

@@ -200,7 +200,7 @@ class JobTrials:
         if not isinstance(update, JobRecord):
             del self._live[job.id]
             self._fail(live, f"nothing is known of its job {job.id}: {update}")
-        elif same_job(job) in watch.ended:
+        elif same_job(job) in watch.finished:
             del self._live[job.id]
             self._on_end(live, job, update)
         elif update.latest_metrics != self._seen[job.id][0]:

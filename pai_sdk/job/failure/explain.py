@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 _READ_LINES = 400  # three tracebacks of a large framework
 _TAIL_LINES = 200  # that the error keeps
-_WITHIN_S = 15.0  # the longest time to read the last lines; the failure is known already
-_AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
-_SHOWN_LINES = 14  # of a log without a traceback
-_SHOWN_BEFORE = 5  # lines before the traceback of a launcher
-_SHOWN_WIDTH = 200
-_SHOWN_OTHERS = 8
+_READ_TIMEOUT_S = 15.0  # the longest time to read the last lines; the failure is known already
+_READ_ONCE = FollowPolicy(quiet_s=0, failed_quiet_s=0)
+_EXCERPT_LINES = 14  # of a log without a traceback
+_LAUNCHER_LINES = 5  # lines before the traceback of a launcher
+_MAX_WIDTH = 200
+_MAX_CAUSES = 8
 _EXIT_CODES = {
     126: " (the command is not executable)",
     127: " (the command was not found)",
@@ -60,7 +60,7 @@ class _Tail:
 
     lines: list[str]
     instance: str | None = None
-    others: Mapping[str, str] = field(default_factory=dict)
+    other_causes: Mapping[str, str] = field(default_factory=dict)
     gave_up: bool = False
 
 
@@ -102,7 +102,7 @@ def brief_failure(record: JobRecord) -> JobFailed:
 
 
 def _failure(record: JobRecord, info: ErrorInfo | None, tail: _Tail, waited_s: float | None) -> JobFailed:
-    instance, exit_code = _where(info)
+    instance, exit_code = _instance_and_exit_code(info)
     failure = JobFailed(
         "",
         job_id=record.training_job_id,
@@ -121,8 +121,8 @@ def _failure(record: JobRecord, info: ErrorInfo | None, tail: _Tail, waited_s: f
 def stopped_error(record: JobRecord) -> JobStopped:
     """The error of a job that was stopped."""
     job_id = record.training_job_id
-    why = f": {record.reason_message}" if record.reason_message else ""
-    text = f"job {record.training_job_name or job_id} ({job_id}) was stopped{why}"
+    reason = f": {record.reason_message}" if record.reason_message else ""
+    text = f"job {record.training_job_name or job_id} ({job_id}) was stopped{reason}"
     return JobStopped(text, job_id=job_id, reason_code=record.reason_code)
 
 
@@ -134,7 +134,7 @@ def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
         return None
 
 
-def _where(info: ErrorInfo | None) -> tuple[str | None, int | None]:
+def _instance_and_exit_code(info: ErrorInfo | None) -> tuple[str | None, int | None]:
     """Returns instance and exit code, which services of this package put into the free part of the error info."""
     try:
         failed = FailedInstance.model_validate_json((info and info.additional_info) or "{}")
@@ -158,10 +158,12 @@ class _Reading:
     """
 
     def __init__(self, record: JobRecord, info: ErrorInfo | None, policy: FollowPolicy | None) -> None:
-        policy = policy or _AS_IT_IS
-        instance = _where(info)[0] or _first_failed(record)
+        policy = policy or _READ_ONCE
+        instance = _instance_and_exit_code(info)[0] or _first_failed(record)
         self._job_id = record.training_job_id
-        self._within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
+        self._bounded_policy = replace(
+            policy, patience_s=_READ_TIMEOUT_S, retry=replace(policy.retry, deadline_s=_READ_TIMEOUT_S)
+        )
         self._names = [instance] if instance else record.instance_names
         self._tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in self._names}
 
@@ -169,62 +171,64 @@ class _Reading:
         """The lines, as far as they can be read."""
         with closing(self._follower(backend)) as follower:
             try:
-                for update in follower.updates(deadline=self._within.schedule.now() + self._longest_s):
-                    self._take(update)
+                for update in follower.updates(deadline=self._bounded_policy.schedule.now() + self._timeout_s):
+                    self._process_update(update)
             except PaiError as error:
-                _cannot_be_read(self._job_id, error)
+                _log_unreadable(self._job_id, error)
         return self._tail(gave_up=follower.gave_up)
 
     async def read_async(self, backend: Backend) -> _Tail:
         """The same for asyncio."""
         with closing(self._follower(backend)) as follower:
             try:
-                await asyncio.wait_for(self._take_all(follower), self._longest_s)
+                await asyncio.wait_for(self._process_all(follower), self._timeout_s)
             except PaiError as error:
-                _cannot_be_read(self._job_id, error)
+                _log_unreadable(self._job_id, error)
             except (TimeoutError, asyncio.TimeoutError):
                 pass
         return self._tail(gave_up=follower.gave_up)
 
     @property
-    def _longest_s(self) -> float:
-        return _WITHIN_S + self._within.failed_quiet_s
+    def _timeout_s(self) -> float:
+        return _READ_TIMEOUT_S + self._bounded_policy.failed_quiet_s
 
     def _follower(self, backend: Backend) -> Follower:
         last_lines = dict.fromkeys(self._names, -_READ_LINES)
-        return Follower(backend, self._job_id, lambda _: self._names, last_lines, self._within)
+        return Follower(backend, self._job_id, lambda _: self._names, last_lines, self._bounded_policy)
 
-    async def _take_all(self, follower: Follower) -> None:
+    async def _process_all(self, follower: Follower) -> None:
         async for update in follower.updates_async():
-            self._take(update)
+            self._process_update(update)
 
-    def _take(self, update: Update) -> None:
+    def _process_update(self, update: Update) -> None:
         if isinstance(update, LogError):
-            _cannot_be_read(self._job_id, update.error)
+            _log_unreadable(self._job_id, update.error)
         elif not isinstance(update, JobRecord):
             self._tails[update[0].instance].extend(line.text for line in update)
 
     def _tail(self, *, gave_up: bool) -> _Tail:
         """The log with a traceback; if there is none, all logs."""
         tails = self._tails
-        causes = {name: root_cause(found) for name, lines in tails.items() if (found := find_traceback(lines))}
+        causes = {
+            name: root_cause(traceback) for name, lines in tails.items() if (traceback := find_traceback(lines))
+        }
         if not causes:
             return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
         # A connection that another instance has lost is no cause.
         first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
-        others = {name: cause for name, cause in causes.items() if name != first}
-        return _Tail([*tails[first]], first if len(self._names) > 1 else None, others, gave_up)
+        other_causes = {name: cause for name, cause in causes.items() if name != first}
+        return _Tail([*tails[first]], first if len(self._names) > 1 else None, other_causes, gave_up)
 
 
-def _cannot_be_read(job_id: str, error: PaiError) -> None:
+def _log_unreadable(job_id: str, error: PaiError) -> None:
     logger.warning("job %s failed, and its log cannot be read: %s", job_id, error)
 
 
 def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
     job_id = record.training_job_id
-    named = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
-    why, message = _headline(failure)
-    lines = [f"job {named} {record.status}: {why}"]
+    job_title = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
+    headline, message = _headline(failure)
+    lines = [f"job {job_title} {record.status}: {headline}"]
     if message:
         lines.append(f"  {message}")
     if record.status.is_unknown_end:
@@ -232,10 +236,10 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
             "  this version of pai_sdk does not know that status; the job has an end time, so it has ended"
         )
     cause = root_cause(failure.traceback)
-    if module := missing_module([cause] if cause else tail.lines[-_SHOWN_LINES:]):
+    if module := missing_module([cause] if cause else tail.lines[-_EXCERPT_LINES:]):
         lines.append(f"  {missing_module_hint(module)}")
-    if facts := _facts(record, failure):
-        lines.append("  " + ", ".join(facts))
+    if details := _details(record, failure):
+        lines.append("  " + ", ".join(details))
     lines += _excerpt(job_id, failure, tail)
     if waited_s is not None:
         lines.append(f"  its log showed no reason within {waited_s:g} s after the end; more lines may come later")
@@ -251,52 +255,54 @@ def _headline(failure: JobFailed) -> tuple[str, str]:
     cause = root_cause(failure.traceback)
     if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
         return message or failure.reason_code or "the service gives no reason", ""
-    says_only_the_code = (
+    is_only_the_code = (
         failure.instance is not None
         and failure.exit_code is not None
         and message == exit_reason(failure.instance, failure.exit_code)[1]
     )
-    return visible_text(cause)[:_SHOWN_WIDTH], "" if says_only_the_code else message
+    return visible_text(cause)[:_MAX_WIDTH], "" if is_only_the_code else message
 
 
-def _facts(record: JobRecord, failure: JobFailed) -> list[str]:
-    facts = []
+def _details(record: JobRecord, failure: JobFailed) -> list[str]:
+    details = []
     if failure.instance:
-        facts.append(f"instance {short_instance(failure.job_id, failure.instance)}")
+        details.append(f"instance {short_instance(failure.job_id, failure.instance)}")
     if failure.exit_code is not None:
         # A service that names its reason knows better than a list of what such a code mostly means.
         meaning = "" if record.reason_code else _EXIT_CODES.get(failure.exit_code, "")
-        facts.append(f"exit code {failure.exit_code}{meaning}")
+        details.append(f"exit code {failure.exit_code}{meaning}")
     if record.reason_code:
-        facts.append(f"reason {record.reason_code}")
-    return facts
+        details.append(f"reason {record.reason_code}")
+    return details
 
 
 def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
     """The tracebacks, or the last lines, and the causes that other instances name."""
-    whose = f"the log of {short_instance(job_id, tail.instance)}" if tail.instance else "its log"
+    log_title = f"the log of {short_instance(job_id, tail.instance)}" if tail.instance else "its log"
     if failure.traceback:
-        title, excerpt = f"the traceback in {whose}:", shortened(failure.traceback)
+        title, excerpt = f"the traceback in {log_title}:", shortened(failure.traceback)
     else:
-        title, excerpt = "its last lines:", tail.lines[-_SHOWN_LINES:]
+        title, excerpt = "its last lines:", tail.lines[-_EXCERPT_LINES:]
     if not excerpt:
         return []
-    others = [f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.others.items()]
+    causes = [
+        f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.other_causes.items()
+    ]
     return [
-        *_lines_of_the_program(failure.traceback, tail.lines),
+        *_lines_before_traceback(failure.traceback, tail.lines),
         f"  {title}",
         *_indented(excerpt),
-        *(visible_text(other)[: _SHOWN_WIDTH + 4] for other in others[:_SHOWN_OTHERS]),
+        *(visible_text(other)[: _MAX_WIDTH + 4] for other in causes[:_MAX_CAUSES]),
     ]
 
 
-def _lines_of_the_program(traceback: str, lines: Sequence[str]) -> list[str]:
+def _lines_before_traceback(traceback: str, lines: Sequence[str]) -> list[str]:
     """The last lines before the traceback of a launcher: those of the program that has failed."""
     if not is_of_a_launcher(root_cause(traceback)):
         return []
     first_line = traceback.partition("\n")[0]
     at = next((number for number in range(len(lines) - 1, -1, -1) if lines[number] == first_line), 0)
-    before = lines[max(0, at - _SHOWN_BEFORE) : at]
+    before = lines[max(0, at - _LAUNCHER_LINES) : at]
     return (
         ["  the lines before the traceback, from the program that was started:", *_indented(before)]
         if before
@@ -305,4 +311,4 @@ def _lines_of_the_program(traceback: str, lines: Sequence[str]) -> list[str]:
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"    {visible_text(line)[:_SHOWN_WIDTH]}".rstrip() for line in lines]
+    return [f"    {visible_text(line)[:_MAX_WIDTH]}".rstrip() for line in lines]

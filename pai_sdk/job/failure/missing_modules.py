@@ -52,7 +52,7 @@ _DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
-_LEFT_PYTHON = {"distutils": "setuptools", "imp": "", "asynchat": "pyasynchat", "asyncore": "pyasyncore"}
+_REMOVED_MODULES = {"distutils": "setuptools", "imp": "", "asynchat": "pyasynchat", "asyncore": "pyasyncore"}
 
 
 def missing_module_hint(module: str) -> str:
@@ -67,10 +67,10 @@ def missing_module_hint(module: str) -> str:
 requirements.txt"
     """
     top, *submodules = module.split(".")
-    if top in _LEFT_PYTHON:
-        brings = _LEFT_PYTHON[top]
-        then = f"add requirements=['{brings}'], or " if brings else ""
-        return f"newer versions of Python have no {top}: {then}take an image with an older Python"
+    if top in _REMOVED_MODULES:
+        replacement = _REMOVED_MODULES[top]
+        install_hint = f"add requirements=['{replacement}'], or " if replacement else ""
+        return f"newer versions of Python have no {top}: {install_hint}take an image with an older Python"
     if top in sys.stdlib_module_names:
         return f"the module {module} is a part of Python that the Python of this image does not have"
     distribution = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top)

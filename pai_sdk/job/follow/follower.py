@@ -31,11 +31,11 @@ __all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogError", "Update"]
 logger = logging.getLogger(__name__)
 
 PAGE_LINES = 10_000
-_MOST_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
-_CHARACTERS_A_LINE = 500  # longer ones count for more
+_MAX_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
+_CHARACTERS_PER_LINE = 500  # longer ones count for more
 _BATCH_DELAY_S = 0.02  # where lines come faster than requests, several are read at once
 _LISTING_PATIENCE_S = 20.0
-_LINES_FOR_A_REASON = 50
+_REASON_LINES = 50
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class _Reader:
     quiet_since: float | None = None
     lines_at: float | None = None  # when the last lines came
     line_s: float = 0.0  # from one line to the next, of those that came last
-    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_FOR_A_REASON))
-    turn: int = 0  # of the step that reads next; steps with an older number do nothing
-    is_asleep: bool = False
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_REASON_LINES))
+    generation: int = 0  # of the step that reads next; steps with an older number do nothing
+    is_paused: bool = False
 
 
 class Follower:
@@ -75,15 +75,15 @@ class Follower:
 
         job       subscribed -> ended -> all instances listed -> finished
         instance  reading <-> scheduled (pause, retry) -> finished, at the last line or at an error
-                     ^-> parked: the queue is full; `_take` schedules the reader again
+                     ^-> parked: the queue is full; `_next_update` schedules the reader again
         follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
 
     Locks: `_changed`, that of the queue, guards the fields below it and the readers. It is held to change state,
-    never during a request. Steps read `_seen`, `_ended_at` and `_closed` without it: a stale value costs one more
-    request. A reader's `next_line` and `poll` are used only by the step that has the reader's current `turn`.
+    never during a request. Steps read `_last_record`, `_ended_at` and `_closed` without it: a stale value costs one more
+    request. A reader's `next_line` and `poll` are used only by the step that has the reader's current `generation`.
     Within `_changed` the locks of the pollers and of the workers are taken, never the other way round: the poller
     calls `_on_update` without a lock.
-    Called with `_changed` held: `_leave`, `_take_snapshot`, `_publish_lines`, `_finish_stream`, `_finish_job`,
+    Called with `_changed` held: `_unsubscribe`, `_apply_snapshot`, `_publish_lines`, `_finish_stream`, `_finish_job`,
     `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
 
     Args:
@@ -114,7 +114,7 @@ class Follower:
         self._queued_lines = 0  # in `_updates`, weighed
         self._parked: list[_Reader] = []
         self._readers: dict[str, _Reader] = {}
-        self._seen: JobRecord | None = None
+        self._last_record: JobRecord | None = None
         self._open_streams = 1  # the job itself, and every instance not read to its end
         self._ended_at: float | None = None
         self._is_job_finished = False
@@ -123,12 +123,12 @@ class Follower:
         self._closed = False
         self._subscription: Subscription | None = None  # until the job has ended and its instances are listed
         self._is_done = False
-        self._is_held = True  # until the backend shows that it does not support long polls
+        self._supports_long_polls = True  # until the backend shows that it does not support long polls
 
     @property
-    def seen(self) -> JobRecord | None:
+    def last_record(self) -> JobRecord | None:
         """The last snapshot, which may not have been yielded yet."""
-        return self._seen
+        return self._last_record
 
     @property
     def is_done(self) -> bool:
@@ -148,9 +148,9 @@ class Follower:
 
     def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
         """Lines and snapshots of the job as they come, until the job has ended and all is read."""
-        self._begin()
+        self._subscribe()
         while self._updates.wait(deadline):
-            update = self._take()
+            update = self._next_update()
             if update is None:
                 return
             yield update
@@ -160,18 +160,18 @@ class Follower:
 
     async def updates_async(self) -> AsyncGenerator[Update, None]:
         """The same for asyncio, without a deadline. No thread waits."""
-        self._begin()
+        self._subscribe()
         while True:
             await self._updates.wait_async()
-            update = self._take()
+            update = self._next_update()
             if update is None:
                 return
             yield update
 
-    def _begin(self) -> None:
+    def _subscribe(self) -> None:
         with self._changed:  # `_on_update` may be called before this returns
             self._subscription = shared_pollers().subscribe(
-                self._backend, self._policy, self._job_id, self._on_update, wants_all=True
+                self._backend, self._policy, self._job_id, self._on_update, needs_full_records=True
             )
 
     def close(self) -> None:
@@ -180,9 +180,9 @@ class Follower:
             self._closed = True
             self._updates.clear()
             self._parked.clear()
-            self._leave()
+            self._unsubscribe()
 
-    def _leave(self) -> None:
+    def _unsubscribe(self) -> None:
         """End the subscription: the job needs no more polls."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
@@ -197,7 +197,7 @@ class Follower:
                 return
             if isinstance(update, JobRecord):
                 try:
-                    self._take_snapshot(update)
+                    self._apply_snapshot(update)
                 except Exception as error:  # of `instances_of`
                     self._publish(error)
             elif self._has_ended:  # the end of the job is known already
@@ -205,10 +205,10 @@ class Follower:
             else:
                 self._publish(update)
 
-    def _take_snapshot(self, record: JobRecord) -> None:
+    def _apply_snapshot(self, record: JobRecord) -> None:
         has_ended = self._end_check.has_ended(record)
-        if record != self._seen and (has_ended or not (self._has_ended or record.status.is_terminal)):
-            self._seen = record
+        if record != self._last_record and (has_ended or not (self._has_ended or record.status.is_terminal)):
+            self._last_record = record
             self._publish(record)
             self._start_readers(record)
         if has_ended and self._ended_at is None:
@@ -235,7 +235,7 @@ class Follower:
         """All instances are listed, as far as can be known."""
         if not self._is_job_finished:
             self._is_job_finished = True
-            self._leave()
+            self._unsubscribe()
             self._finish_stream()
 
     def _start_readers(self, record: JobRecord) -> None:
@@ -249,21 +249,21 @@ class Follower:
     # ---- its instances
 
     def _schedule_read(self, reader: _Reader, delay_s: float = 0.0) -> None:
-        reader.turn += 1
-        reader.is_asleep = delay_s > 0
-        self._schedule(partial(self._read, reader, reader.turn), delay_s)
+        reader.generation += 1
+        reader.is_paused = delay_s > 0
+        self._schedule(partial(self._read, reader, reader.generation), delay_s)
 
     def _wake_readers(self) -> None:
         """Read quiet logs now: their pauses are long, and the last lines are there at the end of the job."""
         for reader in self._readers.values():
-            if reader.is_asleep:
+            if reader.is_paused:
                 self._schedule_read(reader)
 
-    def _read(self, reader: _Reader, turn: int) -> None:
+    def _read(self, reader: _Reader, generation: int) -> None:
         with self._changed:
-            if turn != reader.turn:
+            if generation != reader.generation:
                 return
-            reader.is_asleep = False
+            reader.is_paused = False
         try:
             self._read_page(reader)
         except PaiError as error:
@@ -272,7 +272,7 @@ class Follower:
                 self._finish_stream()
 
     def _read_page(self, reader: _Reader) -> None:
-        retry = partial(self._read, reader, reader.turn)
+        retry = partial(self._read, reader, reader.generation)
         if reader.next_line < 0:
             first = self._request(
                 reader.poll,
@@ -285,7 +285,7 @@ class Follower:
             return
         with self._workers.long_poll_slot(self._backend.endpoint) as granted:
             wait_s = self._policy.hold_s if granted and not self._has_ended else 0.0
-            asked_at = self._workers.now()
+            requested_at = self._workers.now()
             page = self._request(
                 reader.poll,
                 retry,
@@ -297,24 +297,24 @@ class Follower:
         if page is None:
             return
         if page.lines and wait_s > 0:
-            self._is_held = page.waited
-        was_held = page.waited and self._was_held(asked_at)
+            self._supports_long_polls = page.waited
+        has_waited = page.waited and self._has_waited(requested_at)
         lines = page.numbered(reader.instance, reader.next_line)
         with self._changed:
             if lines:
                 reader.quiet_since = None
-                self._note_pace(reader, len(lines))
+                self._update_pace(reader, len(lines))
                 self._publish_lines(reader, lines)
-            pause_s = self._next_read_delay_s(reader, page, asked_at, wait_s=wait_s, was_held=was_held)
+            pause_s = self._next_read_delay_s(reader, page, requested_at, wait_s=wait_s, has_waited=has_waited)
             if pause_s is None:
                 self._publish_lines(reader, page.notice_of_rest(reader.instance, reader.next_line))
                 self._finish_stream()
-            elif self._queued_lines >= _MOST_QUEUED_LINES:
+            elif self._queued_lines >= _MAX_QUEUED_LINES:
                 self._parked.append(reader)
             else:
                 self._schedule_read(reader, pause_s)
 
-    def _note_pace(self, reader: _Reader, count: int) -> None:
+    def _update_pace(self, reader: _Reader, count: int) -> None:
         now = self._workers.now()
         if reader.lines_at is not None:
             reader.line_s = (now - reader.lines_at) / count
@@ -322,12 +322,12 @@ class Follower:
 
     def _may_appear_later(self, error: PaiError) -> bool:
         """True if the log may appear later: some services list an instance before it has a log."""
-        longest_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
-        is_early = self._ended_at is None or self._workers.now() - self._ended_at < longest_s
+        max_delay_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
+        is_early = self._ended_at is None or self._workers.now() - self._ended_at < max_delay_s
         return is_early and may_appear_later(error)
 
     def _next_read_delay_s(
-        self, reader: _Reader, page: LogPage, asked_at: float, *, wait_s: float, was_held: bool
+        self, reader: _Reader, page: LogPage, requested_at: float, *, wait_s: float, has_waited: bool
     ) -> float | None:
         """Seconds until the next read of the instance; None when its log is complete."""
         if page.complete:
@@ -335,44 +335,46 @@ class Follower:
                 self._subscription.refresh()  # only the log of an ended job is complete
             return None
         has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
-        if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
+        if has_waited or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return 0.0
         if not self._has_ended:
             if page.waited and page.lines and wait_s > 0:
                 return _BATCH_DELAY_S
-            is_held = self._is_held and (self._seen is None or self._seen._lists_all)
+            is_cheap = self._supports_long_polls and (self._last_record is None or self._last_record._lists_all)
             # An instance that prints a line a second needs no more requests than that.
-            left_s = 0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._workers.now()
-            return reader.poll.pause_s(is_news=bool(page.lines), is_held=is_held, expected_s=left_s)
+            next_line_in_s = (
+                0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._workers.now()
+            )
+            return reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)
         if reader.quiet_since is None:
             reader.quiet_since = self._workers.now()
         # A slow response shows the log at the time of the request, not now.
-        quiet_s = self._quiet_needed_s(reader)
+        quiet_s = self._required_quiet_s(reader)
         needed_s = max(quiet_s, self._policy.failed_quiet_s) if has_more else quiet_s  # lines may be late
         if page.unsure:  # they are searched for
             needed_s = max(needed_s, self._policy.patience_s)
-        if not page.lines and asked_at - reader.quiet_since >= needed_s:
+        if not page.lines and requested_at - reader.quiet_since >= needed_s:
             self._gave_up |= quiet_s > self._policy.quiet_s
             return None
         if page.unsure:
             return min(FIRST_PAUSE_S, self._policy.pause_s)
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 
-    def _quiet_needed_s(self, reader: _Reader) -> float:
+    def _required_quiet_s(self, reader: _Reader) -> float:
         """Seconds that the log must be quiet after the end: longer for a failed job whose log shows no reason."""
-        record = self._seen
+        record = self._last_record
         if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
             return self._policy.quiet_s
-        listed = {one.name for one in record.instances if one.status and JobStatus(one.status).is_failure}
-        suspects = [one for one in self._readers.values() if one.instance in listed or not listed]
+        failed_names = {one.name for one in record.instances if one.status and JobStatus(one.status).is_failure}
+        suspects = [one for one in self._readers.values() if one.instance in failed_names or not failed_names]
         if reader not in suspects or any(shows_reason(one.last) for one in suspects):
             return self._policy.quiet_s
         return max(self._policy.quiet_s, self._policy.failed_quiet_s)
 
     # ---- steps
 
-    def _was_held(self, asked_at: float) -> bool:
-        return self._workers.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
+    def _has_waited(self, requested_at: float) -> bool:
+        return self._workers.now() - requested_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
     def _request(
         self,
@@ -420,17 +422,17 @@ class Follower:
     def _publish_lines(self, reader: _Reader, lines: list[LogLine]) -> None:
         if lines:
             reader.next_line = lines[-1].next_number
-            reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
+            reader.last.extend(line.text for line in lines[-_REASON_LINES:])
             self._queued_lines += _weight(lines)
             self._publish(lines)
 
-    def _take(self) -> Update | None:
+    def _next_update(self) -> Update | None:
         """The next update; None when all is read."""
         with self._changed:
             update = self._updates.take()
             if isinstance(update, list):
                 self._queued_lines -= _weight(update)
-            if self._parked and self._queued_lines < _MOST_QUEUED_LINES // 2:
+            if self._parked and self._queued_lines < _MAX_QUEUED_LINES // 2:
                 for reader in self._parked:
                     self._schedule_read(reader)
                 self._parked.clear()
@@ -447,4 +449,4 @@ class Follower:
 
 def _weight(lines: Sequence[LogLine]) -> int:
     """The cost of queued lines, in lines of a usual length."""
-    return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_A_LINE
+    return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_PER_LINE

@@ -32,8 +32,8 @@ Update: TypeAlias = JobRecord | Exception
 _FEW_JOBS = 4  # asked for one by one, where a request for all of them is not exact
 _SLOTS_FOR_READERS = 6
 _COLLECT_S = 0.02  # jobs that are subscribed to within this time are asked for by one request
-_SHORTEST_S, _LONGEST_S, _JOBS_A_SECOND = 0.1, 1.0, 100.0
-_CONFIRM_EVERY_S = 0.2
+_MIN_INTERVAL_S, _MAX_INTERVAL_S, _JOBS_PER_SECOND = 0.1, 1.0, 100.0
+_CONFIRM_INTERVAL_S = 0.2
 _FIRST_HOLD_S = 1.0
 
 
@@ -79,9 +79,9 @@ class JobPollers:
         policy: FollowPolicy,
         job_id: str,
         on_update: Callable[[Update], None],
-        seen: JobRecord | None = None,
+        last_record: JobRecord | None = None,
         *,
-        wants_all: bool = False,
+        needs_full_records: bool = False,
     ) -> Subscription:
         """Be called with each new snapshot of a job, until the subscription is closed; an error is the last call.
 
@@ -91,7 +91,7 @@ class JobPollers:
             job_id: the job.
             on_update: called in a worker thread, without any lock of the poller; it must be quick. The first call
                 may come before `subscribe` returns.
-            seen: the last snapshot that the caller has; it is not given again.
+            last_record: the last snapshot that the caller has; it is not given again.
             wants_all: every change is confirmed by `get`, so that no field is missing. Otherwise only the end is.
         """
         subscription: Subscription | None = None
@@ -100,7 +100,7 @@ class JobPollers:
                 # The poller keeps the backend alive, so its id stays its own as long as the poller is here.
                 poller = self._pollers.setdefault((id(backend), policy), JobPoller(backend, policy))
                 subscription = Subscription(self, poller, job_id, on_update)
-                poller._add(subscription, seen, wants_all=wants_all)
+                poller._add(subscription, last_record, needs_full_records=needs_full_records)
             return subscription
         except BaseException:  # Ctrl-C: the caller has nothing that it could close
             if subscription is not None:
@@ -124,7 +124,7 @@ class _Request:
         is_paced: it is of kind 2 or 3, see `JobPoller`.
     """
 
-    turn: int
+    generation: int
     job: Watched | None
     is_paced: bool
 
@@ -136,7 +136,7 @@ class JobPoller:
           ▲               │                │  └─held by the service, and a job is added──▶ scheduled
           └── no jobs ────┴────────────────┘
 
-    `_turn` counts the scheduled steps; the step of an older turn does nothing. So one request is under way, except
+    `_generation` counts the scheduled steps; the step of an older turn does nothing. So one request is under way, except
     for held ones that a later request has superseded: their responses are used too, but schedule nothing.
 
     What is asked, in this order (`WatchedJobs` decides):
@@ -161,14 +161,14 @@ class JobPoller:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._jobs = WatchedJobs(policy)
         self._poll = PollState(policy, "jobs")
-        self._turn = 0
-        self._is_asking = False
-        self._is_held = False  # the request under way
+        self._generation = 0
+        self._is_requesting = False
+        self._is_long_poll = False  # the request under way
         self._is_list_refused = False
         self._is_exact = True  # whether `changes` was, the last time
         self._is_cheap = True  # the backend may be asked often
         self._scheduled_at: float | None = None  # when the scheduled step is due
-        self._asked_at = 0.0  # when the last request of kinds 2 and 3 was made
+        self._requested_at = 0.0  # when the last request of kinds 2 and 3 was made
         self._paced_at = 0.0  # when the next request of kinds 2 and 3 may be made
         self._confirm_at = 0.0  # and of kind 1
         self._grown_at = float("-inf")  # when a job was added to others
@@ -179,7 +179,7 @@ class JobPoller:
         """True if one request asks for all jobs; otherwise there is one for each."""
         if self._is_list_refused or len(self._jobs) == 1:
             return False
-        return self._is_exact or len(self._jobs) > _FEW_JOBS or not self._jobs.wants_all
+        return self._is_exact or len(self._jobs) > _FEW_JOBS or not self._jobs.needs_full_records
 
     @property
     def trouble(self) -> BaseException | None:
@@ -188,17 +188,17 @@ class JobPoller:
 
     # ---- subscriptions
 
-    def _add(self, subscription: Subscription, seen: JobRecord | None, *, wants_all: bool) -> None:
+    def _add(self, subscription: Subscription, last_record: JobRecord | None, *, needs_full_records: bool) -> None:
         with self._lock:
             now = self._workers.now()
             is_first = not self._jobs
             self._subscriptions.setdefault(subscription.job_id, []).append(subscription)
-            self._jobs.add(subscription.job_id, seen, wants_all=wants_all)
+            self._jobs.add(subscription.job_id, last_record, needs_full_records=needs_full_records)
             if not is_first:
                 self._grown_at = now
             if self._poll.trouble is None:  # the pause after a response without news does not hold for a new job
-                self._paced_at = min(self._paced_at, self._asked_at + self._interval_s)
-            collects_s = 0.0 if is_first and wants_all else _COLLECT_S
+                self._paced_at = min(self._paced_at, self._requested_at + self._interval_s)
+            collects_s = 0.0 if is_first and needs_full_records else _COLLECT_S
             self._schedule_soon(max(collects_s, self._paced_at - now))
 
     def _remove(self, subscription: Subscription) -> bool:
@@ -221,15 +221,15 @@ class JobPoller:
 
     def _schedule_soon(self, delay_s: float) -> None:
         """Make the next request soon; a held one that is under way is superseded."""
-        if self._is_asking and not self._is_held:
+        if self._is_requesting and not self._is_long_poll:
             return  # its response schedules the next one
         if self._scheduled_at is None or self._workers.now() + delay_s < self._scheduled_at:
-            self._is_asking = self._is_held = False
+            self._is_requesting = self._is_long_poll = False
             self._schedule(delay_s)
 
     def _schedule_next(self) -> None:
         """Schedule the next request: after a response, or if none was due."""
-        self._is_asking = self._is_held = False
+        self._is_requesting = self._is_long_poll = False
         due_at = min(self._paced_at, self._confirm_at) if self._jobs.has_to_confirm else self._paced_at
         if (recheck_at := self._jobs.recheck_at) is not None:
             due_at = min(due_at, recheck_at)
@@ -238,110 +238,118 @@ class JobPoller:
 
     def _schedule(self, delay_s: float, *, is_retry: bool = False) -> None:
         # In this order: Ctrl-C in between must not leave other jobs without a step of the current turn.
-        turn = self._turn + 1
-        step = functools.partial(self._step, turn)
+        generation = self._generation + 1
+        step = functools.partial(self._step, generation)
         self._workers.call_later(step, delay_s, endpoint=self._backend.endpoint, is_retry=is_retry)
-        self._turn, self._scheduled_at = turn, self._workers.now() + delay_s
+        self._generation, self._scheduled_at = generation, self._workers.now() + delay_s
 
-    def _step(self, turn: int) -> None:
+    def _step(self, generation: int) -> None:
         try:
             with self._lock:
-                if turn != self._turn:
+                if generation != self._generation:
                     return
                 self._scheduled_at = None
                 request = self._next_request()
                 if request is None:
                     self._schedule_next()
                     return
-                self._is_asking = True
-            self._ask(request)
+                self._is_requesting = True
+            self._send_request(request)
         except Exception as error:  # a lost error would leave all subscribers waiting
             logger.debug("asking for jobs", exc_info=True)
-            self._give_up(error)
+            self._fail_all(error)
 
     def _next_request(self) -> _Request | None:
         now = self._workers.now()
         if not self._jobs:
             return None
-        self._jobs.note_due(now)
-        job = self._jobs.to_confirm() if now >= self._confirm_at else None
+        self._jobs.enqueue_due(now)
+        job = self._jobs.next_to_confirm() if now >= self._confirm_at else None
         if job is not None:
-            self._confirm_at = now + _CONFIRM_EVERY_S
-            return _Request(self._turn, job, is_paced=False)
+            self._confirm_at = now + _CONFIRM_INTERVAL_S
+            return _Request(self._generation, job, is_paced=False)
         if now < self._paced_at:
             return None
-        self._asked_at, self._paced_at = now, now + self._interval_s
-        return _Request(self._turn, self._jobs.to_look_at(one_by_one=not self.polls_in_bulk), is_paced=True)
+        self._requested_at, self._paced_at = now, now + self._interval_s
+        return _Request(
+            self._generation, self._jobs.next_to_check(individually=not self.polls_in_bulk), is_paced=True
+        )
 
     @property
     def _interval_s(self) -> float:
         """The least seconds between two requests of kinds 2 and 3."""
         if self._is_cheap:
-            interval_s = min(_LONGEST_S, max(_SHORTEST_S, len(self._jobs) / _JOBS_A_SECOND))
+            interval_s = min(_MAX_INTERVAL_S, max(_MIN_INTERVAL_S, len(self._jobs) / _JOBS_PER_SECOND))
         else:
-            are_few = len(self._jobs) <= _FEW_JOBS and self._jobs.wants_all
-            interval_s = _LONGEST_S / max(1, len(self._jobs)) if are_few else _LONGEST_S
+            are_few = len(self._jobs) <= _FEW_JOBS and self._jobs.needs_full_records
+            interval_s = _MAX_INTERVAL_S / max(1, len(self._jobs)) if are_few else _MAX_INTERVAL_S
         return min(interval_s, self._policy.pause_s)
 
     # ---- requests
 
-    def _ask(self, request: _Request) -> None:
+    def _send_request(self, request: _Request) -> None:
         job, endpoint = request.job, self._backend.endpoint
         slot = self._workers.long_poll_slot(endpoint, keep_free=_SLOTS_FOR_READERS)
         with slot if request.is_paced else nullcontext(False) as granted:
             with self._lock:
-                asked_at = self._workers.now()
-                known = self._jobs.snapshots() if job is None else {job.id: job.record}
+                requested_at = self._workers.now()
+                last_records = self._jobs.snapshots() if job is None else {job.id: job.record}
                 # A held `get` must not keep other jobs waiting; a new job is asked for at once.
-                can_hold = granted and len(known) == len(self._jobs) and None not in known.values()
+                can_hold = granted and len(last_records) == len(self._jobs) and None not in last_records.values()
                 # Short holds while jobs are being added: each makes the next request ask for one more.
-                wait_s = min(self._policy.hold_s, _FIRST_HOLD_S + asked_at - self._grown_at) if can_hold else 0.0
-                self._is_held = wait_s > 0
+                wait_s = (
+                    min(self._policy.hold_s, _FIRST_HOLD_S + requested_at - self._grown_at) if can_hold else 0.0
+                )
+                self._is_long_poll = wait_s > 0
                 since = self._unfinished
             try:
                 with one_attempt():
                     if job is None:
-                        response = self._backend.changes(known, since, wait_s=wait_s)
+                        response = self._backend.changes(last_records, since, wait_s=wait_s)
                     else:
-                        record = self._backend.get(job.id, changed_from=known[job.id], wait_s=wait_s)
+                        record = self._backend.get(job.id, changed_from=last_records[job.id], wait_s=wait_s)
                         response = JobChanges({job.id: record})
             except PaiError as error:
-                self._take_error(request, error)
+                self._process_error(request, error)
                 return
-        was_held = wait_s > 0 and self._workers.now() - asked_at > _SHORTEST_S
-        self._take(request, response, asked_at, was_held=was_held)
+        has_waited = wait_s > 0 and self._workers.now() - requested_at > _MIN_INTERVAL_S
+        self._process_response(request, response, requested_at, has_waited=has_waited)
 
-    def _take(self, request: _Request, response: JobChanges, asked_at: float, *, was_held: bool) -> None:
+    def _process_response(
+        self, request: _Request, response: JobChanges, requested_at: float, *, has_waited: bool
+    ) -> None:
         with self._lock:
-            updates = self._jobs.take(response, request.turn)
-            if request.turn == self._turn:
+            updates = self._jobs.take(response, request.generation)
+            if request.generation == self._generation:
                 self._poll.on_response()
                 if request.is_paced:
-                    self._set_pace(request, response, asked_at, was_held=was_held)
+                    self._set_pace(request, response, requested_at, has_waited=has_waited)
                 self._schedule_next()
         self._notify(updates)
 
-    def _set_pace(self, request: _Request, response: JobChanges, asked_at: float, *, was_held: bool) -> None:
+    def _set_pace(self, request: _Request, response: JobChanges, requested_at: float, *, has_waited: bool) -> None:
         """Choose the time of the next request of kinds 2 and 3."""
         job = request.job
         if job is None:
             self._unfinished = None if response.is_complete else response
             self._is_exact = is_cheap = response.is_exact
-            is_round_over = response.is_complete
+            is_round_complete = response.is_complete
         else:
             is_cheap = response.records[job.id]._lists_all and len(self._jobs) == 1
-            is_round_over = not self.polls_in_bulk and self._jobs.is_round_over
+            is_round_complete = not self.polls_in_bulk and self._jobs.is_round_complete
         if self._is_cheap and not is_cheap:
             self._is_cheap = False
-            self._paced_at = asked_at + self._interval_s
+            self._paced_at = requested_at + self._interval_s
         self._is_cheap = is_cheap
-        if is_round_over and not self._jobs.has_new:
-            pause_s = self._poll.pause_s(is_news=self._jobs.round_had_news(), is_held=is_cheap)
+        if is_round_complete and not self._jobs.has_new:
+            pause_s = self._poll.pause_s(has_news=self._jobs.pop_news(), is_cheap=is_cheap)
             # A service without long polls may be slow, too.
-            self._paced_at = max(self._paced_at, self._workers.now() + (0.0 if was_held and is_cheap else pause_s))
+            self._paced_at = max(
+                self._paced_at, self._workers.now() + (0.0 if has_waited and is_cheap else pause_s)
+            )
 
-    def _take_error(self, request: _Request, error: PaiError) -> None:
-        job, is_current = request.job, request.turn == self._turn
+    def _process_error(self, request: _Request, error: PaiError) -> None:
+        job, is_current = request.job, request.generation == self._generation
         with self._lock:
             if job is None and isinstance(error, InvalidRequestError | NotFoundError | PermissionDeniedError):
                 # A key that may not list jobs, or a service that does not know the request.
@@ -358,7 +366,7 @@ class JobPoller:
                 pause_s = self._poll.pause_after(error, may_pass=error.may_pass)
                 if pause_s is not None:
                     self._paced_at = self._confirm_at = self._workers.now() + pause_s
-                    self._is_asking = self._is_held = False
+                    self._is_requesting = self._is_long_poll = False
                     self._schedule(pause_s, is_retry=True)
                     return
                 raise error
@@ -367,10 +375,10 @@ class JobPoller:
         if job is not None:
             self._notify([(job.id, error)])
 
-    def _give_up(self, error: Exception) -> None:
+    def _fail_all(self, error: Exception) -> None:
         """Tell all subscribers an error, and ask no more."""
         with self._lock:
-            self._is_asking = self._is_held = False
+            self._is_requesting = self._is_long_poll = False
             job_ids = self._jobs.clear()
         self._notify([(job_id, error) for job_id in job_ids])
 

@@ -16,7 +16,7 @@ FIRST_PAUSE_S = 0.1
 _BUSY_PAUSE_S = 1.0  # while lines come, from a service without long polls; the shortest one there
 _GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet: 9 requests in 30 s, from 1 s on
 _REPORT_AFTER_S = 2.0
-_REPORT_AGAIN_S = 60.0
+_REPORT_INTERVAL_S = 60.0
 # An unreadable response of the service itself will not change; one of a gateway passes with the gateway's error.
 _UNREADABLE_PATIENCE_S = 20.0
 
@@ -52,16 +52,16 @@ class PollState:
 
     Args:
         policy: the times.
-        what: the resource, for messages.
+        resource: the resource, for messages.
 
     Attributes:
         trouble: the last error; None after a response.
     """
 
-    def __init__(self, policy: FollowPolicy, what: str = "") -> None:
+    def __init__(self, policy: FollowPolicy, resource: str = "") -> None:
         self.trouble: BaseException | None = None
         self._policy = policy
-        self._what = what
+        self._resource = resource
         self._pause_s = min(FIRST_PAUSE_S, policy.pause_s)
         self._failing_since: float | None = None
         self._attempts = 0
@@ -72,17 +72,17 @@ class PollState:
         """Note a response: the failures before it no longer count."""
         self.trouble, self._failing_since, self._attempts, self._reported_at = None, None, 0, None
 
-    def pause_s(self, *, is_news: bool, is_held: bool, expected_s: float = 0.0) -> float:
+    def pause_s(self, *, has_news: bool, is_cheap: bool, expected_s: float = 0.0) -> float:
         """Seconds until the next poll after a response: short after news, then growing.
 
         Args:
-            is_news: the response had something new.
-            is_held: the backend supports long polls, or is on this machine; polling it often is cheap.
+            has_news: the response had something new.
+            is_cheap: the backend supports long polls, or is on this machine; polling it often is cheap.
             expected_s: no news is expected before this time; the first pause is as long, up to the longest one.
         """
-        longest = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_held else self._policy.pause_s
-        least_s = max(FIRST_PAUSE_S, expected_s) if is_held else _BUSY_PAUSE_S
-        self._pause_s = min(longest, least_s if is_news else max(self._pause_s * _GROWTH, least_s))
+        max_s = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_cheap else self._policy.pause_s
+        min_s = max(FIRST_PAUSE_S, expected_s) if is_cheap else _BUSY_PAUSE_S
+        self._pause_s = min(max_s, min_s if has_news else max(self._pause_s * _GROWTH, min_s))
         return self._pause_s
 
     def pause_after(self, error: PaiError, *, may_pass: bool) -> float | None:
@@ -103,9 +103,9 @@ class PollState:
         pause_s = self._policy.retry.pause_s(self._attempts, getattr(error, "retry_after_s", None))
         if isinstance(error, AuthenticationError) and error.is_key_expired and not self._has_reported_key:
             self._has_reported_key = True
-            logger.warning("following %s: %s; waiting for a new key", self._what, error)
-        logger.info("following %s: %s; trying again in %.1f s", self._what, error, pause_s)
-        was_reported = self._reported_at is not None and now - self._reported_at < _REPORT_AGAIN_S
+            logger.warning("following %s: %s; waiting for a new key", self._resource, error)
+        logger.info("following %s: %s; trying again in %.1f s", self._resource, error, pause_s)
+        was_reported = self._reported_at is not None and now - self._reported_at < _REPORT_INTERVAL_S
         if failing_s + pause_s >= _REPORT_AFTER_S and not was_reported:
             self._reported_at = now
             self._policy.retry.warnings.warn(error, left_s=self._policy.patience_s - failing_s)

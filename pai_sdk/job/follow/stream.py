@@ -83,7 +83,7 @@ class LogStream:
         self._backend = backend
         self._job_id = job_id
         self._follow = follow
-        self._only = instance
+        self._instance = instance
         self._tail = tail
         self._since = since if since is None or since.tzinfo else since.replace(tzinfo=timezone.utc)
         self._times = times
@@ -100,24 +100,24 @@ class LogStream:
         Args:
             deadline: when to stop following, on the clock of `time.monotonic()`.
         """
-        self._find_begin()
+        self._find_start()
         with closing(self._source(deadline)) as source:
             for update in source:
-                yield from self._handed_over(self._timed(update))
+                yield from self._deliver(self._timed(update))
 
     async def __aiter__(self) -> AsyncGenerator[LogLine, None]:
-        where = self._backend.endpoint
+        endpoint = self._backend.endpoint
         if self._tail is not None or self._since is not None:
-            await ask(self._find_begin, where, self._policy)
+            await ask(self._find_start, endpoint, self._policy)
         async with aclosing(self._source_async()) as source:
             async for update in source:
                 if self._times:
-                    update = await ask(partial(self._timed, update), where, self._policy)
-                for one in self._handed_over(update):
-                    if isinstance(one, LogLine):
-                        yield one
+                    update = await ask(partial(self._timed, update), endpoint, self._policy)
+                for item in self._deliver(update):
+                    if isinstance(item, LogLine):
+                        yield item
 
-    def _handed_over(self, update: Update) -> Iterator[LogLine | JobRecord]:
+    def _deliver(self, update: Update) -> Iterator[LogLine | JobRecord]:
         if isinstance(update, LogError):
             raise update.error
         if isinstance(update, JobRecord):
@@ -127,15 +127,15 @@ class LogStream:
             self.cursor[line.instance] = line.next_number
             yield line
 
-    def _find_begin(self) -> None:
+    def _find_start(self) -> None:
         """Put the cursor of instances that have none where `tail` and `since` say, at the later one of both."""
         if self._tail is None and self._since is None:
             return
-        for instance in self._wanted(self._backend.get(self._job_id)):
+        for instance in self._selected_instances(self._backend.get(self._job_id)):
             if instance not in self.cursor:
                 count = self._count(instance)
-                begin = 0 if self._since is None else self._first_since(instance, count, self._since.timestamp())
-                self.cursor[instance] = max(begin, 0 if self._tail is None else count - self._tail)
+                first = 0 if self._since is None else self._first_since(instance, count, self._since.timestamp())
+                self.cursor[instance] = max(first, 0 if self._tail is None else count - self._tail)
         self._tail = self._since = None
 
     def _first_since(self, instance: str, count: int, moment: float) -> int:
@@ -189,7 +189,7 @@ class LogStream:
             count += len(page.lines)
         return count
 
-    def _written_so_far(self) -> Callable[[], Update | None]:
+    def _existing_lines(self) -> Callable[[], Update | None]:
         """A function whose calls return the job, and then page after page of its log; None at the end.
 
         A call that fails changes nothing, and may be repeated.
@@ -201,7 +201,7 @@ class LogStream:
             nonlocal record
             if record is None:
                 record = self._backend.get(self._job_id)
-                unread.extend(self._wanted(record))
+                unread.extend(self._selected_instances(record))
                 return record
             while unread:
                 instance = unread[0]
@@ -223,7 +223,7 @@ class LogStream:
 
     def _source(self, deadline: float | None) -> Generator[Update, None, None]:
         if not self._follow:
-            read_next = self._written_so_far()
+            read_next = self._existing_lines()
             while (update := read_next()) is not None:
                 yield update
             return
@@ -232,7 +232,7 @@ class LogStream:
 
     async def _source_async(self) -> AsyncGenerator[Update, None]:
         if not self._follow:
-            read_next = self._written_so_far()
+            read_next = self._existing_lines()
             while (update := await ask(read_next, self._backend.endpoint, self._policy)) is not None:
                 yield update
             return
@@ -241,25 +241,25 @@ class LogStream:
                 yield update
 
     def _follower(self) -> Follower:
-        return Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
+        return Follower(self._backend, self._job_id, self._selected_instances, self.cursor, self._policy)
 
-    def _wanted(self, record: JobRecord) -> list[str]:
+    def _selected_instances(self, record: JobRecord) -> list[str]:
         names = record.instance_names
-        self._know_by_full_name(names)
-        if self._only is None:
+        self._expand_cursor(names)
+        if self._instance is None:
             return names
-        found = [name for name in names if name == self._only or name.endswith(f"-{self._only}")]
+        matches = [name for name in names if name == self._instance or name.endswith(f"-{self._instance}")]
         # While a job begins, and for a moment after its end, an instance may be missing that will come.
-        is_whole = record.status.is_terminal and not record.may_list_more
-        if names and not found and (is_whole or not self._follow):
-            there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
+        is_list_complete = record.status.is_terminal and not record.may_list_more
+        if names and not matches and (is_list_complete or not self._follow):
+            available = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{self._only!r} is not an instance of this job", f"it has {there}")]
+                [Problem("instance", f"{self._instance!r} is not an instance of this job", f"it has {available}")]
             )
-        return found
+        return matches
 
-    def _know_by_full_name(self, names: list[str]) -> None:
-        for given in [*self.cursor]:
-            full = next((name for name in names if name.endswith(f"-{given}")), None)
-            if full is not None and given not in names:
-                self.cursor.setdefault(full, self.cursor.pop(given))
+    def _expand_cursor(self, names: list[str]) -> None:
+        for short_name in [*self.cursor]:
+            full = next((name for name in names if name.endswith(f"-{short_name}")), None)
+            if full is not None and short_name not in names:
+                self.cursor.setdefault(full, self.cursor.pop(short_name))

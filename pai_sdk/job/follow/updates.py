@@ -72,22 +72,22 @@ class UpdateQueue(Generic[T]):
 
     def wait(self, deadline: float | None) -> bool:
         """Block until there is an item; False at the deadline, by the clock of the schedule."""
-        left_s = None if deadline is None else max(0.0, deadline - self._schedule.now())
-        return self._schedule.wait(self.changed, lambda: bool(self._items), left_s)
+        remaining_s = None if deadline is None else max(0.0, deadline - self._schedule.now())
+        return self._schedule.wait(self.changed, lambda: bool(self._items), remaining_s)
 
     async def wait_async(self) -> None:
         """Suspend the task until there is an item."""
-        loop, is_there = asyncio.get_running_loop(), asyncio.Event()
+        loop, has_item = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             with suppress(RuntimeError):  # the loop has been closed, and no task waits any more
-                loop.call_soon_threadsafe(is_there.set)
+                loop.call_soon_threadsafe(has_item.set)
 
         with self.changed:
             if self._items:
                 return
             self._wake_loop = wake
-        await is_there.wait()
+        await has_item.wait()
 
 
 async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:

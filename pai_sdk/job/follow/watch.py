@@ -50,12 +50,12 @@ class JobWatch(Generic[Job]):
     """
 
     def __init__(self, jobs: Iterable[Job], policy: FollowPolicy) -> None:
-        self.ended: dict[Key, JobRecord] = {}
+        self.finished: dict[Key, JobRecord] = {}
         self.lost: dict[Key, Exception] = {}
         self._policy = policy
         self._jobs: dict[Key, Job] = {}
         self._subscriptions: dict[Key, Subscription] = {}
-        self._ends: dict[Key, EndCheck] = {}
+        self._end_checks: dict[Key, EndCheck] = {}
         self._updates: UpdateQueue[tuple[Key, Update]] = UpdateQueue(policy.schedule)
         for job in jobs:
             self.add(job)
@@ -71,7 +71,7 @@ class JobWatch(Generic[Job]):
         key = same_job(job)
         if key in self._jobs:
             return
-        self._jobs[key], self._ends[key] = job, EndCheck(self._policy)
+        self._jobs[key], self._end_checks[key] = job, EndCheck(self._policy)
         if job._record is not None and job._record.status.is_terminal:
             self._on_update(key, job._record)
             return
@@ -82,13 +82,18 @@ class JobWatch(Generic[Job]):
     @property
     def unfinished(self) -> list[Job]:
         """The jobs that have not ended, as far as is known."""
-        return [job for key, job in self._jobs.items() if key not in self.ended and key not in self.lost]
+        return [job for key, job in self._jobs.items() if key not in self.finished and key not in self.lost]
 
     @property
     def trouble(self) -> BaseException | None:
         """The error of the last request, if there was no response since."""
         return next(
-            (trouble for one in self._subscriptions.values() if (trouble := one.trouble) is not None), None
+            (
+                trouble
+                for subscription in self._subscriptions.values()
+                if (trouble := subscription.trouble) is not None
+            ),
+            None,
         )
 
     def updates(self, *, deadline: float | None = None) -> Iterator[tuple[Job, Update]]:
@@ -97,8 +102,8 @@ class JobWatch(Generic[Job]):
         Args:
             deadline: on the clock of the policy's schedule.
         """
-        while found := self.next_updates(deadline=deadline):
-            yield from found
+        while changed := self.next_updates(deadline=deadline):
+            yield from changed
 
     def next_updates(self, *, deadline: float | None = None) -> list[tuple[Job, Update]]:
         """All jobs whose snapshot has changed by now, or the first ones that change; none at the deadline.
@@ -110,16 +115,16 @@ class JobWatch(Generic[Job]):
             deadline: on the clock of the policy's schedule.
         """
         while (self._updates or self.unfinished) and self._updates.wait(deadline):
-            if found := self._take_all():
-                return found
+            if changed := self._drain():
+                return changed
         return []
 
     async def updates_async(self) -> AsyncGenerator[tuple[Job, Update], None]:
         """The same for asyncio; no thread waits."""
         while self._updates or self.unfinished:
             await self._updates.wait_async()
-            for found in self._take_all():
-                yield found
+            for item in self._drain():
+                yield item
 
     async def wait_async(self) -> None:
         """Wait until all have ended."""
@@ -135,22 +140,22 @@ class JobWatch(Generic[Job]):
     def _on_update(self, key: Key, update: Update) -> None:
         self._updates.put((key, update))
 
-    def _take_all(self) -> list[tuple[Job, Update]]:
+    def _drain(self) -> list[tuple[Job, Update]]:
         # One for each job, the last: with an earlier one, a job that has ended would be yielded with a snapshot of
         # the time before.
-        found: dict[Key, tuple[Job, Update]] = {}
+        changed: dict[Key, tuple[Job, Update]] = {}
         while self._updates:
             key, update = self._updates.take()
-            if key in self.ended or key in self.lost:
+            if key in self.finished or key in self.lost:
                 continue
             job = self._jobs[key]
             if not isinstance(update, JobRecord):
                 self.lost[key] = update
             else:
                 job._keep(update)
-                if self._ends[key].has_ended(update):
-                    self.ended[key] = update
-            if (key in self.ended or key in self.lost) and key in self._subscriptions:
+                if self._end_checks[key].has_ended(update):
+                    self.finished[key] = update
+            if (key in self.finished or key in self.lost) and key in self._subscriptions:
                 self._subscriptions.pop(key).close()
-            found[key] = (job, update)
-        return [*found.values()]
+            changed[key] = (job, update)
+        return [*changed.values()]

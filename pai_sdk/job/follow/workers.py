@@ -18,8 +18,8 @@ from typing import Protocol, TypeAlias
 
 Step: TypeAlias = Callable[[], None]
 
-_SIGNALS_S = 1.0  # the longest time that a missed Ctrl-C waits
-_MOST_RETRIES = 2  # of one endpoint at a time: one that never responds holds each of them for half a minute
+_SIGNAL_CHECK_S = 1.0  # the longest time that a missed Ctrl-C waits
+_MAX_RETRIES = 2  # of one endpoint at a time: one that never responds holds each of them for half a minute
 
 
 class Schedule(Protocol):
@@ -40,7 +40,7 @@ class Schedule(Protocol):
         """
         ...
 
-    def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+    def wait(self, news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait for a notification until `is_there()` is true; False after the timeout."""
         ...
 
@@ -62,13 +62,13 @@ class _Endpoint:
 
     running: int = 0
     retrying: int = 0
-    held: int = 0
+    long_polls: int = 0
     waiting: deque[_Task] = field(default_factory=deque)
     waiting_retries: deque[_Task] = field(default_factory=deque)
 
     @property
     def is_idle(self) -> bool:
-        return not (self.running or self.held or self.waiting or self.waiting_retries)
+        return not (self.running or self.long_polls or self.waiting or self.waiting_retries)
 
 
 class Workers:
@@ -102,8 +102,8 @@ class Workers:
     def __init__(self, limit: int = 16, *, spare: int = 4, idle_s: float = 0.5) -> None:
         self._limit = limit
         self._free_slots = limit - spare
-        self._most_of_one = limit - spare
-        self._most_slots_of_one = limit - spare - spare // 2
+        self._max_per_endpoint = limit - spare
+        self._max_slots_per_endpoint = limit - spare - spare // 2
         self._idle_s = idle_s
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, _Task]] = []
@@ -130,11 +130,11 @@ class Workers:
             elif not self._waiting:
                 self._start_thread()
 
-    def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+    def wait(self, news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait for a notification until `is_there()` is true; False after the timeout."""
         try:
             with news:
-                return _wait_for(news, is_there, timeout_s)
+                return _wait_for(news, is_ready, timeout_s)
         except RuntimeError as error:
             # Ctrl-C may come just after the condition has released its lock. The end of `with` releases it again,
             # fails, and would hide the interrupt.
@@ -147,16 +147,16 @@ class Workers:
         """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
         with self._changed:
             state = self._endpoints.setdefault(endpoint, _Endpoint())
-            granted = min(self._free_slots, self._most_slots_of_one - state.held) > keep_free
+            granted = min(self._free_slots, self._max_slots_per_endpoint - state.long_polls) > keep_free
             self._free_slots -= granted
-            state.held += granted
+            state.long_polls += granted
         try:
             yield granted
         finally:
             with self._changed:
                 self._free_slots += granted
-                state.held -= granted
-                self._forget_if_idle(endpoint)
+                state.long_polls -= granted
+                self._remove_if_idle(endpoint)
 
     def _work(self) -> None:
         while (task := self._next_task()) is not None:
@@ -167,18 +167,18 @@ class Workers:
         """The next task, when it is due; None when the thread is no longer needed."""
         with self._changed:
             while True:
-                left_s = self._due[0][0] - self.now() if self._due else None
-                if left_s is not None and left_s <= 0:
+                delay_s = self._due[0][0] - self.now() if self._due else None
+                if delay_s is not None and delay_s <= 0:
                     task = heapq.heappop(self._due)[2]
                     if not self._admit(task):
                         continue
                     self._wake_another_thread()
                     return task
                 # One thread, the timekeeper, waits for the next due time; the others need not wake for it.
-                keeps_time = left_s is not None and not self._has_timekeeper
+                keeps_time = delay_s is not None and not self._has_timekeeper
                 self._has_timekeeper |= keeps_time
                 self._waiting += 1
-                was_woken = self._changed.wait(left_s if keeps_time else self._idle_s)
+                was_woken = self._changed.wait(delay_s if keeps_time else self._idle_s)
                 self._waiting -= 1
                 if keeps_time:
                     self._has_timekeeper = False
@@ -189,10 +189,10 @@ class Workers:
     def _admit(self, task: _Task) -> bool:
         """Count a task as running; False if its endpoint has enough threads, and the task is queued."""
         endpoint = self._endpoints.setdefault(task.endpoint, _Endpoint())
-        if task.is_retry and endpoint.retrying >= _MOST_RETRIES:
+        if task.is_retry and endpoint.retrying >= _MAX_RETRIES:
             endpoint.waiting_retries.append(task)
             return False
-        if endpoint.running >= self._most_of_one:
+        if endpoint.running >= self._max_per_endpoint:
             (endpoint.waiting_retries if task.is_retry else endpoint.waiting).append(task)
             return False
         endpoint.running += 1
@@ -207,15 +207,15 @@ class Workers:
             endpoint.retrying -= task.is_retry
             if endpoint.waiting:
                 self._make_due(endpoint.waiting.popleft())
-            if endpoint.waiting_retries and endpoint.retrying < _MOST_RETRIES:
+            if endpoint.waiting_retries and endpoint.retrying < _MAX_RETRIES:
                 self._make_due(endpoint.waiting_retries.popleft())
-            self._forget_if_idle(task.endpoint)
+            self._remove_if_idle(task.endpoint)
 
     def _make_due(self, task: _Task) -> None:
         # The thread that calls this looks for its next task at once, so none has to be woken.
         heapq.heappush(self._due, (self.now(), next(self._order), task))
 
-    def _forget_if_idle(self, name: str) -> None:
+    def _remove_if_idle(self, name: str) -> None:
         endpoint = self._endpoints.get(name)
         if endpoint is not None and endpoint.is_idle:
             del self._endpoints[name]
@@ -255,16 +255,16 @@ if sys.platform != "win32":
     os.register_at_fork(after_in_child=shared_workers.cache_clear)
 
 
-def _wait_for(news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+def _wait_for(news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
     """`Condition.wait_for`, which lets the main thread look for signals every second.
 
     A signal that comes just before the thread begins to wait does not end the wait, and its handler runs when the
     thread wakes.
     """
     if threading.current_thread() is not threading.main_thread():
-        return news.wait_for(is_there, timeout_s)
-    over_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    while not news.wait_for(is_there, min(_SIGNALS_S, over_at - time.monotonic())):
-        if time.monotonic() >= over_at:
+        return news.wait_for(is_ready, timeout_s)
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while not news.wait_for(is_ready, min(_SIGNAL_CHECK_S, deadline - time.monotonic())):
+        if time.monotonic() >= deadline:
             return False
     return True

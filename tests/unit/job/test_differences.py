@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk.job.facts import differences, job_facts
+from pai_sdk.job.facts import differences, request_groups
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 
@@ -29,7 +29,7 @@ def record(name: str, lr: str = "0.1", **changes: Any) -> JobRecord:
 
 
 def test_facts_have_all_of_a_request_and_no_secret() -> None:
-    facts = job_facts(record("one", Priority=3, MadeUp={"x": 1}, PythonRequirements=["https://me:pw@host/x"]))
+    facts = request_groups(record("one", Priority=3, MadeUp={"x": 1}, PythonRequirements=["https://me:pw@host/x"]))
     assert facts["code"]["command"] == "python train.py"
     assert facts["code"]["source"] == "oss://b/code/1/"
     assert facts["environments"] == {"TOKEN": "******"}

@@ -87,7 +87,7 @@ def test_a_card_that_was_left_is_not_touched_again() -> None:
     backend.lines = {"train1-master-0": ["one"]}
     card = LiveCard(TrainingJob("train1", backend), shown, FAST)
     until(lambda: shown.seen == ["one"])
-    card.leave()
+    card.close()
     backend.lines["train1-master-0"].append("two")
     backend.status = "Succeed"
     assert card.join(PATIENCE_S)

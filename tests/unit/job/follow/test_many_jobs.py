@@ -437,7 +437,7 @@ def test_a_job_that_is_added_while_a_response_is_held_back_is_not_kept_waiting()
             assert isinstance(update, JobRecord)
             seen[job_id].append(str(update.status))
 
-        return shared_pollers().subscribe(backend, times, job_id, note, wants_all=True)
+        return shared_pollers().subscribe(backend, times, job_id, note, needs_full_records=True)
 
     subscriptions = [subscribe("train1")]
     until(lambda: backend.held == [frozenset({"train1"})])

@@ -20,4 +20,4 @@ def test_a_job_that_ended_since_the_last_look_comes_once_with_its_end() -> None:
         found = [(one.id, getattr(update, "status", "")) for one, update in watch.updates()]
     assert found[-1] == ("train1", "Succeed")
     assert [status for _, status in found].count("Succeed") == 1
-    assert same_job(job) in watch.ended
+    assert same_job(job) in watch.finished
