@@ -1,7 +1,7 @@
-"""TensorBoard on what a job has reported: the real program, on a folder of this machine.
+"""Starts TensorBoard on the events of a job.
 
-A folder of this machine is opened as it is. One in an object store is copied into a temporary folder, and a thread
-copies what is new every few seconds, until the board is closed.
+A local folder is opened in place. A folder of an object store is copied into a temporary folder, and a thread
+copies new events every few seconds until the board is closed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -> Board:
-    """Start TensorBoard on a folder.
-
-    Args:
-        uri: the folder: `file:…`, or a URI that `open_store` can read.
-        open_store: opens the folder.
-        port: where it listens; 0 for any free port.
+    """Starts TensorBoard on a folder; port 0 is any free port.
 
     Raises:
         MissingExtraError: TensorBoard is not installed.
@@ -60,16 +55,16 @@ class Board:
     """A running TensorBoard. Use it as a context manager, or call `close`.
 
     Args:
-        folder: what it shows; None for a temporary folder that `copy` fills.
-        copy: brings what is new into a folder.
-        port: where it listens; 0 for any free port.
+        folder: the folder with the events; None for a temporary folder that `copy` fills.
+        copy: copies new events into a folder.
+        port: the port on which it listens; 0 for any free port.
 
     Attributes:
-        url: where a browser finds it.
+        url: the address for a browser.
 
     Raises:
         MissingExtraError: TensorBoard is not installed.
-        ServiceStartError: it did not start; the message has its last words.
+        ServiceStartError: it did not start; the message has the end of its output.
     """
 
     def __init__(
@@ -82,13 +77,14 @@ class Board:
         self._stack = contextlib.ExitStack()
         self._closed = threading.Event()
         with contextlib.ExitStack() as undo:
-            undo.callback(self.close)
+            undo.callback(self.close)  # a failed start must leave neither a process nor a folder behind
             if folder is None:
                 log_dir = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pai-board-")), "logs")
                 log_dir.mkdir()
-                copy(log_dir)
+                copy(log_dir)  # before the start, so that the first page already shows data
                 copier = threading.Thread(target=self._copy_periodically, args=(copy, log_dir), daemon=True)
                 copier.start()
+                # Before the removal of the folder: the stack is unwound in reverse order.
                 self._stack.callback(copier.join, _STOP_TIMEOUT_S)
                 folder = log_dir
             self._program, self.url = self._start(folder, port)
@@ -109,11 +105,11 @@ class Board:
         return f'TensorBoard: <a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
 
     def wait(self) -> None:
-        """Return when the program has ended, or the board is closed."""
+        """Wait until the program exits or the board is closed."""
         self._program.wait()
 
     def close(self) -> None:
-        """End the program, and remove the temporary folder. Closing again does nothing."""
+        """Stop the program and remove the temporary folder. Closing again does nothing."""
         self._closed.set()
         self._stack.close()
 
@@ -149,13 +145,14 @@ class Board:
 
 
 def _read(stream: IO[str] | None, last_lines: list[str], urls: list[str], is_decided: threading.Event) -> None:
-    """Read all output, so that the program never waits for a reader; the first URL in it is where it listens."""
+    """Reads the output to its end; the first URL in it is the address of the board."""
+    # To the end, also after the URL: a full pipe would block the program.
     for line in stream or ():
         last_lines[:] = [*last_lines[-20:], line]
         if not urls and (url := _URL.search(line)):
             urls.append(url[0])
             is_decided.set()
-    is_decided.set()
+    is_decided.set()  # the program exited: `_start` need not wait for its timeout
 
 
 def _terminate(program: subprocess.Popen[str]) -> None:

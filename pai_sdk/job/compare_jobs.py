@@ -1,4 +1,4 @@
-"""Jobs side by side: the hyperparameters in which they differ, and the last and best values of their metrics."""
+"""Compares jobs: the hyperparameters in which they differ, and the last and best values of their metrics."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
 
 
 def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
-    """The range of each metric, in the order in which they first appear; oldest values first."""
+    """Returns the range of each metric, in the order of their first values."""
     ranges: dict[str, MetricRange] = {}
     for point in preferred_points(points):
         if not point.name:
@@ -259,7 +259,7 @@ def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
 
 
 def _value(text: str | None) -> object:
-    """A hyperparameter as a number, if it is one; it is text on the wire."""
+    """Returns a hyperparameter as a number if it is one; on the wire it is a string."""
     for kind in (int, float):
         try:
             return kind(text or "")

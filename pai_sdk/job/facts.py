@@ -1,4 +1,4 @@
-"""The request of a job as names and texts in groups, and the differences of two jobs."""
+"""Groups the fields of a job's request for display, and compares two jobs by them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pai_sdk.schemas.recorded import recorded_fields
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.wire import Received
 
-__all__ = ["Difference", "Facts", "command_text", "differences", "job_facts"]
+__all__ = ["Difference", "FieldGroups", "command_text", "differences", "request_groups"]
 
-Facts: TypeAlias = dict[str, dict[str, str]]
+FieldGroups: TypeAlias = dict[str, dict[str, str]]
 """Group to name to text. Secrets are masked."""
 
 # The groups, in the order in which they are shown.
 _GROUPS = ("code", "resources", "hyperparameters", "inputs", "outputs", "environments", "labels", "settings")
 _ORDER = (*_GROUPS, "result")
-_TEXTS = {
+_FIELD_TITLES = {
     "training_job_description": ("settings", "description"),
     "algorithm_name": ("code", "algorithm"),
     "algorithm_version": ("code", "algorithm version"),
@@ -35,7 +35,7 @@ _TEXTS = {
     "priority": ("settings", "priority"),
     "role_arn": ("settings", "role"),
 }
-_RESOURCE_TEXTS = {
+_RESOURCE_TITLES = {
     "ecs_spec": "type",
     "ecs_count": "count",
     "instance_count": "count",
@@ -45,48 +45,42 @@ _RESOURCE_TEXTS = {
 # The fields that are displayed in a group of their own, or not at all.
 _GROUPED = frozenset(
     {"training_job_name", "workspace_id", "algorithm_spec", "code_dir", "compute_resource", "hyperparameters"}
-    | {"labels", "input_channels", "output_channels", "environments", "python_requirements", *_TEXTS}
+    | {"labels", "input_channels", "output_channels", "environments", "python_requirements", *_FIELD_TITLES}
 )
 # In front of the command: the channel with the part of this package that jobs import.
 _PACKAGE_PATH = re.compile(r'^export PYTHONPATH="[^"]*PAI_INPUT_PAI_SDK[^"]*"; ')
 
 
-def job_facts(record: JobRecord) -> Facts:
-    """The request of a job in groups; all of it, and what is not known here by its name on the wire.
-
-    Args:
-        record: of the job.
-
-    Returns:
-        Only groups that have something.
+def request_groups(record: JobRecord) -> FieldGroups:
+    """Returns the fields of a job's request by group, without empty groups; unknown fields keep their wire names.
 
     Example:
         >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "HyperParameters": [
         ...     {"Name": "lr", "Value": "0.1"}], "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1}})
-        >>> job_facts(record)
+        >>> request_groups(record)
         {'resources': {'type': 'ecs.c6.large', 'count': '1'}, 'hyperparameters': {'lr': '0.1'}}
     """
     request = RecordedRequest.model_validate(public_fields(recorded_fields(record)))
     resource = request.compute_resource or RecordedCompute()
-    facts: Facts = {group: {} for group in _GROUPS}
-    facts["code"] = dict(_code_texts(request))
-    for name, title in _RESOURCE_TEXTS.items():
+    groups: FieldGroups = {group: {} for group in _GROUPS}
+    groups["code"] = dict(_code_fields(request))
+    for name, title in _RESOURCE_TITLES.items():
         if (value := getattr(resource, name)) is not None:
-            facts["resources"][title] = str(value)
-    facts["resources"].update(_other_fields(resource, exclude=_RESOURCE_TEXTS.keys()))
-    facts["hyperparameters"] = {str(each.name): each.value or "" for each in request.hyperparameters}
-    facts["inputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.input_channels}
-    facts["outputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.output_channels}
-    facts["environments"] = {name: str(value) for name, value in (request.environments or {}).items()}
-    facts["labels"] = {str(each.key): each.value or "" for each in request.labels if each.key != SUBMISSION_LABEL}
-    for name, (group, title) in _TEXTS.items():
+            groups["resources"][title] = str(value)
+    groups["resources"].update(_other_fields(resource, exclude=_RESOURCE_TITLES.keys()))
+    groups["hyperparameters"] = {str(each.name): each.value or "" for each in request.hyperparameters}
+    groups["inputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.input_channels}
+    groups["outputs"] = {str(each.name): each.uri or each.dataset_id or "" for each in request.output_channels}
+    groups["environments"] = {name: str(value) for name, value in (request.environments or {}).items()}
+    groups["labels"] = {str(each.key): each.value or "" for each in request.labels if each.key != SUBMISSION_LABEL}
+    for name, (group, title) in _FIELD_TITLES.items():
         if (value := getattr(request, name)) is not None:
-            facts[group][title] = str(value)
-    facts["settings"].update(_other_fields(request, exclude=_GROUPED))
-    return {group: texts for group, texts in facts.items() if texts}
+            groups[group][title] = str(value)
+    groups["settings"].update(_other_fields(request, exclude=_GROUPED))
+    return {group: fields for group, fields in groups.items() if fields}
 
 
-def _code_texts(request: RecordedRequest) -> Iterator[tuple[str, str]]:
+def _code_fields(request: RecordedRequest) -> Iterator[tuple[str, str]]:
     spec = request.algorithm_spec or RecordedSpec()
     if spec.image:
         yield "image", spec.image
@@ -120,11 +114,9 @@ class Difference:
 
 
 def differences(first: JobRecord, second: JobRecord) -> list[Difference]:
-    """All differences of two jobs, groups in their order. Values of variables are compared, and masked.
+    """Returns all differences of two jobs, in the order of the groups; values of variables are masked.
 
-    Args:
-        first: a job.
-        second: another one. Output folders that differ only in the name of the job count as the same.
+    Output folders that differ only in the name of the job count as equal.
 
     Example:
         >>> a, b = (JobRecord.model_validate({"TrainingJobId": f"train{lr}", "Status": "Succeed",
@@ -132,21 +124,21 @@ def differences(first: JobRecord, second: JobRecord) -> list[Difference]:
         >>> differences(a, b)
         [Difference(group='hyperparameters', name='lr', first='0.1', second='0.2')]
     """
-    ours, theirs = _all_facts(first), _all_facts(second)
-    found = [
-        Difference(*key, ours.get(key), theirs.get(key))
-        for key in {**ours, **theirs}
+    first_fields, second_fields = _comparable_fields(first), _comparable_fields(second)
+    changed = [
+        Difference(*key, first_fields.get(key), second_fields.get(key))
+        for key in {**first_fields, **second_fields}
         if key[0] != "hyperparameters"
-        and _same_in_both(ours.get(key), first) != _same_in_both(theirs.get(key), second)
+        and _without_job_names(first_fields.get(key), first) != _without_job_names(second_fields.get(key), second)
     ]
     return sorted(
-        [*found, *_hyperparameters(first, second), *_environments(first, second)],
-        key=lambda one: _ORDER.index(one.group),
+        [*changed, *_hyperparameters(first, second), *_environments(first, second)],
+        key=lambda difference: _ORDER.index(difference.group),
     )
 
 
 def command_text(command: Sequence[str]) -> str:
-    """A command as its user wrote it: text that goes through `sh -c`, or the words of a list.
+    """Returns a command as the user wrote it: the script of `sh -c`, or the quoted arguments.
 
     Example:
         >>> command_text(["sh", "-c", "python train.py $PAI_USER_ARGS"]), command_text(["python", "a b.py"])
@@ -166,57 +158,61 @@ def _other_fields(model: Received, *, exclude: Collection[str]) -> Iterator[tupl
     fields = model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={*exclude})
     for name, value in fields.items():
         if value not in ([], {}):
-            yield from _flat(name, value)
+            yield from _flattened(name, value)
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """A value, and the values in it by their paths."""
+def _flattened(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yields the leaves of a value with their dotted paths."""
     if isinstance(value, Mapping):
         for inner, item in value.items():
-            yield from _flat(f"{name}.{inner}", item)
+            yield from _flattened(f"{name}.{inner}", item)
     elif isinstance(value, str):
         yield name, value
     else:
         yield name, json.dumps(value, ensure_ascii=False)
 
 
-def _all_facts(record: JobRecord) -> dict[tuple[str, str], str]:
-    facts = {(group, name): text for group, found in job_facts(record).items() for name, text in found.items()}
-    facts["result", "status"] = record.status
+def _comparable_fields(record: JobRecord) -> dict[tuple[str, str], str]:
+    fields = {
+        (group, name): text
+        for group, group_fields in request_groups(record).items()
+        for name, text in group_fields.items()
+    }
+    fields["result", "status"] = record.status
     if record.status.is_terminal and record.duration is not None:
-        facts["result", "duration"] = duration_text(record.duration)
+        fields["result", "duration"] = duration_text(record.duration)
     if record.reason_message and record.status.is_failure:
-        facts["result", "reason"] = record.reason_message
+        fields["result", "reason"] = record.reason_message
     for metric in record.latest_metrics:
         if metric.name and metric.value is not None:
-            facts["result", f"metric {metric.name}"] = f"{metric.value:g}"
-    return facts
+            fields["result", f"metric {metric.name}"] = f"{metric.value:g}"
+    return fields
 
 
-def _same_in_both(text: str | None, record: JobRecord) -> str | None:
-    """The text, without what is different in every job."""
+def _without_job_names(text: str | None, record: JobRecord) -> str | None:
+    """Returns the text without the name and the id of the job, which differ in every job."""
     if text and record.training_job_name:
         text = folder_pattern(record.training_job_name).sub("…", text)
     return text.replace(record.training_job_id, "…") if text and record.training_job_id else text
 
 
 def _hyperparameters(first: JobRecord, second: JobRecord) -> list[Difference]:
-    """Those that differ. Values of secrets are compared, and shown as masks."""
-    rows = [{name: text or "" for name, text in one.hyperparameter_values.items()} for one in (first, second)]
+    """Returns the hyperparameters that differ; secrets are compared by value and masked in the result."""
+    rows = [{name: text or "" for name, text in job.hyperparameter_values.items()} for job in (first, second)]
     pairs = [*zip(rows, (first, second), strict=True)]
-    alike = [{name: _same_in_both(text, record) for name, text in row.items()} for row, record in pairs]
-    ours, theirs = map(mask_hyperparameters, rows)
+    comparable = [{name: _without_job_names(text, record) for name, text in row.items()} for row, record in pairs]
+    first_masked, second_masked = map(mask_hyperparameters, rows)
     return [
-        Difference("hyperparameters", name, ours.get(name), theirs.get(name))
-        for name in compare_hyperparameters(alike).differing
+        Difference("hyperparameters", name, first_masked.get(name), second_masked.get(name))
+        for name in compare_hyperparameters(comparable).differing
     ]
 
 
 def _environments(first: JobRecord, second: JobRecord) -> list[Difference]:
-    """Variables that both have, with different values."""
-    ours, theirs = first.environments or {}, second.environments or {}
+    """Returns the variables that both jobs have with different values."""
+    first_values, second_values = first.environments or {}, second.environments or {}
     return [
         Difference("environments", name, "one value", "another value")
-        for name in ours
-        if name in theirs and ours[name] != theirs[name]
+        for name in first_values
+        if name in second_values and first_values[name] != second_values[name]
     ]

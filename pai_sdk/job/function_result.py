@@ -1,4 +1,4 @@
-"""The value of a job that runs a function: fetched, its signature checked, then unpickled."""
+"""Fetches the value of a job that runs a function, verifies its signature and unpickles it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Outcome:
 
     @property
     def is_value(self) -> bool:
-        """True if the function returned."""
+        """Returns whether the function returned."""
         return bool(self._header["kind"] == "value")
 
     def value(self, job_id: str) -> Any:
-        """The value that the function returned.
+        """Returns the value that the function returned.
 
         Raises:
-            FunctionError: it ended by `sys.exit`, cannot run in the image, or its value cannot be unpickled here.
-            Exception: what it raised, with its traceback as the cause.
+            FunctionError: it called `sys.exit`, cannot run in the image, or its value cannot be unpickled here.
+            Exception: the exception that it raised, with its traceback as the cause.
         """
         kind, header = self._header["kind"], self._header
         if kind == "value":
@@ -59,9 +59,7 @@ class Outcome:
 
 
 def function_outcome(job: _Job) -> Outcome | None:
-    """The outcome of the function of an ended job: the error of any instance, or the value of the first.
-
-    Nothing is unpickled before its signature is checked with the key of this very job.
+    """Returns the outcome of a finished job: the error of any instance, or the value of the first one.
 
     Raises:
         InvalidInputError: the job runs no function.
@@ -71,6 +69,7 @@ def function_outcome(job: _Job) -> Outcome | None:
     if not nonce:
         hint = "those of Estimator.from_function and @remote do"
         raise InvalidInputError([Problem("job", f"job {job.id} runs no function, so it has no result", hint)])
+    # Unpickling runs code: nothing is unpickled before its signature is verified with the key of this very job.
     key = job_key(nonce)
     with tempfile.TemporaryDirectory(prefix="pai-result-") as folder:
         try:

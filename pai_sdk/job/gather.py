@@ -42,7 +42,7 @@ FailFast: TypeAlias = "bool | Literal['stop']"
 
 _STOP_TIMEOUT_S = 60.0
 _MAX_STOP_REQUESTS = 8
-_MAX_EXPLAINED = 5  # failed jobs whose log is read for the error: each costs a few requests
+_MAX_EXPLAINED = 5  # failed jobs whose logs are read for the error: each costs a few requests
 
 
 @short_traceback
@@ -55,18 +55,18 @@ def gather(
     on_interrupt: Literal["detach", "stop"] = "detach",
     policy: FollowPolicy | None = None,
 ) -> ResultList[JobRecord]:
-    """Wait for the end of many jobs, and show a table of them meanwhile.
+    """Wait until many jobs have finished, and display a table of them meanwhile.
 
-    However many they are, they cost one backend no more than one request a second. `job.record` of each job is its
-    last snapshot afterwards, in any case.
+    Jobs of one backend are polled by at most one request a second, whatever their number. Afterwards `job.record`
+    of each job is its last snapshot, in any case.
 
     Args:
         jobs: the jobs, of one session or of several.
         timeout: the longest wait, in seconds; none by default.
         fail_fast: False waits for all jobs, and then raises one error with all failures. True raises at the first
             failure, and the other jobs are not stopped. `"stop"` stops them, too.
-        show: a live table in a terminal or a notebook, a line for each end elsewhere.
-        on_interrupt: what Ctrl-C means for the jobs: they are left running, or they are stopped and waited for.
+        show: a live table in a terminal or a notebook, a line for each finished job elsewhere.
+        on_interrupt: the effect of Ctrl-C on the jobs: they keep running, or they are stopped and waited for.
         policy: how patiently to follow.
 
     Returns:
@@ -96,9 +96,9 @@ async def gather_async(
     fail_fast: FailFast = False,
     policy: FollowPolicy | None = None,
 ) -> ResultList[JobRecord]:
-    """Wait for the end of many jobs in an asyncio program; nothing is shown.
+    """Wait until many jobs have finished, in an asyncio program; nothing is displayed.
 
-    A task that is cancelled leaves nothing behind, and its jobs are not stopped.
+    A cancelled task releases all its resources; its jobs are not stopped.
 
     Args:
         jobs: the jobs, of one session or of several.
@@ -127,16 +127,16 @@ async def gather_async(
 def as_completed(
     jobs: Iterable[TrainingJob], *, timeout: float | None = None, policy: FollowPolicy | None = None
 ) -> Iterator[TrainingJob]:
-    """Each job as soon as it has ended, in whatever way: look at `job.status`, or call `job.raise_for_status()`.
+    """Yield each job as soon as it has finished: check `job.status`, or call `job.raise_for_status()`.
 
     Args:
-        jobs: the jobs; one that is given twice comes once.
+        jobs: the jobs; a duplicate is yielded once.
         timeout: the longest wait for all of them, in seconds; none by default.
         policy: how patiently to follow.
 
     Raises:
         InvalidInputError: something is no job, or `timeout` is no number.
-        PaiError: a job cannot be asked for, such as one that was deleted.
+        PaiError: a job cannot be polled, for example because it was deleted.
         WaitTimeoutError: the timeout has passed; the jobs are not stopped.
 
     Example:
@@ -165,20 +165,20 @@ def _as_completed(
 
 
 class Gathering:
-    """One wait for many jobs: the table, the timeout, failures and Ctrl-C. Jobs may be added while it waits.
+    """One wait for many jobs: the table, the timeout, failures and Ctrl-C. Jobs can be added while it waits.
 
     Args:
         jobs: the jobs, in the order of the results.
-        fail_fast: as in `gather`.
-        on_interrupt: as in `gather`.
-        show: whether to show a table.
-        policy: how patiently to follow.
-        expected: how many jobs there will be, if not all are there yet.
-        display: what shows the jobs; by default, what suits a notebook, a terminal or a file.
+        fail_fast: see `gather`.
+        on_interrupt: see `gather`.
+        show: whether to display a table.
+        policy: the times of polling.
+        expected: the final number of jobs, if more will be added.
+        display: displays the jobs; by default chosen for a notebook, a terminal or a file.
 
     Attributes:
-        failures: the error of each job that did not succeed, by id; the details from its log are added at the end.
-        not_submitted: how many jobs will not be submitted any more, because of a failure.
+        failures: the error of each job that did not succeed, by id; details from its log are added at the end.
+        not_submitted: the number of jobs that will not be submitted because of a failure.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Gathering:
         self._failed: dict[Key, JobRecord] = {}
 
     def wait(self, timeout_s: float | None) -> ResultList[JobRecord]:
-        """Wait for the end of all; see `gather`."""
+        """Waits until all jobs have finished; see `gather`."""
         deadline = None if timeout_s is None else self._policy.schedule.now() + timeout_s
         with self.watching() as watch:
             for _ in self.completions(watch, deadline=deadline):
@@ -216,7 +216,7 @@ class Gathering:
         return self.records(watch)
 
     async def wait_async(self, timeout_s: float | None) -> ResultList[JobRecord]:
-        """Wait for the end of all; see `gather_async`."""
+        """Waits until all jobs have finished, in an asyncio program; see `gather_async`."""
         with JobWatch(self._jobs, self._policy) as watch:
             try:
                 await asyncio.wait_for(self._wait_until_finished(watch), timeout_s)
@@ -230,7 +230,7 @@ class Gathering:
 
     @contextmanager
     def watching(self) -> Iterator[JobWatch[TrainingJob]]:
-        """Watch the jobs, with the table; within it, Ctrl-C is that of a wait for jobs."""
+        """Watches the jobs and displays the table; Ctrl-C in its block detaches from the jobs or stops them."""
         display = self._display
         with (
             single_interrupt(),
@@ -240,24 +240,24 @@ class Gathering:
             try:
                 yield watch
             except KeyboardInterrupt:
-                # A new interrupt: the traceback of the wait would push the commands off the screen.
+                # `from None`: the traceback of the wait would push the commands off the screen.
                 raise self._interrupted(watch) from None
             if display is not None:
                 display.ended()
 
     @property
     def is_aborted(self) -> bool:
-        """True if a failure ends the wait."""
+        """Returns whether a failure has aborted the wait."""
         return bool(self.failures) and self._fail_fast is not False
 
     def add(self, watch: JobWatch[TrainingJob], job: TrainingJob) -> None:
-        """One more job."""
+        """Adds a job."""
         self._jobs.append(job)
         watch.add(job)
         self.show()
 
     def completions(self, watch: JobWatch[TrainingJob], *, deadline: float | None = None) -> Iterator[TrainingJob]:
-        """Yields each job as it ends, until all have ended, a failure ends the wait, or the timeout is reached."""
+        """Yields each job as it finishes, until all have finished, a failure aborts the wait, or the deadline."""
         self.show()
         for job, update in watch.updates(deadline=deadline):
             key = same_job(job)
@@ -271,15 +271,16 @@ class Gathering:
                 yield job
 
     def _record_failure(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
-        """Take note of a job that did not succeed."""
+        """Records a job that did not succeed."""
         if not isinstance(update, JobRecord):
             self.failures[job.id] = update
         elif same_job(job) in watch.finished and not update.status.is_success:
+            # Without requests, while other jobs are watched: `records` adds the details from the logs.
             self._failed[same_job(job)] = update
             self.failures[job.id] = stopped_error(update) if update.status.is_stopped else brief_failure(update)
 
     def records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
-        """The last snapshots, in the order of the jobs.
+        """Returns the last snapshots, in the order of the jobs.
 
         Raises:
             JobsFailed: some jobs did not succeed; the first few errors have details from the logs.
@@ -290,7 +291,7 @@ class Gathering:
 
     @property
     def _failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
-        """The first few jobs that failed, whose logs are worth a few requests each."""
+        """Returns the first few failed jobs, whose logs are read for the error."""
         by_key = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
         failed = [(job, record) for job, record in by_key.values() if record is not None]
         return [(job, record) for job, record in failed if record.status.is_failure][:_MAX_EXPLAINED]
@@ -316,12 +317,12 @@ class Gathering:
                     return
 
     def show(self) -> None:
-        """Show the last snapshots."""
+        """Displays the last snapshots."""
         if self._display is not None:
             self._display.changed([job._record or JobRecord(training_job_id=job.id) for job in self._jobs])
 
     def stop(self, watch: JobWatch[TrainingJob]) -> None:
-        """Stop the jobs that have not ended, and wait for their ends, a minute at most."""
+        """Stops the unfinished jobs, and waits at most a minute until they have finished."""
         unfinished = watch.unfinished
         if self._display is not None and unfinished:
             self._display.notice(f"stopping {len(unfinished)} jobs")
@@ -335,7 +336,7 @@ class Gathering:
 
     async def _stop_async(self, watch: JobWatch[TrainingJob]) -> None:
         async def stop(job: TrainingJob) -> None:
-            with suppress(PaiError):  # it is among those that have not ended
+            with suppress(PaiError):  # `JobsFailed.unfinished` lists the job
                 await ask(job.stop, job._backend.endpoint, self._policy)
 
         await asyncio.gather(*map(stop, watch.unfinished))
@@ -343,10 +344,10 @@ class Gathering:
             await asyncio.wait_for(watch.wait_async(), _STOP_TIMEOUT_S)
 
     def _interrupted(self, watch: JobWatch[TrainingJob]) -> KeyboardInterrupt:
-        """Stop the jobs or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
+        """Stops the jobs or detaches; returns the interrupt to raise."""
         unfinished = watch.unfinished
         if self._on_interrupt == "stop":
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait for the stop
                 rearm_interrupt()
                 self.stop(watch)
             still_running = [job.id for job in watch.unfinished]
@@ -363,10 +364,10 @@ class Gathering:
 
 
 def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
-    """The jobs, if they are some.
+    """Returns the jobs as a list.
 
     Raises:
-        InvalidInputError: they are not.
+        InvalidInputError: an item is no job.
     """
     hint = "give the jobs that run() or fit() returned, or session.get_job(…)"
     if isinstance(jobs, str | Mapping | TrainingJob) or not isinstance(jobs, Iterable):
@@ -383,7 +384,7 @@ def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
 def _timeout_error(
     unfinished: Sequence[TrainingJob], timeout_s: float, last_error: BaseException | None
 ) -> WaitTimeoutError:
-    """The error of a wait that timed out before these jobs ended; `last_error`: the error of the last request."""
+    """Builds the error of a wait whose timeout has passed; `last_error` is that of the last request."""
     first = unfinished[0]
     if len(unfinished) == 1:
         return timeout_error(first.id, first._record, timeout_s, last_error)
@@ -400,7 +401,7 @@ def _timeout_error(
 
 
 def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
-    """The interrupt of a wait for these jobs, which are still running."""
+    """Builds the interrupt of a wait for jobs that are still running."""
     if len(unfinished) == 1:
         return detached(
             unfinished[0].id, goodbye_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))

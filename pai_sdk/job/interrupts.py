@@ -1,6 +1,6 @@
-"""Handles Ctrl-C: repeated presses count once, and the message of the interrupt says what happens to the job.
+"""Handles Ctrl-C: repeated presses count once, and the message of the interrupt tells what happens to the job.
 
-waiting ──Ctrl-C: KeyboardInterrupt──▶ unwinding, further presses do nothing ──▶ message shown ──▶ waiting
+waiting ──Ctrl-C: KeyboardInterrupt──▶ unwinding, further presses do nothing ──▶ message printed ──▶ waiting
 └─rearm_interrupt, a second later──▶ a press interrupts again
 """
 
@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 _AnyHandler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
-_REARM_DELAY_S = 1.0
+_REARM_DELAY_S = 1.0  # presses within this time of the first one are repeats of it
 _MAX_IGNORED_S = 10.0  # the longest time that Ctrl-C is ignored
 
 
 class _Handler:
-    """Raises KeyboardInterrupt, and does nothing for a while thereafter."""
+    """Raises KeyboardInterrupt, and ignores further signals for a while."""
 
     def __init__(self, *, deaf_s: float = 0.0) -> None:
         self._raised_at = time.monotonic()
@@ -39,11 +39,10 @@ class _Handler:
 
 @contextmanager
 def single_interrupt() -> Iterator[None]:
-    """Within it a Ctrl-C raises KeyboardInterrupt, and those that follow do nothing until its message was shown.
+    """Raises KeyboardInterrupt once in its block; further presses do nothing until its message is printed.
 
-    A second interrupt would come while the first is still unwinding, and cut off the message of the first. The
-    next one counts after `rearm_interrupt()`, at the end of this context, and in any case after ten seconds.
-    Where another handler for SIGINT is set, and outside the main thread, nothing is changed.
+    Ctrl-C interrupts again after `rearm_interrupt()`, at the end of the block, and in any case after ten seconds.
+    If another handler of SIGINT is set, and outside the main thread, nothing is changed.
 
     Example:
         >>> with single_interrupt():
@@ -57,13 +56,14 @@ def single_interrupt() -> Iterator[None]:
     if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
+    # Without it, a second interrupt would arrive while the first one unwinds, and cut off its message.
     with _handled_by(_Handler()):
         yield
 
 
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
-    """Within it Ctrl-C does nothing, for ten seconds: a few lines are written, and then it is over anyway.
+    """Ignores Ctrl-C in its block, for ten seconds at most: the block writes a few lines before the process exits.
 
     Example:
         >>> with ignore_interrupts():
@@ -79,14 +79,14 @@ def ignore_interrupts() -> Iterator[None]:
 
 
 def rearm_interrupt() -> None:
-    """Let the next Ctrl-C raise again, unless it follows the first within a second."""
+    """Lets the next Ctrl-C raise again, unless it follows the first one within a second."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler):
         handler.rearm_interrupt()
 
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """The interrupt of a wait whose job is still running; its text has the command to follow it.
+    """Builds the interrupt of a wait whose job is still running; its text has the command to follow the job.
 
     Example:
         >>> str(detached("train1", ["pai-sdk logs -f train1"]))
@@ -97,7 +97,7 @@ def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
 
 
 def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:
-    """The interrupt of a wait for many jobs, which are still running.
+    """Builds the interrupt of a wait for many jobs, which are still running.
 
     Example:
         >>> str(all_detached(["train1", "train2"], ["pai-sdk ps"]))
@@ -108,7 +108,7 @@ def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInt
 
 
 def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
-    """The interrupt of a wait that stopped its jobs: those that have ended, and those that have not ended yet.
+    """Builds the interrupt of a wait that stopped its jobs, from the finished and the unfinished ones.
 
     Example:
         >>> str(all_stopped(["train1"], ["train2", "train3"]))
@@ -120,7 +120,7 @@ def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> Keyb
 
 
 def stopped(job_id: str) -> KeyboardInterrupt:
-    """The interrupt of a wait that stopped its job.
+    """Builds the interrupt of a wait that stopped its job.
 
     Example:
         >>> str(stopped("local-08655612a521"))
@@ -130,7 +130,7 @@ def stopped(job_id: str) -> KeyboardInterrupt:
 
 
 def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """The interrupt of a wait that asked for the end of its job, which has not ended yet.
+    """Builds the interrupt of a wait that requested the stop of its job, which has not finished yet.
 
     Example:
         >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
@@ -141,7 +141,7 @@ def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
 
 
 def search_interrupted(study: str) -> KeyboardInterrupt:
-    """The interrupt of a search over a function, whose study can be continued.
+    """Builds the interrupt of a search over a function, whose study can be continued.
 
     Example:
         >>> str(search_interrupted("file:///studies/digits/"))
@@ -152,9 +152,9 @@ def search_interrupted(study: str) -> KeyboardInterrupt:
 
 
 def _interrupt(text: str, notebook_text: str, commands: Sequence[str] = ()) -> KeyboardInterrupt:
-    # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells know as Ctrl-C.
+    # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells treat as Ctrl-C.
     interrupt = KeyboardInterrupt(text)
-    # IPython shows this in place of the traceback of the wait.
+    # IPython prints this in place of the traceback of the wait.
     lines = [f"Interrupted. {notebook_text}", *(f"  {command}" for command in commands)]
     interrupt._render_traceback_ = lambda: ["\n".join(lines)]  # type: ignore[attr-defined]
     return interrupt
@@ -170,12 +170,12 @@ def _handled_by(handler: _Handler) -> Iterator[None]:
         finally:
             _restore_handler(handler, previous)
     except KeyboardInterrupt:
-        _restore_handler(handler, previous)  # Ctrl-C may have come in the middle of that
+        _restore_handler(handler, previous)  # Ctrl-C may have interrupted the restoring itself
         raise
 
 
 def _restore_handler(handler: _Handler, previous: _AnyHandler) -> None:
-    # A handler that was set inside the context is kept: an exiting command sets one for the rest of its time.
+    # A handler that was set in the block stays: an exiting command sets one for its remaining time.
     if signal.getsignal(signal.SIGINT) is handler:
         signal.signal(signal.SIGINT, previous)
 

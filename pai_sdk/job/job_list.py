@@ -1,4 +1,4 @@
-"""The jobs that a backend lists: an iterator that a notebook shows as a table."""
+"""The jobs that a backend lists: an iterator that a notebook displays as a table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MAX_ROWS = 50
 class JobList(Iterator[TrainingJob]):
     """Jobs, the newest first; pages are fetched when they are needed.
 
-    As the value of a notebook's cell, it is a table of the next 50 jobs, which stay to be iterated over.
+    As the value of a notebook's cell, it displays a table of the next 50 jobs; the iteration still yields them.
 
     Args:
-        jobs: where they come from.
+        jobs: the underlying iterator.
     """
 
     def __init__(self, jobs: Iterator[TrainingJob]) -> None:
         self._jobs = jobs
-        self._fetched: deque[TrainingJob] = deque()  # shown in a table, and not yet taken
+        self._fetched: deque[TrainingJob] = deque()  # displayed in a table, and not yet yielded
 
     def __next__(self) -> TrainingJob:
         return self._fetched.popleft() if self._fetched else next(self._jobs)

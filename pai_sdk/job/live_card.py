@@ -1,4 +1,4 @@
-"""Updates the card of a job while the program does other things."""
+"""Updates the card of a job in the background."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ClosedError(Exception):
-    """The card was left to another display."""
+    """Raised when the card was closed: another display has replaced it."""
 
 
 def _forward(name: str) -> Callable[[LiveCard, Any], None]:
@@ -32,18 +32,13 @@ def _forward(name: str) -> Callable[[LiveCard, Any], None]:
 
 
 class LiveCard:
-    """Follows one job in a thread and shows it, until the job ends or `close` is called.
+    """Follows one job in a thread and displays it, until the job has finished or `close` is called.
 
-        following -> ended: the job has ended, or cannot be followed
-                  -> left: `close` was called; the thread ends with the next update, and shows nothing more
+        following -> finished: the job has finished, or cannot be followed
+                  -> closed: `close` was called; the thread exits with the next update, and displays nothing more
 
-    `_lock` is held while the display is called, so after `close` returns the display is not touched again. The
-    display takes its own lock within it, never the other way round.
-
-    Args:
-        job: the job; it keeps every new snapshot.
-        display: what shows it.
-        policy: how patiently to follow.
+    `_lock` is held while the display is called, so the display is not used any more after `close` has returned.
+    The display acquires its own lock within it, never the other way round.
     """
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy | None = None) -> None:
@@ -51,18 +46,19 @@ class LiveCard:
         self._is_closed = False
         self._display = display
         self._waiting = Waiting(job, self, policy or FollowPolicy())
-        # In a copy of this context: it tells a notebook which cell to update.
+        # In a copy of this context: the kernel finds the cell to update in it.
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._follow,), name=f"pai-card-{job.id}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Show nothing more; returns at once."""
+        """Stops displaying, without waiting for the thread."""
+        # Under the lock: a draw that is under way is finished before another display uses the same place.
         with self._lock:
             self._is_closed = True
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the thread; returns whether it has ended."""
+        """Waits for the thread; returns whether it has exited."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -74,7 +70,7 @@ class LiveCard:
         except PaiError as error:
             with suppress(_ClosedError):
                 self.notice(f"no longer updated: {error}")
-        except Exception:  # a display that fails must not end in a traceback amid other cells
+        except Exception:  # a failing display must not print a traceback into other cells
             logger.debug("a card is no longer updated", exc_info=True)
 
     def _show(self, name: str, argument: Any) -> None:
@@ -83,7 +79,7 @@ class LiveCard:
                 raise _ClosedError
             getattr(self._display, name)(argument)
 
-    # ---- as the display of the wait: every call is passed on, unless the card was left
+    # ---- as the display of the wait: every call is forwarded, unless the card was closed
 
     submitted = _forward("submitted")
     changed = _forward("changed")
@@ -93,11 +89,11 @@ class LiveCard:
     ended = _forward("ended")
 
     def beat(self) -> None:
-        """Pass it on to a display that has a heartbeat."""
+        """Forwards the call to a display that has a heartbeat."""
         self._beat("beat")
 
     def rest(self) -> None:
-        """Likewise."""
+        """Forwards the call to a display that has a heartbeat."""
         self._beat("rest")
 
     def _beat(self, name: str) -> None:

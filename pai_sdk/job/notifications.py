@@ -1,4 +1,4 @@
-"""Messages about the end of a job: to a webhook, or to a group in DingTalk. The process that waits sends them."""
+"""Notifications about finished jobs, to a webhook or a DingTalk group. The waiting process sends them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _MAX_TEXT_LENGTH = 2000
 
 @runtime_checkable
 class Notification(Protocol):
-    """A destination for the message about the end of a job."""
+    """A destination for the notification about a finished job."""
 
     def send(self, facts: Mapping[str, Any]) -> None:
-        """Announce it.
+        """Send the notification.
 
         Args:
-            facts: `job_id`, `name`, `status`, `duration_s`, `url`, `reason_code`, `message`; None where not known.
+            facts: `job_id`, `name`, `status`, `duration_s`, `url`, `reason_code`, `message`; None if unknown.
 
         Raises:
-            Exception: it could not be sent; this is logged.
+            Exception: it could not be sent; the error is logged.
         """
         ...
 
@@ -54,8 +54,8 @@ class Webhook:
     """Sends the facts as JSON by POST.
 
     Attributes:
-        url: where to. Its path and query may be secret, so only the host is shown.
-        headers: further headers, such as one with a token.
+        url: the URL of the receiver. Its path and query may be secret, so only the host is displayed.
+        headers: additional headers, such as one with a token.
 
     Example:
         >>> Webhook("https://hooks.example.com/T0/a-secret")
@@ -72,7 +72,7 @@ class Webhook:
         return f"Webhook({_masked_url(self.url)!r})"
 
     def send(self, facts: Mapping[str, Any]) -> None:
-        """Send the facts; repeated where the receiver is out of reach or busy."""
+        """Send the facts; repeated while the receiver is unreachable or busy."""
         _post(lambda: self.url, dict(facts), headers=self.headers)
 
 
@@ -99,14 +99,14 @@ class DingTalk:
         return f"DingTalk({_masked_url(self.url)!r})"
 
     def send(self, facts: Mapping[str, Any]) -> None:
-        """Send a message with the facts; repeated where DingTalk is out of reach or busy."""
+        """Send a message with the facts; repeated while DingTalk is unreachable or busy."""
         title = f"{facts.get('name') or facts.get('job_id')}: {facts.get('status')}"
         lines = [f"### {title}", *(f"- {name}: {value}" for name, value in facts.items() if value is not None)]
         text = "\n".join(lines)
         if len(text) > _MAX_TEXT_LENGTH:
             text = f"{text[: _MAX_TEXT_LENGTH - 1]}…"
         body = {"msgtype": "markdown", "markdown": {"title": title, "text": text}}
-        # A signature is valid for an hour, and made for each attempt.
+        # A signature is valid for an hour, so each attempt signs anew.
         _post(lambda: self.signed_url(time.time()), body, refusal=_dingtalk_refusal)
 
     def signed_url(self, now_s: float) -> str:
@@ -130,13 +130,7 @@ class DingTalk:
 def notify_all(
     notifications: Iterable[Notification], record: JobRecord, error: JobFailed | JobStopped | None
 ) -> None:
-    """Announce the end of a job. What cannot be sent is a warning; it changes nothing about the job.
-
-    Args:
-        notifications: where to.
-        record: the job, which has ended.
-        error: why it did not succeed.
-    """
+    """Sends the notifications about a finished job; a failure is logged as a warning."""
     summary = {
         "job_id": record.training_job_id,
         "name": record.training_job_name,
@@ -150,7 +144,7 @@ def notify_all(
         try:
             notification.send(summary)
         except Exception as failure:
-            # Its text may have the URL, which may be secret.
+            # Only the type of other errors: their text may have the URL, which may be secret.
             reason = str(failure) if isinstance(failure, _NotSentError) else type(failure).__name__
             logger.warning(
                 "the notification about the end of job %s was not sent to %r: %s",
@@ -185,7 +179,7 @@ def _post(
 
 
 def _dingtalk_refusal(response: Any) -> _NotSentError | None:
-    """DingTalk refuses with the HTTP status 200 and a code."""
+    """Returns the error of a refused message: DingTalk refuses with HTTP status 200 and a code in the body."""
     try:
         body = response.json()
         code, message = int(body.get("errcode", 0)), str(body.get("errmsg", ""))

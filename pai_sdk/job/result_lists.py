@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricList", "ResultList"]
 
-_MAX_LINES = 40  # of a table as text; of a longer one, the ends are shown
+_MAX_LINES = 40  # of a table as text; of a longer one, both ends are printed
 _END_LINES = 10
 _MAX_ROWS = 200  # of a table in a notebook
 
 
 class _Job(Protocol):
-    """A `TrainingJob`, which is made of a module above this one."""
+    """A `TrainingJob`, whose module imports this one."""
 
     @property
     def record(self) -> JobRecord: ...
@@ -46,7 +46,8 @@ class ResultList(list[Item]):
 
     def __init__(self, items: Iterable[Item] = (), *, displayed_in_cell: int | None = None) -> None:
         super().__init__(items)
-        self._displayed_in_cell = displayed_in_cell  # of a notebook, by a table that was there while the jobs ran
+        # The cell of a notebook whose live table has already displayed these jobs.
+        self._displayed_in_cell = displayed_in_cell
 
     @property
     def _records(self) -> list[JobRecord]:
@@ -79,18 +80,17 @@ class MetricList(list[MetricPoint]):
     """
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame with a row a value, and the columns `name`, `step`, `value`, `time` and `instance`.
+        """A data frame with a row for each value: `name`, `step`, `value`, `time` and `instance`.
 
-        What is no time is NaT.
+        An invalid time is NaT.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
         pandas = import_pandas()
         steps = [point.step for point in self]
-        has_huge = any(
-            step is not None and not -(2**63) <= step < 2**63 for step in steps
-        )  # a service may have any
+        # Int64 holds 64 bits; a service may return any integer.
+        has_huge = any(step is not None and not -(2**63) <= step < 2**63 for step in steps)
         columns = {
             "name": [point.name for point in self],
             "step": pandas.array(steps, dtype="object" if has_huge else "Int64"),
@@ -142,7 +142,7 @@ class MetricList(list[MetricPoint]):
 
 
 def _truncated(lines: Sequence[str]) -> list[str]:
-    """The lines of a table, or of a long one its ends."""
+    """Returns the lines of a table; of a long one, the first and the last lines."""
     if len(lines) - 1 <= _MAX_LINES:
         return [*lines]
     num_hidden = len(lines) - 1 - 2 * _END_LINES

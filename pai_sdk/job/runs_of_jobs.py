@@ -1,4 +1,4 @@
-"""The runs of jobs, for a `RunManager`: what is known of each job, and the folder that it reports into."""
+"""Provides the runs of jobs to a `RunManager`: the record of each job, and the folder that it reports into."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CHANNEL = "tensorboard"
 
 
 class RunsOfJobs:
-    """Gives the records of jobs, and opens their folders: `RunManager(records=jobs, opener=jobs.open)`.
+    """Provides the records of jobs, and opens their folders: `RunManager(records=jobs, opener=jobs.open)`.
 
-    Jobs are asked for again every few seconds; those that have ended are not.
+    Unfinished jobs are polled again every few seconds.
 
     Args:
-        list_jobs: the jobs; called again each time.
+        list_jobs: returns the jobs; called for each poll.
         clock: monotonic time in seconds.
 
     Example:
@@ -42,14 +42,15 @@ class RunsOfJobs:
     ) -> None:
         self._list_jobs = list_jobs
         self._clock = clock
-        self._lock = threading.Lock()  # guards all that follows; held while jobs are asked for
+        # Guards all fields below; held during requests, so that concurrent callers share one poll.
+        self._lock = threading.Lock()
         self._ended: dict[str, JobRecord] = {}
         self._records: list[RunRecord] = []
         self._job_of_uri: dict[str, TrainingJob] = {}
         self._requested_at = float("-inf")
 
     def __call__(self) -> list[RunRecord]:
-        """The records of all jobs, as of a few seconds ago at most."""
+        """Returns the records of all jobs, which are at most a few seconds old."""
         with self._lock:
             if self._clock() - self._requested_at >= _MAX_AGE_S:
                 self._records = [self._record(job) for job in self._list_jobs()]
@@ -57,7 +58,7 @@ class RunsOfJobs:
             return self._records
 
     def open(self, uri: str) -> Store:
-        """The folder that a record names."""
+        """Opens the folder of a run by its URI."""
         with self._lock:
             job = self._job_of_uri[uri]
         return job.open_output(_CHANNEL)
@@ -65,7 +66,7 @@ class RunsOfJobs:
     def _record(self, job: TrainingJob) -> RunRecord:
         record = self._ended.get(job.id)
         if record is None:
-            # A list may leave out what a job has: its outputs, its hyperparameters.
+            # An entry of a list may lack fields such as the outputs and the hyperparameters.
             record = job.record if job.record.output_channels else job.refresh()
             if record.status.is_terminal:
                 self._ended[job.id] = record
@@ -76,7 +77,7 @@ class RunsOfJobs:
 
 
 def run_record(record: JobRecord) -> RunRecord:
-    """The record of a job's run, made of the job's record.
+    """Converts the record of a job to the record of its run.
 
     Example:
         >>> run_record(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"})).status

@@ -1,4 +1,4 @@
-"""A handle on one job: any process that knows its id can wait for it, read its log, stop it, fetch its outputs."""
+"""A handle on one job: any process with its id can wait for it, read its log, stop it, download its outputs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CARD_LINES = 15
 
 
 class JobSource(Protocol):
-    """Finds jobs; a `Session` is one."""
+    """Gets and lists jobs; a `Session` is one."""
 
     def get_job(self, job_id: str) -> TrainingJob:
         """The job with this id."""
@@ -66,23 +66,23 @@ class JobSource(Protocol):
         local: bool = False,
         skip: int = 0,
     ) -> Iterator[TrainingJob]:
-        """The jobs that fit, but the first `skip`."""
+        """The jobs that match, without the first `skip`."""
         ...
 
 
 @short_tracebacks
 class TrainingJob(Aliased):
-    """One job on one backend. It holds no state but the last snapshot it saw.
+    """One job on one backend. Its only state is the last snapshot.
 
-    `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
-    refuses), a `ConnectionFailedError` (no response, after the retries of the session's policy) or, for
-    `instance_type="local"`, an `EngineNotFoundError`. Fields of a job are those of GetTrainingJob of paistudio
+    `run()`, `fit()`, `get` and `list` return it. Methods that make a request may also raise an `ApiError` (the
+    service refuses), a `ConnectionFailedError` (no response, after the retries of the session's policy) or, for
+    `instance_type="local"`, an `EngineNotFoundError`. The fields of a job are those of GetTrainingJob of paistudio
     2022-01-12.
 
     Attributes:
         id: the job's id.
-        card_in_cell: the cell of a notebook that shows the job already.
-        notifications: where `wait()` announces the end, once: `Webhook`, `DingTalk`.
+        card_in_cell: the cell of a notebook that already displays the job.
+        notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:
@@ -105,11 +105,11 @@ class TrainingJob(Aliased):
         """Attach to a job by its id.
 
         Args:
-            job_id: the id, as `run()` and `pai-sdk ps` show it.
-            session: where the job runs; the default session otherwise.
+            job_id: the id, as `run()` and `pai-sdk ps` print it.
+            session: the session of the job; the default session otherwise.
 
         Raises:
-            InvalidInputError: what was given cannot be an id.
+            InvalidInputError: the value cannot be an id.
             NotFoundError: there is no such job.
         """
         return _source(session, local=place_of_job(job_id).is_here).get_job(job_id)
@@ -152,20 +152,20 @@ class TrainingJob(Aliased):
         page_size: int | None = None,
         page_number: int | None = None,
     ) -> Iterator[TrainingJob] | Sequence[TrainingJob]:
-        """All jobs that fit, the newest first; pages are fetched when they are needed.
+        """All jobs that match, the newest first; pages are fetched when they are needed.
 
         Args:
             status: only jobs in this status.
             name: only jobs with this text in their name.
-            labels: only jobs that bear all of these labels.
-            local: those in Docker on this machine instead of those of the service.
-            session: where the jobs run; the default session otherwise.
+            labels: only jobs with all of these labels.
+            local: list the jobs in Docker on this machine instead of those of the service.
+            session: the session of the jobs; the default session otherwise.
             page_size: return a list of this many jobs instead of an iterator over all; 50 if
                 only `page_number` is given.
-            page_number: which of these lists, from 1; 1 if only `page_size` is given.
+            page_number: the number of the page, from 1; 1 if only `page_size` is given.
 
         Raises:
-            InvalidInputError: there is no such status, the name or the labels are no texts, or a page is no
+            InvalidInputError: the status does not exist, the name or the labels are no strings, or a page is no
                 positive number.
         """
         start, end = (0, None) if page_size is page_number is None else _page_range(page_size, page_number)
@@ -173,7 +173,7 @@ class TrainingJob(Aliased):
         jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start)
         return jobs if end is None else [*islice(jobs, end - start)]
 
-    # ---- what it is now
+    # ---- its current state
 
     @property
     def reason_code(self) -> str | None:
@@ -186,7 +186,7 @@ class TrainingJob(Aliased):
         return self.record.reason_message
 
     def refresh(self) -> JobRecord:
-        """Ask for a new snapshot.
+        """Request a new snapshot.
 
         Raises:
             NotFoundError: the job has been deleted.
@@ -204,7 +204,7 @@ class TrainingJob(Aliased):
 
     @property
     def status(self) -> JobStatus:
-        """The current status. A job that has ended is not polled again."""
+        """The current status. A finished job is not polled again."""
         if self._record is not None and self._record.status.is_terminal:
             return self._record.status
         return self.refresh().status
@@ -216,7 +216,7 @@ class TrainingJob(Aliased):
 
     @property
     def console_url(self) -> str | None:
-        """The address of the job's page, where the service has one: in the browser, `pai-sdk ui` signs you in."""
+        """The URL of the job's page, if the service has one: in the browser, `pai-sdk ui` signs you in."""
         return self.record.training_job_url
 
     @property
@@ -237,29 +237,28 @@ class TrainingJob(Aliased):
         policy: FollowPolicy | None = None,
         on_interrupt: Literal["detach", "stop"] = "detach",
     ) -> TrainingJob:
-        """Wait for the end, showing the log as it grows.
+        """Wait until the job has finished, and print its log as it grows.
 
-        Ctrl-C stops the waiting, and the job only with `on_interrupt`. A log that cannot be read is a
-        notice, and does not fail the wait. A service that is out of reach is waited for, as long as the policy's
-        patience lasts.
+        Ctrl-C stops the waiting, and the job only with `on_interrupt`. An unreadable log causes a notice, and does
+        not fail the wait. While the service is unreachable, the wait continues for the patience of the policy.
 
         Args:
-            timeout: the longest wait, in seconds; none by default. The job is looked at once in any case.
+            timeout: the longest wait, in seconds; none by default. The job is polled once in any case.
             interval: the longest pause between two polls, in seconds; the policy's otherwise.
-            show_logs: read the log and show it; False shows at most the end.
-            display: what shows it; by default a card in a notebook, lines elsewhere, nothing without logs.
-            policy: how patiently to follow.
-            on_interrupt: what Ctrl-C means for the job: it is left running, or it is stopped and waited for.
+            show_logs: read the log and print it; False prints at most the end.
+            display: the display; by default a card in a notebook, lines elsewhere, nothing without logs.
+            policy: the times of polling.
+            on_interrupt: the effect of Ctrl-C on the job: it keeps running, or it is stopped and waited for.
 
         Returns:
             This job, so that `job.wait().download("model")` reads well.
 
         Raises:
             InvalidInputError: `timeout` or `interval` is no number, or `on_interrupt` neither `detach` nor `stop`.
-            JobFailed: the job ended without success; the error has the reason.
+            JobFailed: the job failed; the error has the reason.
             JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job is not stopped.
-            KeyboardInterrupt: Ctrl-C; the interrupt says how to follow the job, or that it was stopped.
+            KeyboardInterrupt: Ctrl-C; the message has the commands to follow the job, or reports its stop.
         """
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
@@ -267,7 +266,7 @@ class TrainingJob(Aliased):
             previous = self._card if self._is_displayed_in_cell() else None
             display = choose_display(job=self, instead_of=previous)
             if previous is not None:
-                self._close_live_card()  # this wait draws in its place
+                self._close_live_card()  # the new display draws in its place
             self.shown_by(display)
         active_display = display or Silent()
         policy = policy or FollowPolicy()
@@ -276,7 +275,7 @@ class TrainingJob(Aliased):
         waiting = Waiting(self, active_display, policy)
         active_display.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         try:
-            if waiting.has_read_log:  # its end was waited for already
+            if waiting.has_read_log:  # the wait included that for late lines
                 self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
             else:
                 self._raise_for_status(policy)
@@ -287,7 +286,7 @@ class TrainingJob(Aliased):
         return self
 
     def _notify(self, error: JobFailed | JobStopped | None) -> None:
-        """Send the notifications about the end, once."""
+        """Sends the notifications about the end, once."""
         if self.notifications:
             notifications, self.notifications = self.notifications, ()
             notify_all(notifications, self.record, error)
@@ -305,17 +304,17 @@ class TrainingJob(Aliased):
         """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
 
         Args:
-            follow: continue until the job has ended and its last line is there.
-            instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
-            start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
-                `cursor`).
-            tail: begin with this number of last lines of each instance that is not in `start`.
-            since: begin with the lines that were written since then, likewise; a time without a zone is in UTC.
-            times: give each line the time at which it was written, `line.written_at`.
+            follow: continue until the job has finished and its last line has arrived.
+            instance: one instance, by its full name or its suffix (`master-0`, `worker-1`).
+            start: the number of the first line, from 0, per instance by full name or suffix (the `cursor` of an
+                earlier stream).
+            tail: start with this number of last lines of each instance that is not in `start`.
+            since: for the same instances, start with the lines written since then; without a zone, in UTC.
+            times: read the time at which each line was written, `line.written_at`.
 
         Raises:
-            InvalidInputError: `start` or `tail` has no such numbers, or `since` is no time; while the log is read:
-                the job has no such instance, or the service does not say the times.
+            InvalidInputError: `start` or `tail` has invalid numbers, or `since` is no time; while the log is read:
+                the job has no such instance, or the service does not report the times.
         """
         return LogStream(
             self._backend,
@@ -329,20 +328,20 @@ class TrainingJob(Aliased):
         )
 
     async def wait_async(self, timeout: float | None = None, *, policy: FollowPolicy | None = None) -> TrainingJob:
-        """Wait for the end in an asyncio program; nothing is shown, and no thread waits.
+        """Wait until the job has finished, in an asyncio program; nothing is displayed, and no thread waits.
 
-        A task that is cancelled leaves nothing behind. The job is not stopped. For many jobs, see `gather_async`.
+        A cancelled task releases all its resources; the job is not stopped. For many jobs, see `gather_async`.
 
         Args:
             timeout: the longest wait, in seconds; none by default.
-            policy: how patiently to follow.
+            policy: the times of polling.
 
         Returns:
             This job.
 
         Raises:
             InvalidInputError: `timeout` is no number.
-            JobFailed: the job ended without success; the error has the reason.
+            JobFailed: the job failed; the error has the reason.
             JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job is not stopped.
 
@@ -373,13 +372,13 @@ class TrainingJob(Aliased):
         return self.logs(follow=follow, instance=instance, start=start, tail=tail, since=since, times=times)
 
     def metrics(self, name: str | None = None, *, since: str | None = None) -> MetricList:
-        """The values that the job reports, and that its metric definitions find in its log; oldest first.
+        """The metric values that the job reports or that its metric definitions match in its log; oldest first.
 
-        They are there while the job runs. Reported values have a step.
+        They are available while the job runs. Reported values have a step.
 
         Args:
-            name: only those of this metric.
-            since: only those from this time on: UTC, ISO 8601, as the `timestamp` of a value.
+            name: only values of this metric.
+            since: only values from this time on: UTC, ISO 8601, as the `timestamp` of a value.
 
         Returns:
             A list of values with `name`, `step`, `value`, `timestamp` and `instance`. It prints as a table, and
@@ -396,9 +395,9 @@ class TrainingJob(Aliased):
         return self._backend.events(self.id)
 
     def usage(self) -> Sequence[InstanceUsage]:
-        """What the instances use now: processor, memory and GPU. An instance that has just begun may be missing.
+        """The current use of processor, memory and GPU by instance. One that has just started may be missing.
 
-        Services measure every few seconds; Docker measures while it is asked, for a second or two.
+        Services measure every few seconds; Docker measures during the request, for a second or two.
 
         Example:
             >>> def is_busy(job: TrainingJob) -> bool:
@@ -414,7 +413,7 @@ class TrainingJob(Aliased):
 
         Args:
             command: the program and its arguments.
-            instance: which one, by its full name or its ending (`master-0`); the first one otherwise.
+            instance: its full name or suffix (`master-0`); the first instance otherwise.
 
         Returns:
             The exit code of the command.
@@ -446,7 +445,7 @@ class TrainingJob(Aliased):
         return self._backend.enter(self.id, matches[0]).run(command)
 
     def error_info(self) -> ErrorInfo | None:
-        """The reason for which it failed, as reported by the service; None when it did not fail."""
+        """The reason of the failure, as reported by the service; None if the job did not fail."""
         return self._backend.error_info(self.id)
 
     # ---- its outputs
@@ -457,20 +456,20 @@ class TrainingJob(Aliased):
         return self.record.outputs
 
     def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
-        """Fetch an output channel.
+        """Download an output channel.
 
         Args:
-            channel: its name: `model`, `checkpoints`, …
-            target: the local folder it goes to; made when missing.
-            progress: show a progress bar.
+            channel: the name of the channel: `model`, `checkpoints`, …
+            target: the local folder; created if missing.
+            progress: display a progress bar.
 
         Returns:
-            The folder, or the file where the output is one.
+            The folder, or the file if the output is one.
 
         Raises:
             InvalidInputError: the job has no such output channel.
             StorageError: the job wrote nothing there.
-            TransferError: some files could not be fetched; the others are there.
+            TransferError: some files could not be downloaded; the others are complete.
         """
         folder = path_given(target, "target")
         uri = self._output(channel)
@@ -486,7 +485,7 @@ class TrainingJob(Aliased):
         """The folder of an output channel as a store, to list and read its files without a download.
 
         Args:
-            channel: its name: `model`, `checkpoints`, …
+            channel: the name of the channel: `model`, `checkpoints`, …
 
         Raises:
             InvalidInputError: the job has no such output channel.
@@ -510,7 +509,7 @@ class TrainingJob(Aliased):
         """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
 
         Args:
-            uncommitted: also those that it has sent and not committed, as for `read_trace`.
+            uncommitted: include the rows that it has sent and not committed, as in `read_trace`.
 
         Raises:
             InvalidInputError: the job has neither output.
@@ -528,13 +527,13 @@ class TrainingJob(Aliased):
         return trace_in(self._backend.store(folder), folder, uncommitted=uncommitted)
 
     def tensorboard(self, *, port: int = 0) -> Board:
-        """Start TensorBoard on what the job has reported; it also shows what the job reports later.
+        """Start TensorBoard on the events of the job; it also displays events that the job reports later.
 
         Args:
-            port: where it listens; any free port by default.
+            port: the port on which it listens; any free port by default.
 
         Returns:
-            The board with its `url`. Close it at the end.
+            The board with its `url`; close it when it is no longer needed.
 
         Raises:
             InvalidInputError: the job has no output `tensorboard`.
@@ -553,17 +552,17 @@ class TrainingJob(Aliased):
     def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
         """Wait for a job that runs a function, and return the function's value.
 
-        The value is unpickled, after its signature is checked: only this job and this user have the key.
+        The value is unpickled after its signature is verified: only this job and this user have the key.
 
         Args:
             timeout: the longest wait, in seconds; none by default.
-            show_logs: show status and log while waiting.
+            show_logs: print status and log while waiting.
 
         Raises:
             InvalidInputError: the job runs no function.
-            Exception: what the function raised; its cause is the traceback in the job.
-            FunctionError: it ended by `sys.exit` (`exit_code`), or cannot run in the image.
-            JobFailed: the job ended without a result.
+            Exception: the exception that the function raised; its cause is the traceback in the job.
+            FunctionError: it called `sys.exit` (`exit_code`), or cannot run in the image.
+            JobFailed: the job failed without a result.
             JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job is not stopped.
         """
@@ -581,17 +580,17 @@ class TrainingJob(Aliased):
             raise FunctionError(f"job {self.id} has succeeded, but has no result")
         return outcome.value(self.id)
 
-    # ---- changing it
+    # ---- changes
 
     def stop(self) -> None:
-        """Request the end of the job; returns before it has ended. `wait()` then raises `JobStopped`."""
+        """Request the stop of the job; returns before it has finished. `wait()` then raises `JobStopped`."""
         self._backend.stop(self.id)
 
     def delete(self) -> None:
-        """Forget a job that has ended. Its outputs stay.
+        """Delete a finished job. Its outputs are not deleted.
 
         Raises:
-            ConflictError: it has not ended, or outputs of it are not in OSS yet.
+            ConflictError: it has not finished, or outputs of it are not in OSS yet.
         """
         self._backend.delete(self.id)
 
@@ -599,7 +598,7 @@ class TrainingJob(Aliased):
         """Add or replace labels.
 
         Raises:
-            InvalidInputError: they are not texts by name.
+            InvalidInputError: a name or a value is no string.
         """
         check_labels(labels)
         self._backend.update_labels(self.id, labels)
@@ -611,7 +610,7 @@ class TrainingJob(Aliased):
         """Raise for a job that failed or was stopped; do nothing for one that succeeded or is still running.
 
         Raises:
-            JobFailed: it ended without success.
+            JobFailed: the job failed.
             JobStopped: the job was stopped.
         """
         self._raise_for_status()
@@ -623,10 +622,10 @@ class TrainingJob(Aliased):
         if record.status.is_stopped:
             raise stopped_error(record)
 
-    # ---- how it looks
+    # ---- its display
 
     def shown_by(self, display: Display) -> None:
-        """Take note of what shows the job in this cell of a notebook, where one card is enough."""
+        """Record the display of the job in this cell of a notebook, where one card is enough."""
         self.card_in_cell = notebook_cell()
         self._card = display if self.card_in_cell is not None else None
 
@@ -652,7 +651,7 @@ class TrainingJob(Aliased):
         return f"<TrainingJob {self.id} {self._record.status}{took}>"
 
     def _ipython_display_(self) -> None:
-        """Show a running job by a card that updates; the others by `_repr_html_`."""
+        """Displays a running job by a card that updates, and any other job by `_repr_html_`."""
         if notebook_cell() is None:
             raise NotImplementedError  # IPython takes the other representations
         if self._is_displayed_in_cell():
@@ -675,7 +674,7 @@ class TrainingJob(Aliased):
         return card_html(self.record, tail=self._last_lines(), curves=curves)
 
     def _last_lines(self) -> Sequence[str]:
-        """The end of the log of a job that has ended, for its card."""
+        """Returns the last lines of the log of a finished job, for its card."""
         if not self.record.status.is_terminal:
             return ()
         lines: deque[str] = deque(maxlen=_CARD_LINES)

@@ -1,4 +1,4 @@
-"""Waits for the end of one job: display, timeout and Ctrl-C."""
+"""Waits until one job has finished: display, timeout and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,16 +26,11 @@ _POLL_TIMEOUT_S = 5.0
 
 
 class Waiting:
-    """Waits for the end of one job, once.
-
-    Args:
-        job: the job; it keeps every new snapshot.
-        display: what shows it.
-        policy: how patiently to follow.
+    """Waits until one job has finished, once.
 
     Attributes:
-        has_read_log: all of the log was read and shown.
-        gave_up: the log of a job that failed was waited for, and did not show why.
+        has_read_log: the complete log was read and displayed.
+        gave_up: the log of a failed job was waited for, and shows no reason.
     """
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy) -> None:
@@ -48,16 +43,16 @@ class Waiting:
         self.gave_up = False
 
     def wait(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
-        """Wait for the end of the job, and return its last snapshot.
+        """Waits until the job has finished, and returns its last snapshot.
 
         Args:
             timeout_s: the longest wait, in seconds. The job is polled once in any case.
-            show_logs: read the log, and show it.
-            stops: Ctrl-C stops the job, too.
+            show_logs: read the log and display it.
+            stops: Ctrl-C also stops the job.
 
         Raises:
             WaitTimeoutError: the timeout has passed; the job is not stopped.
-            KeyboardInterrupt: Ctrl-C; the interrupt says how to follow the job, or that it was stopped.
+            KeyboardInterrupt: Ctrl-C; the message has the commands to follow the job, or reports its stop.
         """
         deadline = None if timeout_s is None else self._deadline_in(timeout_s)
         with single_interrupt(), heartbeat(self._display):
@@ -67,7 +62,7 @@ class Waiting:
                 if self._last_record is None:  # the job is polled once even with a timeout of 0
                     self._follow(self._deadline_in(_POLL_TIMEOUT_S), Silent(), once=True)
             except KeyboardInterrupt:
-                # A new interrupt: the traceback of the wait would push the commands off the screen.
+                # `from None`: the traceback of the wait would push the commands off the screen.
                 raise self._handle_interrupt(stops=stops) from None
         if self._last_record is None or not self._last_record.status.is_terminal:
             raise timeout_error(
@@ -105,7 +100,8 @@ class Waiting:
             self.has_read_log, self.gave_up = with_log and follower.is_done, follower.gave_up
             follower.close()
         if follower.last_record is not None and follower.last_record is not self._last_record:
-            self._update(follower.last_record)  # the display may be slower than the job
+            # The follower may be ahead of a slow display, whose queued updates are dropped.
+            self._update(follower.last_record)
         if with_log and self._has_ended() and not follower.is_done:
             command = next_commands(self._last_record or JobRecord(training_job_id=self._job.id))[0]
             display.notice(f"timed out before the log was complete; all of it: {command}")
@@ -124,7 +120,7 @@ class Waiting:
                 display.line(line)
 
     def _handle_interrupt(self, *, stops: bool) -> KeyboardInterrupt:
-        """Stop the job or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
+        """Stops the job or detaches; returns the interrupt to raise."""
         is_stop_requested = False
         if stops:
             try:
@@ -134,7 +130,7 @@ class Waiting:
                 is_stop_requested = True
                 self._follow(self._deadline_in(_STOP_TIMEOUT_S), self._display)
             except KeyboardInterrupt:
-                pass
+                pass  # a second Ctrl-C ends the wait for the stop
         record = self._last_record or JobRecord(training_job_id=self._job.id)
         if stops and record.status.is_terminal:
             with ignore_interrupts():
@@ -150,7 +146,7 @@ class Waiting:
 
 
 async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPolicy) -> None:
-    """Wait for the end of one job; see `TrainingJob.wait_async`."""
+    """Waits until one job has finished; see `TrainingJob.wait_async`."""
     with JobWatch([job], policy) as watch:
         try:
             await asyncio.wait_for(watch.wait_async(), timeout_s)
@@ -168,7 +164,7 @@ async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPoli
 def timeout_error(
     job_id: str, last_record: JobRecord | None, timeout_s: float, last_error: BaseException | None
 ) -> WaitTimeoutError:
-    """The error of a wait that timed out before the job ended; `last_error`: the error of the last request."""
+    """Builds the error of a wait whose timeout has passed; `last_error` is that of the last request."""
     status = last_record.status if last_record is not None else ""
     if last_record is None:
         message = f"there was no response about job {job_id} within {timeout_s:g} s"

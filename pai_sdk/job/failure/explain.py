@@ -1,4 +1,4 @@
-"""Makes the error of a failed job: root cause, reason, instance, tracebacks or last lines, next commands."""
+"""Builds the error of a failed job: root cause, reason, instance, tracebacks or last lines, next commands."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _CONSEQUENCE = re.compile(
 
 @dataclass
 class _Tail:
-    """The last lines of the log that shows most about the failure.
+    """The last lines of the most informative log.
 
     Attributes:
         lines: the lines.
-        instance: whose they are, where they are those of one of several instances.
-        others: the root causes in the logs of the other instances.
+        instance: the instance that wrote them; None if the job has one instance, or for lines of several.
+        other_causes: the root causes in the logs of the other instances.
         gave_up: the log was waited for, and shows no reason.
     """
 
@@ -67,13 +67,12 @@ class _Tail:
 def job_failure(
     backend: Backend, record: JobRecord, policy: FollowPolicy | None = None, *, waited_s: float | None = None
 ) -> JobFailed:
-    """Collect the backend's data about a failure. Unavailable data is left out; the error is always made.
+    """Builds the error of a failed job; data that cannot be read is left out.
 
     Args:
-        backend: where the job ran.
-        record: how it ended.
-        policy: the times of reading its last lines, for a job that has just ended and whose log may lag behind. By
-            default the log is read once.
+        backend: the backend of the job.
+        record: the last snapshot of the job.
+        policy: for a job that has just ended and whose log may lag behind; by default the log is read once.
         waited_s: seconds already spent waiting for the log after the end; the message reports them.
     """
     info = _error_info_or_none(backend, record.training_job_id)
@@ -83,13 +82,7 @@ def job_failure(
 
 
 async def job_failure_async(backend: Backend, record: JobRecord, policy: FollowPolicy) -> JobFailed:
-    """The same for asyncio; no thread waits.
-
-    Args:
-        backend: where the job ran.
-        record: how it ended.
-        policy: the times of reading its last lines.
-    """
+    """Builds the error of a failed job for an asyncio program; no thread waits."""
     job_id = record.training_job_id
     info = await ask(lambda: _error_info_or_none(backend, job_id), backend.endpoint, policy)
     tail = await _Reading(record, info, policy).read_async(backend)
@@ -97,7 +90,7 @@ async def job_failure_async(backend: Backend, record: JobRecord, policy: FollowP
 
 
 def brief_failure(record: JobRecord) -> JobFailed:
-    """The error of a failed job by its record alone, without a request."""
+    """Builds the error of a failed job from its record alone, without a request."""
     return _failure(record, None, _Tail([]), None)
 
 
@@ -119,7 +112,7 @@ def _failure(record: JobRecord, info: ErrorInfo | None, tail: _Tail, waited_s: f
 
 
 def stopped_error(record: JobRecord) -> JobStopped:
-    """The error of a job that was stopped."""
+    """Builds the error of a job that was stopped."""
     job_id = record.training_job_id
     reason = f": {record.reason_message}" if record.reason_message else ""
     text = f"job {record.training_job_name or job_id} ({job_id}) was stopped{reason}"
@@ -135,7 +128,7 @@ def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
 
 
 def _instance_and_exit_code(info: ErrorInfo | None) -> tuple[str | None, int | None]:
-    """Returns instance and exit code, which services of this package put into the free part of the error info."""
+    """Returns the instance and the exit code, which services of pai-sdk put into `AdditionalInfo`."""
     try:
         failed = FailedInstance.model_validate_json((info and info.additional_info) or "{}")
     except ValueError:  # another service has other text there
@@ -149,13 +142,7 @@ def _first_failed(record: JobRecord) -> str | None:
 
 
 class _Reading:
-    """Reads the last lines of the instance that failed; where that is not known, of all.
-
-    Args:
-        record: the job.
-        info: the service's record of its failure.
-        policy: the times; without it, the log is read once.
-    """
+    """Reads the last lines of the failed instance, or of all instances if it is not known which one failed."""
 
     def __init__(self, record: JobRecord, info: ErrorInfo | None, policy: FollowPolicy | None) -> None:
         policy = policy or _READ_ONCE
@@ -168,7 +155,7 @@ class _Reading:
         self._tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in self._names}
 
     def read(self, backend: Backend) -> _Tail:
-        """The lines, as far as they can be read."""
+        """Reads the last lines, as far as they are readable."""
         with closing(self._follower(backend)) as follower:
             try:
                 for update in follower.updates(deadline=self._bounded_policy.schedule.now() + self._timeout_s):
@@ -178,14 +165,14 @@ class _Reading:
         return self._tail(gave_up=follower.gave_up)
 
     async def read_async(self, backend: Backend) -> _Tail:
-        """The same for asyncio."""
+        """Reads the last lines in an asyncio program."""
         with closing(self._follower(backend)) as follower:
             try:
                 await asyncio.wait_for(self._process_all(follower), self._timeout_s)
             except PaiError as error:
                 _log_unreadable(self._job_id, error)
             except (TimeoutError, asyncio.TimeoutError):
-                pass
+                pass  # the lines that arrived so far are used
         return self._tail(gave_up=follower.gave_up)
 
     @property
@@ -207,14 +194,14 @@ class _Reading:
             self._tails[update[0].instance].extend(line.text for line in update)
 
     def _tail(self, *, gave_up: bool) -> _Tail:
-        """The log with a traceback; if there is none, all logs."""
+        """Returns the log whose traceback shows the root cause; all logs if none has a traceback."""
         tails = self._tails
         causes = {
             name: root_cause(traceback) for name, lines in tails.items() if (traceback := find_traceback(lines))
         }
         if not causes:
             return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
-        # A connection that another instance has lost is no cause.
+        # When one instance fails, the others report lost connections: these are consequences, not causes.
         first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
         other_causes = {name: cause for name, cause in causes.items() if name != first}
         return _Tail([*tails[first]], first if len(self._names) > 1 else None, other_causes, gave_up)
@@ -250,7 +237,7 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
 
 
 def _headline(failure: JobFailed) -> tuple[str, str]:
-    """The cause, and the further message of the service; an exception explains more than an exit code."""
+    """Returns the headline and a second message of the service; an exception is preferred to an exit code."""
     message = failure.reason_message or ""
     cause = root_cause(failure.traceback)
     if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
@@ -268,7 +255,7 @@ def _details(record: JobRecord, failure: JobFailed) -> list[str]:
     if failure.instance:
         details.append(f"instance {short_instance(failure.job_id, failure.instance)}")
     if failure.exit_code is not None:
-        # A service that names its reason knows better than a list of what such a code mostly means.
+        # A reason from the service is more exact than the usual meaning of the code.
         meaning = "" if record.reason_code else _EXIT_CODES.get(failure.exit_code, "")
         details.append(f"exit code {failure.exit_code}{meaning}")
     if record.reason_code:
@@ -277,7 +264,7 @@ def _details(record: JobRecord, failure: JobFailed) -> list[str]:
 
 
 def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
-    """The tracebacks, or the last lines, and the causes that other instances name."""
+    """Returns the tracebacks or the last lines, and the root causes of other instances."""
     log_title = f"the log of {short_instance(job_id, tail.instance)}" if tail.instance else "its log"
     if failure.traceback:
         title, excerpt = f"the traceback in {log_title}:", shortened(failure.traceback)
@@ -297,7 +284,7 @@ def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
 
 
 def _lines_before_traceback(traceback: str, lines: Sequence[str]) -> list[str]:
-    """The last lines before the traceback of a launcher: those of the program that has failed."""
+    """Returns the lines before the traceback of a launcher, which the failed program itself printed."""
     if not is_of_a_launcher(root_cause(traceback)):
         return []
     first_line = traceback.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Says which requirement brings a Python module that a job did not find."""
+"""Suggests the requirement that provides a Python module missing in a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["missing_module_hint"]
 
-# Modules whose distributions have another name. Those of packages within a namespace have their whole name.
+# Modules whose distribution has another name. Packages of a namespace are listed by their full name.
 _DISTRIBUTIONS = {
     "Bio": "biopython",
     "Crypto": "pycryptodome",
@@ -56,10 +56,7 @@ _REMOVED_MODULES = {"distutils": "setuptools", "imp": "", "asynchat": "pyasyncha
 
 
 def missing_module_hint(module: str) -> str:
-    """The sentence that says what to do about a module that was not found.
-
-    Args:
-        module: as the `ModuleNotFoundError` names it.
+    """Returns a hint on how to provide a missing module.
 
     Example:
         >>> missing_module_hint("cv2")

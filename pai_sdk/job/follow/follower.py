@@ -1,4 +1,4 @@
-"""Follows a job: takes its snapshots from the poller, and reads the logs of its instances to the last line."""
+"""Follows a job: receives its snapshots from the poller, and reads the logs of its instances to the last line."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 
 PAGE_LINES = 10_000
 _MAX_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
-_CHARACTERS_PER_LINE = 500  # longer ones count for more
-_BATCH_DELAY_S = 0.02  # where lines come faster than requests, several are read at once
+_CHARACTERS_PER_LINE = 500  # a line counts once more for each 500 characters of all lines
+_BATCH_DELAY_S = 0.02  # lines that are printed faster than this are read by one request
 _LISTING_PATIENCE_S = 20.0
 _REASON_LINES = 50
 
 
 @dataclass(frozen=True)
 class LogError:
-    """The log of one instance cannot be read any further; the others can."""
+    """A permanent error of the log of one instance; the other instances are still read."""
 
     instance: str
     error: PaiError
@@ -59,15 +59,15 @@ class _Reader:
     next_line: int
     poll: PollState
     quiet_since: float | None = None
-    lines_at: float | None = None  # when the last lines came
-    line_s: float = 0.0  # from one line to the next, of those that came last
+    lines_at: float | None = None  # when the last lines arrived
+    line_s: float = 0.0  # average seconds between the lines of the last page
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_REASON_LINES))
-    generation: int = 0  # of the step that reads next; steps with an older number do nothing
+    generation: int = 0  # of the scheduled step; steps of an older generation do nothing
     is_paused: bool = False
 
 
 class Follower:
-    """Follows a job and reads the logs of its instances; `updates` yields what comes.
+    """Follows a job and reads the logs of its instances; `updates` yields lines and snapshots.
 
     The poller of the backend calls `_on_update` with snapshots of the job. Logs are read in steps: a step makes at
     most one request, in a worker thread, and then schedules the next step, or publishes an error, or finishes its
@@ -78,20 +78,20 @@ class Follower:
                      ^-> parked: the queue is full; `_next_update` schedules the reader again
         follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
 
-    Locks: `_changed`, that of the queue, guards the fields below it and the readers. It is held to change state,
-    never during a request. Steps read `_last_record`, `_ended_at` and `_closed` without it: a stale value costs one more
-    request. A reader's `next_line` and `poll` are used only by the step that has the reader's current `generation`.
-    Within `_changed` the locks of the pollers and of the workers are taken, never the other way round: the poller
-    calls `_on_update` without a lock.
-    Called with `_changed` held: `_unsubscribe`, `_apply_snapshot`, `_publish_lines`, `_finish_stream`, `_finish_job`,
-    `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
+    Locks: `_changed`, the lock of the queue, guards the fields below it and the readers. It is held to change
+    state, never during a request. Steps read `_last_record`, `_ended_at` and `_closed` without it: a stale value
+    costs one more request. A reader's `next_line` and `poll` are used only by the step of the reader's current
+    `generation`. Within `_changed` the locks of the pollers and of the workers are acquired, never the other way
+    round: the poller calls `_on_update` without a lock.
+    Called with `_changed` held: `_unsubscribe`, `_apply_snapshot`, `_publish_lines`, `_finish_stream`,
+    `_finish_job`, `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
 
     Args:
-        backend: where the job runs.
-        job_id: the job.
-        instances_of: the instances of a snapshot whose logs are read.
-        cursor: the number of the first line wanted, by instance; -n for the last n lines.
-        policy: the times.
+        backend: the backend of the job.
+        job_id: the id of the job.
+        instances_of: returns the instances of a snapshot whose logs are read.
+        cursor: the number of the first line by instance; -n for the last n lines.
+        policy: the times of polling.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Follower:
         self._backend = backend
         self._job_id = job_id
         self._instances_of = instances_of
-        self._cursor = cursor  # as it is when an instance appears: `instances_of` may add to it
+        self._cursor = cursor  # not copied: `instances_of` may add to it before an instance appears
         self._policy = policy
         self._workers = policy.schedule
         # The last entry is None, or the error that ends it.
@@ -127,27 +127,27 @@ class Follower:
 
     @property
     def last_record(self) -> JobRecord | None:
-        """The last snapshot, which may not have been yielded yet."""
+        """Returns the last snapshot, which may not have been yielded yet."""
         return self._last_record
 
     @property
     def is_done(self) -> bool:
-        """True if all updates were yielded, to the last line."""
+        """Returns whether all updates up to the last line were yielded."""
         return self._is_done
 
     @property
     def gave_up(self) -> bool:
-        """True if a job that failed did not show why before its log was taken as complete."""
+        """Returns whether the log of a failed job was considered complete although it shows no reason."""
         return self._gave_up
 
     @property
     def trouble(self) -> BaseException | None:
-        """The error of the last poll of the job; None after a response."""
+        """Returns the error of the last poll of the job; None after a response."""
         subscription = self._subscription
         return subscription.trouble if subscription is not None else None
 
     def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
-        """Lines and snapshots of the job as they come, until the job has ended and all is read."""
+        """Yields lines and snapshots as they arrive, until the job has finished and its logs are complete."""
         self._subscribe()
         while self._updates.wait(deadline):
             update = self._next_update()
@@ -159,7 +159,7 @@ class Follower:
                 return
 
     async def updates_async(self) -> AsyncGenerator[Update, None]:
-        """The same for asyncio, without a deadline. No thread waits."""
+        """Yields lines and snapshots in an asyncio program, without a deadline; no thread waits."""
         self._subscribe()
         while True:
             await self._updates.wait_async()
@@ -175,7 +175,7 @@ class Follower:
             )
 
     def close(self) -> None:
-        """Stop: no step makes a new request. Requests under way end by themselves."""
+        """Stops following; steps make no new request, and the responses of current ones are dropped."""
         with self._changed:
             self._closed = True
             self._updates.clear()
@@ -183,7 +183,7 @@ class Follower:
             self._unsubscribe()
 
     def _unsubscribe(self) -> None:
-        """End the subscription: the job needs no more polls."""
+        """Closes the subscription: the job needs no more polls."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
@@ -191,7 +191,7 @@ class Follower:
     # ---- the job
 
     def _on_update(self, update: JobRecord | Exception) -> None:
-        """Take a snapshot of the job, or the error that ends its polling."""
+        """Processes a snapshot of the job, or the error that ended its polling."""
         with self._changed:
             if self._closed or self._is_job_finished:
                 return
@@ -200,7 +200,7 @@ class Follower:
                     self._apply_snapshot(update)
                 except Exception as error:  # of `instances_of`
                     self._publish(error)
-            elif self._has_ended:  # the end of the job is known already
+            elif self._has_ended:  # the job finished before its polling failed, so the error does not matter
                 self._finish_job()
             else:
                 self._publish(update)
@@ -217,7 +217,7 @@ class Follower:
             if record.may_list_more:
                 self._schedule(self._end_listing, _LISTING_PATIENCE_S)
         if self._ended_at is not None:
-            # A snapshot may be older than the end that was seen.
+            # A late response may be older than the one that showed the end.
             may_list_more = record.may_list_more or not record.status.is_terminal
             if not may_list_more or self._workers.now() - self._ended_at >= self._policy.quiet_s:
                 self._finish_job()
@@ -227,12 +227,12 @@ class Follower:
         return self._ended_at is not None
 
     def _end_listing(self) -> None:
-        """The job has ended a while ago, and whether all instances are listed cannot be known."""
+        """Stops waiting for instances that the service may still list."""
         with self._changed:
             self._finish_job()
 
     def _finish_job(self) -> None:
-        """All instances are listed, as far as can be known."""
+        """Marks the list of instances as complete."""
         if not self._is_job_finished:
             self._is_job_finished = True
             self._unsubscribe()
@@ -254,7 +254,8 @@ class Follower:
         self._schedule(partial(self._read, reader, reader.generation), delay_s)
 
     def _wake_readers(self) -> None:
-        """Read quiet logs now: their pauses are long, and the last lines are there at the end of the job."""
+        """Reads quiet logs now: the job has finished, so their last lines are written."""
+        # A new generation makes the step that is already scheduled do nothing: no instance is read twice.
         for reader in self._readers.values():
             if reader.is_paused:
                 self._schedule_read(reader)
@@ -321,7 +322,7 @@ class Follower:
         reader.lines_at = now
 
     def _may_appear_later(self, error: PaiError) -> bool:
-        """True if the log may appear later: some services list an instance before it has a log."""
+        """Returns whether the log may appear later: some services list an instance before its log exists."""
         max_delay_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
         is_early = self._ended_at is None or self._workers.now() - self._ended_at < max_delay_s
         return is_early and may_appear_later(error)
@@ -329,10 +330,10 @@ class Follower:
     def _next_read_delay_s(
         self, reader: _Reader, page: LogPage, requested_at: float, *, wait_s: float, has_waited: bool
     ) -> float | None:
-        """Seconds until the next read of the instance; None when its log is complete."""
+        """Returns seconds until the next read of the instance; None when its log is complete."""
         if page.complete:
             if not self._has_ended and self._subscription is not None:
-                self._subscription.refresh()  # only the log of an ended job is complete
+                self._subscription.refresh()  # only the log of a finished job is complete, so poll the job now
             return None
         has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
         if has_waited or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
@@ -341,17 +342,17 @@ class Follower:
             if page.waited and page.lines and wait_s > 0:
                 return _BATCH_DELAY_S
             is_cheap = self._supports_long_polls and (self._last_record is None or self._last_record._lists_all)
-            # An instance that prints a line a second needs no more requests than that.
+            # An instance that prints one line a second is read once a second.
             next_line_in_s = (
                 0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._workers.now()
             )
             return reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)
         if reader.quiet_since is None:
             reader.quiet_since = self._workers.now()
-        # A slow response shows the log at the time of the request, not now.
+        # Compared with the time of the request, not of the response: a slow response shows an older log.
         quiet_s = self._required_quiet_s(reader)
         needed_s = max(quiet_s, self._policy.failed_quiet_s) if has_more else quiet_s  # lines may be late
-        if page.unsure:  # they are searched for
+        if page.unsure:  # the service may hide lines, and they are being searched for
             needed_s = max(needed_s, self._policy.patience_s)
         if not page.lines and requested_at - reader.quiet_since >= needed_s:
             self._gave_up |= quiet_s > self._policy.quiet_s
@@ -361,7 +362,7 @@ class Follower:
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 
     def _required_quiet_s(self, reader: _Reader) -> float:
-        """Seconds that the log must be quiet after the end: longer for a failed job whose log shows no reason."""
+        """Returns for how long the log must be quiet after the end; longer for a failure without a reason."""
         record = self._last_record
         if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
             return self._policy.quiet_s
@@ -384,11 +385,9 @@ class Follower:
         *,
         is_transient: Callable[[PaiError], bool] = lambda error: False,
     ) -> _Response | None:
-        """The response; None after an error that may pass, and then `retry` is scheduled.
-
-        Makes one attempt, whatever the backend's own policy is: a pause here would keep a thread from other jobs.
-        """
+        """Returns the response; None after a transient error, and then `retry` is scheduled."""
         try:
+            # One attempt, whatever the policy of the backend is: a pause would keep this thread from other jobs.
             with one_attempt():
                 response = call()
         except PaiError as error:
@@ -409,7 +408,7 @@ class Follower:
             return
         try:
             step()
-        except Exception as error:  # a lost error would leave the consumer waiting
+        except Exception as error:  # a lost error would leave the consumer waiting for ever
             if not isinstance(error, PaiError):
                 logger.debug("following %s", self._job_id, exc_info=True)
             self._publish(error)
@@ -427,11 +426,12 @@ class Follower:
             self._publish(lines)
 
     def _next_update(self) -> Update | None:
-        """The next update; None when all is read."""
+        """Returns the next update; None at the end."""
         with self._changed:
             update = self._updates.take()
             if isinstance(update, list):
                 self._queued_lines -= _weight(update)
+            # At half of the limit: at the limit itself, readers would park and wake for every page.
             if self._parked and self._queued_lines < _MAX_QUEUED_LINES // 2:
                 for reader in self._parked:
                     self._schedule_read(reader)
@@ -448,5 +448,5 @@ class Follower:
 
 
 def _weight(lines: Sequence[LogLine]) -> int:
-    """The cost of queued lines, in lines of a usual length."""
+    """Returns the memory cost of queued lines, in lines of a usual length."""
     return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_PER_LINE

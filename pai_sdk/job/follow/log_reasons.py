@@ -12,13 +12,13 @@ _REASON = re.compile(
     r"|(?i:\bsegmentation fault|\bcore dumped|\bbus error|\billegal instruction|\bout of memory"
     r"|\bcommand not found|: not found$|\bno such file or directory|\bpermission denied|^\s*killed\s*$)"
 )
-_LINE_START = 500  # characters of a line that are looked at
+_LINE_START = 500  # characters of a line that are searched
 
 
 def shows_reason(lines: Iterable[str]) -> bool:
-    """True if a log's last lines show why a program ended: an exception, an error message, a crash.
+    """Returns whether the last lines of a log show why a program failed: an exception, an error message, a crash.
 
-    A traceback without its last line does not: that line is still to come.
+    A traceback without its last line shows no reason yet: that line is still to come.
 
     Example:
         >>> shows_reason(["epoch 3", "val_error: 0.25"]), shows_reason(["train.py: error: unknown option --lr"])

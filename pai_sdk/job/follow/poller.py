@@ -1,7 +1,7 @@
-"""One poller a backend: it asks for all jobs that are being waited for, however many, at a bounded rate.
+"""Polls all jobs of a backend that are being waited for, at a bounded rate.
 
 `JobPollers.subscribe` is the only source of a job's changes. Followers of logs (`Follower`) and waits for
-many jobs (`JobWatch`) use it, and by them `wait`, `logs`, `gather`, `as_completed`, their asyncio twins and cards.
+many jobs (`JobWatch`) use it, and so `wait`, `logs`, `gather`, `as_completed`, their asyncio versions and cards.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ logger = logging.getLogger(__name__)
 
 Update: TypeAlias = JobRecord | Exception
 
-_FEW_JOBS = 4  # asked for one by one, where a request for all of them is not exact
+_FEW_JOBS = 4  # up to this number are requested one by one, if a request for all of them is not exact
 _SLOTS_FOR_READERS = 6
-_COLLECT_S = 0.02  # jobs that are subscribed to within this time are asked for by one request
+_COLLECT_S = 0.02  # jobs that are subscribed to within this time are requested together
+# With cheap requests: 10 a second for up to 10 jobs, then n jobs every n / 100 s, one a second from 100 jobs on.
 _MIN_INTERVAL_S, _MAX_INTERVAL_S, _JOBS_PER_SECOND = 0.1, 1.0, 100.0
-_CONFIRM_INTERVAL_S = 0.2
+_CONFIRM_INTERVAL_S = 0.2  # 5 requests a second
 _FIRST_HOLD_S = 1.0
 
 
 class Subscription:
-    """One consumer of one job's updates; from `JobPollers.subscribe`. Close it at the end."""
+    """One consumer of a job's updates, created by `JobPollers.subscribe`; it must be closed."""
 
     def __init__(
         self, pollers: JobPollers, poller: JobPoller, job_id: str, on_update: Callable[[Update], None]
@@ -50,23 +51,23 @@ class Subscription:
 
     @property
     def trouble(self) -> BaseException | None:
-        """The error of the last request; None after a response."""
+        """Returns the error of the last request; None after a response."""
         return self._poller.trouble
 
     def refresh(self) -> None:
-        """Ask for the job now: there is a sign that it has changed."""
+        """Polls the job now, because it has probably changed."""
         self._poller._refresh(self)
 
     def close(self) -> None:
-        """End it. A call of `on_update` that is under way ends by itself."""
+        """Unsubscribes; a call of `on_update` that is under way is not interrupted."""
         self._pollers._unsubscribe(self)
 
 
 class JobPollers:
     """The pollers of a process, by backend and policy. A poller exists as long as it has subscriptions.
 
-    Locks, in the order in which they may be taken: that of a follower, `_lock` here, that of a poller, that of the
-    workers. No lock is held during a request or a call of `on_update`.
+    Lock order: the lock of a follower, `_lock`, the lock of a poller, the lock of the workers. No lock is held
+    during a request or a call of `on_update`.
     """
 
     def __init__(self) -> None:
@@ -83,26 +84,26 @@ class JobPollers:
         *,
         needs_full_records: bool = False,
     ) -> Subscription:
-        """Be called with each new snapshot of a job, until the subscription is closed; an error is the last call.
+        """Subscribes to the snapshots of a job; an error is the last update.
 
         Args:
-            backend: where the job runs.
-            policy: the times.
-            job_id: the job.
+            backend: the backend of the job.
+            policy: the times of polling.
+            job_id: the id of the job.
             on_update: called in a worker thread, without any lock of the poller; it must be quick. The first call
-                may come before `subscribe` returns.
-            last_record: the last snapshot that the caller has; it is not given again.
-            wants_all: every change is confirmed by `get`, so that no field is missing. Otherwise only the end is.
+                may happen before `subscribe` returns.
+            last_record: the last snapshot that the caller has; it is not delivered again.
+            needs_full_records: confirm every change by `get`, so that no field is missing, and not only the end.
         """
         subscription: Subscription | None = None
         try:
             with self._lock:
-                # The poller keeps the backend alive, so its id stays its own as long as the poller is here.
+                # The poller keeps the backend alive, so no other object gets its id as long as the poller exists.
                 poller = self._pollers.setdefault((id(backend), policy), JobPoller(backend, policy))
                 subscription = Subscription(self, poller, job_id, on_update)
                 poller._add(subscription, last_record, needs_full_records=needs_full_records)
             return subscription
-        except BaseException:  # Ctrl-C: the caller has nothing that it could close
+        except BaseException:  # Ctrl-C: the caller has no subscription that it could close
             if subscription is not None:
                 subscription.close()
             raise
@@ -119,9 +120,9 @@ class _Request:
     """One request of a poller.
 
     Attributes:
-        turn: of the step that makes it.
-        job: what is asked for by `get`; None for `changes` of all jobs.
-        is_paced: it is of kind 2 or 3, see `JobPoller`.
+        generation: that of the step that makes the request.
+        job: the job for `get`; None for `changes` of all jobs.
+        is_paced: the request is of kind 2 or 3, see `JobPoller`.
     """
 
     generation: int
@@ -130,27 +131,27 @@ class _Request:
 
 
 class JobPoller:
-    """Asks for the jobs of one backend. Every request is a step of the workers.
+    """Polls the jobs of one backend. Every request is a step of the workers.
 
-        idle ──_add──▶ scheduled ──due──▶ asking ──response──▶ scheduled …
-          ▲               │                │  └─held by the service, and a job is added──▶ scheduled
+        idle ──_add──▶ scheduled ──due──▶ requesting ──response──▶ scheduled …
+          ▲               │                │  └─a long poll, and a job is added──▶ scheduled
           └── no jobs ────┴────────────────┘
 
-    `_generation` counts the scheduled steps; the step of an older turn does nothing. So one request is under way, except
-    for held ones that a later request has superseded: their responses are used too, but schedule nothing.
+    `_generation` counts the scheduled steps; a step of an older generation does nothing. So one request is under
+    way, except for long polls that a later request has superseded: their responses are used, but schedule nothing.
 
-    What is asked, in this order (`WatchedJobs` decides):
+    Requests, in this order (`WatchedJobs` decides):
         1. `get` for a job that the list shows as ended or changed, and after `refresh`: 5 a second;
         2. a single job: `get`. Several jobs: `changes` of all, exact where the backend offers that, otherwise the
-           next page of its list. A few jobs of which whole records are needed: `get` in turn, instead of a list;
+           next page of its list. A few jobs whose full records are needed: `get` in turn, instead of a list;
         3. in turn with 2: `get` for jobs that the list does not show, and now and then for one that it does show,
-           in case the list stays behind.
+           in case the list is out of date.
     2 and 3 together make at most one request a second, for a few jobs one a second for each. A backend with long
-    polls, or on this machine, may be asked more often, at most 10 times a second.
+    polls, or a local one, is polled more often, at most 10 times a second.
 
-    Threads: steps run in worker threads; `_add`, `_remove`, `_refresh` in any thread. `_lock` guards all fields,
-    and the jobs. It is held to choose a request and to take its response. Within it, `_schedule` takes the lock of
-    the workers.
+    Threads: steps run in worker threads; `_add`, `_remove`, `_refresh` in any thread. `_lock` guards all fields
+    and the jobs. It is held to choose a request and to process its response. Within it, `_schedule` acquires the
+    lock of the workers.
     """
 
     def __init__(self, backend: Backend, policy: FollowPolicy) -> None:
@@ -163,27 +164,27 @@ class JobPoller:
         self._poll = PollState(policy, "jobs")
         self._generation = 0
         self._is_requesting = False
-        self._is_long_poll = False  # the request under way
+        self._is_long_poll = False  # of the request under way
         self._is_list_refused = False
-        self._is_exact = True  # whether `changes` was, the last time
-        self._is_cheap = True  # the backend may be asked often
+        self._is_exact = True  # of the last response to `changes`
+        self._is_cheap = True  # the backend supports frequent polls
         self._scheduled_at: float | None = None  # when the scheduled step is due
         self._requested_at = 0.0  # when the last request of kinds 2 and 3 was made
         self._paced_at = 0.0  # when the next request of kinds 2 and 3 may be made
-        self._confirm_at = 0.0  # and of kind 1
+        self._confirm_at = 0.0  # when the next request of kind 1 may be made
         self._grown_at = float("-inf")  # when a job was added to others
         self._unfinished: JobChanges | None = None  # the response to continue
 
     @property
     def polls_in_bulk(self) -> bool:
-        """True if one request asks for all jobs; otherwise there is one for each."""
+        """Returns whether one request polls all jobs, instead of one request for each."""
         if self._is_list_refused or len(self._jobs) == 1:
             return False
         return self._is_exact or len(self._jobs) > _FEW_JOBS or not self._jobs.needs_full_records
 
     @property
     def trouble(self) -> BaseException | None:
-        """The error of the last request; None after a response."""
+        """Returns the error of the last request; None after a response."""
         return self._poll.trouble
 
     # ---- subscriptions
@@ -196,13 +197,13 @@ class JobPoller:
             self._jobs.add(subscription.job_id, last_record, needs_full_records=needs_full_records)
             if not is_first:
                 self._grown_at = now
-            if self._poll.trouble is None:  # the pause after a response without news does not hold for a new job
+            if self._poll.trouble is None:  # a new job does not wait for the pause of the quiet ones
                 self._paced_at = min(self._paced_at, self._requested_at + self._interval_s)
             collects_s = 0.0 if is_first and needs_full_records else _COLLECT_S
             self._schedule_soon(max(collects_s, self._paced_at - now))
 
     def _remove(self, subscription: Subscription) -> bool:
-        """Remove a subscription; returns whether none is left."""
+        """Removes a subscription; returns whether it was the last one."""
         with self._lock:
             of_job = self._subscriptions.get(subscription.job_id, [])
             if subscription in of_job:
@@ -220,7 +221,7 @@ class JobPoller:
     # ---- steps
 
     def _schedule_soon(self, delay_s: float) -> None:
-        """Make the next request soon; a held one that is under way is superseded."""
+        """Schedules the next request soon; a long poll under way is superseded."""
         if self._is_requesting and not self._is_long_poll:
             return  # its response schedules the next one
         if self._scheduled_at is None or self._workers.now() + delay_s < self._scheduled_at:
@@ -228,7 +229,7 @@ class JobPoller:
             self._schedule(delay_s)
 
     def _schedule_next(self) -> None:
-        """Schedule the next request: after a response, or if none was due."""
+        """Schedules the next request: after a response, or if none was due."""
         self._is_requesting = self._is_long_poll = False
         due_at = min(self._paced_at, self._confirm_at) if self._jobs.has_to_confirm else self._paced_at
         if (recheck_at := self._jobs.recheck_at) is not None:
@@ -237,7 +238,7 @@ class JobPoller:
             self._schedule(max(0.0, due_at - self._workers.now()))
 
     def _schedule(self, delay_s: float, *, is_retry: bool = False) -> None:
-        # In this order: Ctrl-C in between must not leave other jobs without a step of the current turn.
+        # The generation is set last: Ctrl-C in between must not leave other jobs without a current step.
         generation = self._generation + 1
         step = functools.partial(self._step, generation)
         self._workers.call_later(step, delay_s, endpoint=self._backend.endpoint, is_retry=is_retry)
@@ -255,7 +256,7 @@ class JobPoller:
                     return
                 self._is_requesting = True
             self._send_request(request)
-        except Exception as error:  # a lost error would leave all subscribers waiting
+        except Exception as error:  # a lost error would leave all subscribers waiting for ever
             logger.debug("asking for jobs", exc_info=True)
             self._fail_all(error)
 
@@ -277,7 +278,7 @@ class JobPoller:
 
     @property
     def _interval_s(self) -> float:
-        """The least seconds between two requests of kinds 2 and 3."""
+        """Returns the minimum time between two requests of kinds 2 and 3."""
         if self._is_cheap:
             interval_s = min(_MAX_INTERVAL_S, max(_MIN_INTERVAL_S, len(self._jobs) / _JOBS_PER_SECOND))
         else:
@@ -294,9 +295,9 @@ class JobPoller:
             with self._lock:
                 requested_at = self._workers.now()
                 last_records = self._jobs.snapshots() if job is None else {job.id: job.record}
-                # A held `get` must not keep other jobs waiting; a new job is asked for at once.
+                # A long `get` must not delay other jobs, and a new job is requested at once.
                 can_hold = granted and len(last_records) == len(self._jobs) and None not in last_records.values()
-                # Short holds while jobs are being added: each makes the next request ask for one more.
+                # Short long polls while jobs are being added: each new job needs another request.
                 wait_s = (
                     min(self._policy.hold_s, _FIRST_HOLD_S + requested_at - self._grown_at) if can_hold else 0.0
                 )
@@ -328,7 +329,7 @@ class JobPoller:
         self._notify(updates)
 
     def _set_pace(self, request: _Request, response: JobChanges, requested_at: float, *, has_waited: bool) -> None:
-        """Choose the time of the next request of kinds 2 and 3."""
+        """Chooses the time of the next request of kinds 2 and 3."""
         job = request.job
         if job is None:
             self._unfinished = None if response.is_complete else response
@@ -343,7 +344,7 @@ class JobPoller:
         self._is_cheap = is_cheap
         if is_round_complete and not self._jobs.has_new:
             pause_s = self._poll.pause_s(has_news=self._jobs.pop_news(), is_cheap=is_cheap)
-            # A service without long polls may be slow, too.
+            # A slow response alone is no long poll: a service without long polls needs its pause.
             self._paced_at = max(
                 self._paced_at, self._workers.now() + (0.0 if has_waited and is_cheap else pause_s)
             )
@@ -352,7 +353,7 @@ class JobPoller:
         job, is_current = request.job, request.generation == self._generation
         with self._lock:
             if job is None and isinstance(error, InvalidRequestError | NotFoundError | PermissionDeniedError):
-                # A key that may not list jobs, or a service that does not know the request.
+                # The key has no permission to list jobs, or the service does not support the request.
                 logger.info("%s; the jobs are requested one by one", error)
                 self._is_list_refused, self._unfinished = True, None
             elif job is not None and not error.may_pass:
@@ -376,30 +377,31 @@ class JobPoller:
             self._notify([(job.id, error)])
 
     def _fail_all(self, error: Exception) -> None:
-        """Tell all subscribers an error, and ask no more."""
+        """Notifies all subscribers of an error, and stops polling."""
         with self._lock:
             self._is_requesting = self._is_long_poll = False
             job_ids = self._jobs.clear()
         self._notify([(job_id, error) for job_id in job_ids])
 
     def _notify(self, updates: Iterable[tuple[str, Update]]) -> None:
-        """Call the subscribers; without the lock, because they may close their subscriptions."""
+        """Calls the subscribers of each job."""
+        # Without the lock: subscribers acquire locks of their own, and may close their subscriptions.
         for job_id, update in updates:
             with self._lock:
                 subscriptions = [*self._subscriptions.get(job_id, ())]
             for subscription in subscriptions:
                 try:
                     subscription.on_update(update)
-                except Exception:  # of one subscriber; it concerns no other
+                except Exception:  # the error of one subscriber must not affect the others
                     logger.exception("a subscriber failed to process the update of job %s", job_id)
 
 
 @functools.cache
 def shared_pollers() -> JobPollers:
-    """The pollers of this process; one poller a backend bounds the requests of all waits."""
+    """Returns the pollers of this process, which bound the requests of all its waits."""
     return JobPollers()
 
 
-# A child of a fork has none of its parent's threads, and so none of its steps.
+# A forked child has none of its parent's threads, so the steps of the inherited pollers would never run.
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=shared_pollers.cache_clear)

@@ -1,4 +1,4 @@
-"""Polling of jobs and logs: the pauses between requests, and how long failing requests are repeated."""
+"""Decides on the pauses between polls of jobs and logs, and for how long failing requests are repeated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pai_sdk.schemas.record import JobRecord
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
-_BUSY_PAUSE_S = 1.0  # while lines come, from a service without long polls; the shortest one there
-_GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet: 9 requests in 30 s, from 1 s on
+_BUSY_PAUSE_S = 1.0  # the shortest pause without long polls, while lines arrive
+# The sum of n pauses is about 1.3 ** n / 0.3, so a pause is about a fourth of the quiet time: 9 requests in 30 s
+# from a first pause of 1 s.
+_GROWTH = 1.3
 _REPORT_AFTER_S = 2.0
 _REPORT_INTERVAL_S = 60.0
-# An unreadable response of the service itself will not change; one of a gateway passes with the gateway's error.
+# An unreadable response of the service itself will not change; that of a gateway passes with the gateway's outage.
 _UNREADABLE_PATIENCE_S = 20.0
 
 
@@ -42,17 +44,13 @@ class FollowPolicy:
     quiet_s: float = 5.0
     failed_quiet_s: float = 15.0
     patience_s: float = 600.0
-    # One value for all followers, so that they share the limit on its warnings.
+    # One object for all followers, so that they share the rate limit of its warnings.
     retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 - it is frozen
     schedule: Schedule = field(default_factory=shared_workers)
 
 
 class PollState:
     """The state of one polled resource: its pauses, and the failures since the last response.
-
-    Args:
-        policy: the times.
-        resource: the resource, for messages.
 
     Attributes:
         trouble: the last error; None after a response.
@@ -69,16 +67,16 @@ class PollState:
         self._has_reported_key = False
 
     def on_response(self) -> None:
-        """Note a response: the failures before it no longer count."""
+        """Resets the failures after a response."""
         self.trouble, self._failing_since, self._attempts, self._reported_at = None, None, 0, None
 
     def pause_s(self, *, has_news: bool, is_cheap: bool, expected_s: float = 0.0) -> float:
-        """Seconds until the next poll after a response: short after news, then growing.
+        """Returns the pause after a response: short after a change, then growing.
 
         Args:
-            has_news: the response had something new.
-            is_cheap: the backend supports long polls, or is on this machine; polling it often is cheap.
-            expected_s: no news is expected before this time; the first pause is as long, up to the longest one.
+            has_news: the response differs from the one before.
+            is_cheap: the backend supports long polls or is local, so that frequent polls cost little.
+            expected_s: the minimum pause: the next change is expected after this time.
         """
         max_s = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_cheap else self._policy.pause_s
         min_s = max(FIRST_PAUSE_S, expected_s) if is_cheap else _BUSY_PAUSE_S
@@ -86,10 +84,7 @@ class PollState:
         return self._pause_s
 
     def pause_after(self, error: PaiError, *, may_pass: bool) -> float | None:
-        """Seconds until the next poll after an error; None if it is permanent or lasted too long.
-
-        A warning is logged when errors last: not in the first seconds, then once a minute.
-        """
+        """Returns the pause after an error; None if it is permanent or has lasted too long."""
         self.trouble = error
         now = self._policy.schedule.now()
         if self._failing_since is None:
@@ -105,6 +100,7 @@ class PollState:
             self._has_reported_key = True
             logger.warning("following %s: %s; waiting for a new key", self._resource, error)
         logger.info("following %s: %s; trying again in %.1f s", self._resource, error, pause_s)
+        # A warning only for errors that last more than two seconds, and then once a minute.
         was_reported = self._reported_at is not None and now - self._reported_at < _REPORT_INTERVAL_S
         if failing_s + pause_s >= _REPORT_AFTER_S and not was_reported:
             self._reported_at = now
@@ -113,18 +109,14 @@ class PollState:
 
 
 class EndCheck:
-    """Decides whether a job has ended. A final status that is not known must stay the same for a while.
-
-    Args:
-        policy: how long, and by which clock.
-    """
+    """Decides whether a job has finished. An unknown final status must be stable for `FollowPolicy.quiet_s`."""
 
     def __init__(self, policy: FollowPolicy) -> None:
         self._policy = policy
         self._unknown_end: tuple[str, float] | None = None  # an unknown final status, and since when
 
     def has_ended(self, record: JobRecord) -> bool:
-        """True if this snapshot, the latest one, shows the end."""
+        """Returns whether the job has finished, by its latest snapshot."""
         if not record.status.is_unknown_end:
             self._unknown_end = None
             return record.status.is_terminal
@@ -135,5 +127,5 @@ class EndCheck:
 
 
 def may_appear_later(error: BaseException) -> bool:
-    """True if a log is refused as a service may do before the instance has begun to write it."""
+    """Returns whether the error may mean that the instance has not started to write its log."""
     return isinstance(error, InvalidRequestError | NotFoundError)

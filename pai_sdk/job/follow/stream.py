@@ -128,7 +128,7 @@ class LogStream:
             yield line
 
     def _find_start(self) -> None:
-        """Put the cursor of instances that have none where `tail` and `since` say, at the later one of both."""
+        """Sets the cursor of instances without one to the later line of `tail` and `since`."""
         if self._tail is None and self._since is None:
             return
         for instance in self._selected_instances(self._backend.get(self._job_id)):
@@ -139,14 +139,12 @@ class LogStream:
         self._tail = self._since = None
 
     def _first_since(self, instance: str, count: int, moment: float) -> int:
-        """The number of the first line that was written at a moment or later, by a binary search.
-
-        The time of a line that was written just now may not be known yet.
-        """
+        """Returns the number of the first line written at `moment` or later, by a binary search."""
 
         def is_late(number: int) -> bool:
             (time,) = self._times_of(instance, number, 1)
             written = seconds_of(time)
+            # None: the time of a line that was just written may not be stored yet.
             return written is None or written >= moment
 
         return bisect_left(range(count), True, key=is_late)
@@ -155,11 +153,7 @@ class LogStream:
         return [*self._with_times(update)] if self._times and isinstance(update, list) else update
 
     def _with_times(self, lines: Sequence[LogLine]) -> Iterator[LogLine]:
-        """Consecutive lines of one instance, with the times at which they were written.
-
-        Raises:
-            InvalidInputError: the backend does not know them.
-        """
+        """Yields consecutive lines of one instance with their times."""
         if not lines:
             return
         first = lines[0]
@@ -167,10 +161,10 @@ class LogStream:
             yield replace(line, written_at=time)
 
     def _times_of(self, instance: str, start: int, count: int) -> Sequence[str | None]:
-        """When lines were written; None for those whose time is not known.
+        """Returns the times of lines; None for a line without a time.
 
         Raises:
-            InvalidInputError: the backend does not know the times of lines.
+            InvalidInputError: the backend does not record the times of lines.
         """
         times = self._backend.line_times(self._job_id, instance, start=start, count=count)
         if times is None:
@@ -179,7 +173,7 @@ class LogStream:
         return [*times[:count], *[None] * (count - len(times))]
 
     def _count(self, instance: str) -> int:
-        """The number of lines now. Where the service does not give it, the log is read to the end."""
+        """Returns the current number of lines; the log is read to its end if the service does not report it."""
         page = self._backend.read_log(self._job_id, instance, start=0, limit=1)
         if page.total is not None:
             return page.total
@@ -190,10 +184,8 @@ class LogStream:
         return count
 
     def _existing_lines(self) -> Callable[[], Update | None]:
-        """A function whose calls return the job, and then page after page of its log; None at the end.
-
-        A call that fails changes nothing, and may be repeated.
-        """
+        """Returns a function that returns the job, then the pages of its log, and None at the end."""
+        # The state changes only after a successful request, so `ask` can repeat a failed call.
         record: JobRecord | None = None
         unread: deque[str] = deque()
 
@@ -216,7 +208,7 @@ class LogStream:
         return read_next
 
     def _lines_of(self, page: LogPage, record: JobRecord, instance: str, start: int) -> list[LogLine]:
-        """The lines of a page; behind the last one of a job that has ended, a notice if there should be more."""
+        """Returns the lines of a page; at the end of a finished job, a notice if lines are missing."""
         if page.lines or page.unsure or not record.status.is_terminal:
             return page.numbered(instance, start)
         return page.notice_of_rest(instance, start)
@@ -249,7 +241,7 @@ class LogStream:
         if self._instance is None:
             return names
         matches = [name for name in names if name == self._instance or name.endswith(f"-{self._instance}")]
-        # While a job begins, and for a moment after its end, an instance may be missing that will come.
+        # While a job starts, and shortly after its end, an instance may not be listed yet.
         is_list_complete = record.status.is_terminal and not record.may_list_more
         if names and not matches and (is_list_complete or not self._follow):
             available = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
@@ -259,6 +251,7 @@ class LogStream:
         return matches
 
     def _expand_cursor(self, names: list[str]) -> None:
+        # Users may name an instance by its suffix; the keys of `cursor` become full names.
         for short_name in [*self.cursor]:
             full = next((name for name in names if name.endswith(f"-{short_name}")), None)
             if full is not None and short_name not in names:

@@ -1,4 +1,4 @@
-"""Hands results of worker threads to the consumer that waits for them: a thread or an event loop.
+"""Passes results of worker threads to the consumer that waits for them: a thread or an event loop.
 
 worker threads ──put──▶ UpdateQueue ──wait──▶ a thread; it blocks until the deadline at most
 └─wait_async──▶ a task of asyncio; no thread waits
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class UpdateQueue(Generic[T]):
-    """A queue with any number of producers, and one consumer: a thread or a task.
+    """A queue with any number of producers and one consumer, which is a thread or a task.
 
-    Locks: `changed` guards the queue. Its owner may guard fields of its own by it too, since it is reentrant.
-    No other lock is taken within it, but that of the event loop that `put` wakes.
+    Locks: `changed` guards the queue. It is reentrant, so that the owner can guard its own fields with it.
+    Within it, only the lock of the event loop is acquired, which `put` wakes.
 
     Args:
-        schedule: the clock; it also makes a waiting main thread notice Ctrl-C.
+        schedule: the clock; it also lets a waiting main thread handle Ctrl-C.
 
     Example:
         >>> from pai_sdk.job.follow.workers import Workers
@@ -52,31 +52,31 @@ class UpdateQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Append an item, and wake the consumer."""
+        """Appends an item and wakes the consumer."""
         with self.changed:
             self._items.append(item)
             self.changed.notify_all()
             if self._wake_loop is not None:
-                self._wake_loop()
+                self._wake_loop()  # does not run the task: `call_soon_threadsafe` only schedules it
                 self._wake_loop = None
 
     def take(self) -> T:
-        """Remove and return the first item; there must be one."""
+        """Removes and returns the first item; there must be one."""
         with self.changed:
             return self._items.popleft()
 
     def clear(self) -> None:
-        """Drop all items."""
+        """Drops all items."""
         with self.changed:
             self._items.clear()
 
     def wait(self, deadline: float | None) -> bool:
-        """Block until there is an item; False at the deadline, by the clock of the schedule."""
+        """Blocks until there is an item; returns False at the deadline, by the clock of the schedule."""
         remaining_s = None if deadline is None else max(0.0, deadline - self._schedule.now())
         return self._schedule.wait(self.changed, lambda: bool(self._items), remaining_s)
 
     async def wait_async(self) -> None:
-        """Suspend the task until there is an item."""
+        """Suspends the task until there is an item."""
         loop, has_item = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -84,6 +84,7 @@ class UpdateQueue(Generic[T]):
                 loop.call_soon_threadsafe(has_item.set)
 
         with self.changed:
+            # Checked and registered under one lock: a `put` in between would wake nobody.
             if self._items:
                 return
             self._wake_loop = wake
@@ -91,18 +92,10 @@ class UpdateQueue(Generic[T]):
 
 
 async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:
-    """Make a request in a worker thread. It is repeated after errors that may pass, as a follower does.
+    """Makes a request in a worker thread, and repeats it after transient errors.
 
-    If the task is cancelled, a request that has not begun is not made. One under way ends by itself, and its
-    response is dropped.
-
-    Args:
-        call: makes the request.
-        endpoint: the service that it goes to.
-        policy: the threads, and for how long errors are retried.
-
-    Raises:
-        PaiError: as `call`.
+    If the task is cancelled, a request that has not started is not made, and the response of one under way is
+    dropped.
     """
     poll = PollState(policy)
     while True:
@@ -120,11 +113,11 @@ async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:
 
 def _attempt(call: Callable[[], T], future: Future[T]) -> None:
     if not future.set_running_or_notify_cancel():
-        return  # the task was cancelled
+        return  # the task was cancelled before a thread was free
     try:
         with one_attempt():
             response = call()
-    except Exception as error:
+    except Exception as error:  # of any kind: a future without a result would suspend the task for ever
         future.set_exception(error)
     else:
         future.set_result(response)

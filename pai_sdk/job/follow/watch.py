@@ -1,4 +1,4 @@
-"""Watches many jobs: their snapshots as they change, until all have ended; for threads and for asyncio."""
+"""Watches many jobs until all have finished, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ Job = TypeVar("Job", bound=JobHandle)
 
 
 def same_job(job: JobHandle) -> Key:
-    """The key that two handles on the same job have in common."""
+    """Returns a key that is equal for all handles on the same job."""
     return id(job._backend), job.id
 
 
 class JobWatch(Generic[Job]):
-    """One wait for many jobs. `updates` yields what comes; close the watch at the end, in any case.
+    """One wait for many jobs. `updates` yields their changes; the watch must be closed.
 
-    Threads: worker threads put updates into the queue. All else is used by the thread or the task that waits only.
+    Threads: worker threads put updates into the queue. Only the waiting thread or task uses everything else.
 
     Args:
-        jobs: the jobs; those that have ended, as far as is known, are not asked for.
-        policy: the times.
+        jobs: the jobs; those whose last snapshot is final are not polled.
+        policy: the times of polling.
 
     Attributes:
-        ended: the last snapshot of each job that has ended, by `same_job`.
-        lost: the error of each job that cannot be asked for any more.
+        finished: the last snapshot of each finished job, by `same_job`.
+        lost: the error of each job that can no longer be polled.
     """
 
     def __init__(self, jobs: Iterable[Job], policy: FollowPolicy) -> None:
@@ -67,7 +67,7 @@ class JobWatch(Generic[Job]):
         self.close()
 
     def add(self, job: Job) -> None:
-        """Watch one more job."""
+        """Adds a job to the watch."""
         key = same_job(job)
         if key in self._jobs:
             return
@@ -81,12 +81,12 @@ class JobWatch(Generic[Job]):
 
     @property
     def unfinished(self) -> list[Job]:
-        """The jobs that have not ended, as far as is known."""
+        """Returns the jobs that have neither finished nor been lost."""
         return [job for key, job in self._jobs.items() if key not in self.finished and key not in self.lost]
 
     @property
     def trouble(self) -> BaseException | None:
-        """The error of the last request, if there was no response since."""
+        """Returns the error of the last request; None after a response."""
         return next(
             (
                 trouble
@@ -97,7 +97,7 @@ class JobWatch(Generic[Job]):
         )
 
     def updates(self, *, deadline: float | None = None) -> Iterator[tuple[Job, Update]]:
-        """Each job whose snapshot has changed, with the newest one, until all have ended, or until the deadline.
+        """Yields each changed job with its newest snapshot, until all have finished, or until the deadline.
 
         Args:
             deadline: on the clock of the policy's schedule.
@@ -106,10 +106,9 @@ class JobWatch(Generic[Job]):
             yield from changed
 
     def next_updates(self, *, deadline: float | None = None) -> list[tuple[Job, Update]]:
-        """All jobs whose snapshot has changed by now, or the first ones that change; none at the deadline.
+        """Returns all changed jobs, after waiting for the first change; none at the deadline.
 
-        For a caller that does something else between two calls. A loop over `updates` that is left early loses
-        the updates that came with the last one.
+        For callers that do other work between two calls: a loop over `updates` that exits early loses updates.
 
         Args:
             deadline: on the clock of the policy's schedule.
@@ -120,19 +119,19 @@ class JobWatch(Generic[Job]):
         return []
 
     async def updates_async(self) -> AsyncGenerator[tuple[Job, Update], None]:
-        """The same for asyncio; no thread waits."""
+        """Yields each changed job in an asyncio program; no thread waits."""
         while self._updates or self.unfinished:
             await self._updates.wait_async()
             for item in self._drain():
                 yield item
 
     async def wait_async(self) -> None:
-        """Wait until all have ended."""
+        """Waits until all jobs have finished."""
         async for _ in self.updates_async():
             pass
 
     def close(self) -> None:
-        """End all subscriptions. Requests under way end by themselves, and their responses are dropped."""
+        """Closes all subscriptions; the responses of requests under way are dropped."""
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions.clear()
@@ -141,13 +140,12 @@ class JobWatch(Generic[Job]):
         self._updates.put((key, update))
 
     def _drain(self) -> list[tuple[Job, Update]]:
-        # One for each job, the last: with an earlier one, a job that has ended would be yielded with a snapshot of
-        # the time before.
+        # Only the last update of each job: a job in `finished` must not be yielded with an earlier snapshot.
         changed: dict[Key, tuple[Job, Update]] = {}
         while self._updates:
             key, update = self._updates.take()
             if key in self.finished or key in self.lost:
-                continue
+                continue  # queued before the subscription was closed
             job = self._jobs[key]
             if not isinstance(update, JobRecord):
                 self.lost[key] = update

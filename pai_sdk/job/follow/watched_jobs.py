@@ -1,4 +1,4 @@
-"""The jobs that a poller asks for: what is known of each, and which one to ask for next. No requests, no locks."""
+"""The state of the jobs of a poller, and which request is next. It makes no requests and has no locks."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["Watched", "WatchedJobs"]
 
 Snapshots: TypeAlias = list[tuple[str, JobRecord]]
 
-_FIRST_PAUSE_S = 1.0  # of a job that the list shows as ended and `get` does not
+_FIRST_PAUSE_S = 1.0  # after the list has shown a job as finished and `get` has not
 _MARGIN_S = 0.1
-_RELIST_DELAY_S = 0.5  # of an ended job, whose instances may be listed late
+_RELIST_DELAY_S = 0.5  # of a finished job, whose instances may be listed late
 _SPOT_CHECK_INTERVAL_S = 10.0
 
 
 @dataclass(eq=False)
 class Watched:
-    """One job.
+    """The state of one job.
 
     Attributes:
-        id: its id.
-        record: the last snapshot of it that its subscribers were given.
-        wants_all: they need whole records.
-        entry: what the list has shown of it last.
-        confirmed: the turn of the last exact response that had it.
-        doubted_until: the list is not used before this time.
-        pause_s: how long it was not used the last time.
-        recheck_at: when to ask again for an ended job: its status is not known, or instances are missing.
+        id: the id of the job.
+        record: the last snapshot that its subscribers have received.
+        needs_full_records: a subscriber needs full records.
+        entry: the last entry of the list.
+        confirmed: the generation of the last exact response that had the job.
+        doubted_until: the list is ignored before this time.
+        pause_s: for how long the list was ignored the last time.
+        recheck_at: when to poll a finished job again: its status is unknown, or instances are missing.
     """
 
     id: str
@@ -49,12 +49,9 @@ class Watched:
 class WatchedJobs:
     """The jobs of one poller, which holds its lock for each call.
 
-        in no queue ──the list shows an end or a change──▶ confirm ─┐
-             ▲  └─────not in the list, or looked at least──▶ look ──┤
-             └──────────────────── `get` was asked ─────────────────┘
-
-    Args:
-        policy: the times.
+    in no queue ──the list shows an end or a change──▶ to confirm ─┐
+         ▲  └─────not in the list, or a spot check──▶ to check ────┤
+         └──────────────────── `get` was sent ─────────────────────┘
     """
 
     def __init__(self, policy: FollowPolicy) -> None:
@@ -62,7 +59,7 @@ class WatchedJobs:
         self._jobs: dict[str, Watched] = {}
         self._to_confirm: dict[str, Watched] = {}  # two queues; a job is in one of them at most
         self._to_check: dict[str, Watched] = {}
-        self._was_check = False  # the last request of the two kinds that take turns was a look
+        self._was_check = False  # of the last request; checks alternate with requests for all jobs
         self._had_news = False
         self._spot_checked_at = 0.0
 
@@ -71,16 +68,16 @@ class WatchedJobs:
 
     @property
     def needs_full_records(self) -> bool:
-        """True if whole records of some jobs are needed."""
+        """Returns whether a subscriber of any job needs full records."""
         return any(job.needs_full_records for job in self._jobs.values())
 
     @property
     def has_new(self) -> bool:
-        """True if there is no snapshot yet of some jobs."""
+        """Returns whether any job has no snapshot yet."""
         return any(job.record is None for job in self._jobs.values())
 
     def add(self, job_id: str, last_record: JobRecord | None, *, needs_full_records: bool) -> None:
-        """Begin to ask for a job, or add what one more subscriber knows of it."""
+        """Adds a job, or merges the last snapshot of another subscriber into it."""
         job = self._jobs.setdefault(job_id, Watched(job_id))
         job.needs_full_records |= needs_full_records
         if (
@@ -88,15 +85,16 @@ class WatchedJobs:
             or last_record is None
             or _compared_fields(last_record) != _compared_fields(job.record)
         ):
-            job.record = last_record  # both subscribers get what differs from the older one
+            # One record for all subscribers: each of them gets every snapshot that differs from this one.
+            job.record = last_record
 
     def remove(self, job_id: str) -> None:
-        """Stop asking for a job."""
+        """Removes a job."""
         for jobs in (self._jobs, self._to_confirm, self._to_check):
             jobs.pop(job_id, None)
 
     def clear(self) -> list[str]:
-        """Stop asking for all jobs; returns them."""
+        """Removes all jobs and returns their ids."""
         job_ids = [*self._jobs]
         for jobs in (self._jobs, self._to_confirm, self._to_check):
             jobs.clear()
@@ -105,23 +103,23 @@ class WatchedJobs:
     # ---- what to ask
 
     def snapshots(self) -> dict[str, JobRecord | None]:
-        """All jobs with their last snapshots."""
+        """Returns all jobs with their last snapshots."""
         return {job.id: job.record for job in self._jobs.values()}
 
     @property
     def has_to_confirm(self) -> bool:
-        """True if a job is to be confirmed by `get`."""
+        """Returns whether a job is to be confirmed by `get`."""
         return bool(self._to_confirm)
 
     def next_to_confirm(self) -> Watched | None:
-        """The next job to be confirmed by `get`."""
+        """Returns the next job to be confirmed by `get`."""
         return self._pop(self._to_confirm)
 
     def next_to_check(self, *, individually: bool) -> Watched | None:
-        """The next job to look at by `get`; None for a request about all of them, every other time at least.
+        """Returns the next job to check by `get`; None, at least every other time, for a request for all jobs.
 
         Args:
-            individually: there are no requests about all of them.
+            individually: there are no requests for all jobs.
         """
         if individually:
             if not self._to_check:
@@ -132,47 +130,47 @@ class WatchedJobs:
         return self._pop(self._to_check) if self._was_check else None
 
     def confirm(self, job_id: str) -> bool:
-        """Let a job be confirmed by `get`; returns whether it is watched."""
+        """Queues a job for a confirmation by `get`; returns whether it is watched."""
         job = self._jobs.get(job_id)
         if job is not None:
             self._put(job, self._to_confirm)
         return job is not None
 
     def put_back(self, job: Watched, *, is_confirmation: bool) -> None:
-        """Put a job into its queue again, after a request that failed."""
+        """Puts a job back into its queue after a failed request."""
         if self._jobs.get(job.id) is job:
             self._put(job, self._to_confirm if is_confirmation else self._to_check)
 
     @property
     def is_round_complete(self) -> bool:
-        """True if all jobs were looked at, one by one."""
+        """Returns whether all jobs were checked individually."""
         return not self._to_check
 
     @property
     def recheck_at(self) -> float | None:
-        """The next time at which `enqueue_due` has something to do."""
+        """Returns the next time at which `enqueue_due` has something to do."""
         return min((job.recheck_at for job in self._jobs.values() if job.recheck_at is not None), default=None)
 
     def enqueue_due(self, now: float) -> None:
-        """Let ended jobs be confirmed again whose time has come."""
+        """Queues finished jobs for another confirmation if their `recheck_at` has passed."""
         for job in self._jobs.values():
             if job.recheck_at is not None and job.recheck_at <= now:
                 job.recheck_at = None
                 self._put(job, self._to_confirm)
 
     def pop_news(self) -> bool:
-        """True if a status has changed since this was last asked."""
+        """Returns whether a status has changed since the last call."""
         had_news, self._had_news = self._had_news, False
         return had_news
 
     # ---- responses
 
     def take(self, response: JobChanges, generation: int) -> Snapshots:
-        """Take a response about all jobs or about one; returns the snapshots that are new.
+        """Applies a response for all jobs or for one; returns the new snapshots.
 
         Args:
             response: the response.
-            generation: of its request. A later request may have had its response before.
+            generation: that of its request; a later request may have received its response earlier.
         """
         updates: Snapshots = []
         for job_id, record in response.records.items():
@@ -191,10 +189,12 @@ class WatchedJobs:
         return updates
 
     def _apply_record(self, job: Watched, record: JobRecord, generation: int) -> Snapshots:
-        """Take a whole record of a job."""
+        """Applies a full record."""
         now, before = self._policy.schedule.now(), job.record
         job.record, job.confirmed = record, generation
-        if not record.status.is_terminal:  # a list that shows its end is ahead, or `get` was behind
+        # If the list shows the end earlier than `get`, its entries are ignored for a growing pause: otherwise each
+        # page would cause another `get`.
+        if not record.status.is_terminal:
             job.pause_s = min(self._policy.pause_s, max(_FIRST_PAUSE_S, 2 * job.pause_s))
             job.doubted_until = now + job.pause_s
         job.recheck_at = None
@@ -209,15 +209,15 @@ class WatchedJobs:
         return [(job.id, record)]
 
     def _apply_entry(self, job: Watched, entry: JobRecord) -> Snapshots:
-        """Take an entry of a list: fewer fields, maybe older than what is known."""
+        """Applies an entry of a list, which has fewer fields and may be out of date."""
         before, job.entry = job.entry, (entry.status, entry.reason_code)
         if entry.status.is_terminal:
-            # It is confirmed even if it was shown before: `get` may have given an older state then.
+            # Confirmed even if the list has shown it before: that `get` may have returned an older state.
             if self._policy.schedule.now() >= job.doubted_until:
                 self._had_news |= self._put(job, self._to_confirm)
             return []
         if entry.status not in KNOWN_STATUSES:
-            self._put(job, self._to_check)  # it may be a final one: an entry does not show it
+            self._put(job, self._to_check)  # an unknown status may be final, and an entry has no end time
             return []
         if job.entry == before or _is_older(entry, job.record):
             return []
@@ -231,7 +231,7 @@ class WatchedJobs:
         return [(job.id, job.record)]
 
     def _spot_check(self) -> None:
-        """At the end of a list, choose a job that it does show: the list may stay behind what `get` shows."""
+        """Queues, at the end of a list, a job that the list shows: the list may be out of date."""
         for job in self._jobs.values():
             if job.needs_full_records and job.record is not None and _lacks_instances(job.record):
                 self._put(job, self._to_check)
@@ -244,7 +244,7 @@ class WatchedJobs:
     # ---- the queues
 
     def _put(self, job: Watched, queue: dict[str, Watched]) -> bool:
-        """Put a job into a queue, unless it is there or to be confirmed; returns whether it was put there."""
+        """Puts a job into a queue, unless it is already there or to be confirmed; returns whether it did."""
         if job.id in queue or job.id in self._to_confirm:
             return False
         self._to_check.pop(job.id, None)
@@ -256,7 +256,8 @@ class WatchedJobs:
 
 
 def _compared_fields(record: JobRecord) -> tuple[object, ...]:
-    """The fields that make a snapshot differ from another one; the running time changes with every response."""
+    """Returns the fields whose changes subscribers are notified of."""
+    # Without the running time, which changes with every response.
     return (
         record.status,
         record.reason_code,
@@ -269,7 +270,7 @@ def _compared_fields(record: JobRecord) -> tuple[object, ...]:
 
 
 def _is_older(entry: JobRecord, record: JobRecord | None) -> bool:
-    """True if an entry of a list shows an older state than a record, as far as both have the time of it."""
+    """Returns whether an entry of a list is older than a record; False if one of them has no time."""
     if record is None:
         return False
     entry_s, record_s = seconds_of(entry.gmt_modified_time), seconds_of(record.gmt_modified_time)
@@ -277,17 +278,17 @@ def _is_older(entry: JobRecord, record: JobRecord | None) -> bool:
 
 
 def _merged(record: JobRecord | None, entry: JobRecord) -> JobRecord:
-    """A record with what an entry of a list shows; the fields that the entry leaves out stay."""
+    """Returns a record updated with the fields that an entry of a list has."""
     if record is None:
         return entry
     listed = {name: getattr(entry, name) for name in entry.model_fields_set}
     merged = record.model_copy(
         update={name: value for name, value in listed.items() if value not in (None, [], {})}
     )
-    merged._etag = None  # it is no snapshot that the service has given
+    merged._etag = None  # the service has never sent this combination of fields
     return merged
 
 
 def _lacks_instances(record: JobRecord) -> bool:
-    """True if a job that has begun may list more instances."""
+    """Returns whether a running job lists fewer instances than it requested."""
     return record.status == "Running" and len(record.instances) < record.num_instances

@@ -1,4 +1,4 @@
-"""A bounded pool of threads for all followers of a process, however many jobs and instances they follow."""
+"""A bounded thread pool for all followers of a process, for any number of jobs and instances."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from typing import Protocol, TypeAlias
 
 Step: TypeAlias = Callable[[], None]
 
-_SIGNAL_CHECK_S = 1.0  # the longest time that a missed Ctrl-C waits
-_MAX_RETRIES = 2  # of one endpoint at a time: one that never responds holds each of them for half a minute
+_SIGNAL_CHECK_S = 1.0  # the longest delay of a missed Ctrl-C
+# Of one endpoint at the same time. An endpoint that never responds keeps a thread for half a minute each time.
+_MAX_RETRIES = 2
 
 
 class Schedule(Protocol):
@@ -30,22 +31,22 @@ class Schedule(Protocol):
         ...
 
     def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
-        """Run a step once, after a delay.
+        """Runs a step once, after a delay.
 
         Args:
             step: the function to run.
             delay_s: the delay, in seconds.
-            endpoint: the service that the step calls; the steps of one endpoint never take all threads.
+            endpoint: the service that the step calls; the steps of one endpoint never use all threads.
             is_retry: the last response of the endpoint was an error; very few such steps run at the same time.
         """
         ...
 
     def wait(self, news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait for a notification until `is_there()` is true; False after the timeout."""
+        """Waits for a notification until `is_ready()` is true; False after the timeout."""
         ...
 
     def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> AbstractContextManager[bool]:
-        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
+        """Yields whether a step is allowed to make a long poll: if more than `keep_free` slots are free."""
         ...
 
 
@@ -58,7 +59,7 @@ class _Task:
 
 @dataclass
 class _Endpoint:
-    """The threads that one endpoint uses now, and its due tasks that wait for a thread."""
+    """The threads that one endpoint uses, and its due tasks that wait for a thread."""
 
     running: int = 0
     retrying: int = 0
@@ -72,25 +73,25 @@ class _Endpoint:
 
 
 class Workers:
-    """Runs steps in a bounded number of threads, which end by themselves when there is nothing to do.
+    """Runs steps in a bounded number of threads, which exit when there is no work.
 
-    A step may make a long poll, but never all threads do: some always remain for quick steps, so that new work is
-    served at once. For the same reason one endpoint never has all threads, and has very few once it fails: a
+    Steps can make long polls, but never in all threads: some always remain for quick steps, so that new work
+    starts at once. For the same reason one endpoint never has all threads, and has very few once it fails: a
     service that is down must not stop the reading of other services.
 
-        step    due later (heap) -> due -> running -> done
+        step    scheduled (heap) -> due -> running -> done
                                      ^-> queued at its endpoint, which has enough threads
-        thread  started -> idle <-> running -> ended, after `idle_s` without work
+        thread  started -> idle <-> running -> exited, after `idle_s` without work
                             idle: one is the timekeeper and waits for the first due time; the others wait for work
 
-    Locks: `_changed` guards all fields. A thread holds it to take or finish a task, never while a step runs.
-    A step may call `call_later` while it holds a lock of its own, never the other way round. All private methods
+    Locks: `_changed` guards all fields. A thread holds it to pop or finish a task, never while a step runs.
+    A step can call `call_later` while it holds a lock of its own, never the other way round. All private methods
     but `_work`, `_next_task` and `_release` are called with `_changed` held.
 
     Args:
-        limit: the most threads.
-        spare: threads that never make a long poll, nor serve the endpoint that has the others.
-        idle_s: how long a thread stays without work.
+        limit: the maximum number of threads.
+        spare: threads that never make a long poll, and never serve the endpoint that uses all the others.
+        idle_s: how long a thread waits for work before it exits.
 
     Example:
         >>> done = threading.Event()
@@ -102,6 +103,7 @@ class Workers:
     def __init__(self, limit: int = 16, *, spare: int = 4, idle_s: float = 0.5) -> None:
         self._limit = limit
         self._free_slots = limit - spare
+        # Of 16 threads with 4 spare: 12 for one endpoint, 12 long polls in all, 10 of them for one endpoint.
         self._max_per_endpoint = limit - spare
         self._max_slots_per_endpoint = limit - spare - spare // 2
         self._idle_s = idle_s
@@ -118,7 +120,7 @@ class Workers:
         return time.monotonic()
 
     def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
-        """Run a step once, after a delay. It must not raise. See `Schedule.call_later`."""
+        """Runs a step once, after a delay. It must not raise. See `Schedule.call_later`."""
         with self._changed:
             due = self.now() + delay_s
             is_next = not self._due or due < self._due[0][0]
@@ -131,20 +133,20 @@ class Workers:
                 self._start_thread()
 
     def wait(self, news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait for a notification until `is_there()` is true; False after the timeout."""
+        """Waits for a notification until `is_ready()` is true; False after the timeout."""
         try:
             with news:
                 return _wait_for(news, is_ready, timeout_s)
         except RuntimeError as error:
-            # Ctrl-C may come just after the condition has released its lock. The end of `with` releases it again,
-            # fails, and would hide the interrupt.
+            # Ctrl-C may arrive just after the condition has released its lock. The exit of `with` then releases it
+            # again, fails with this error, and would hide the interrupt.
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise error.__context__ from None
             raise
 
     @contextmanager
     def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
-        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
+        """Yields whether a step is allowed to make a long poll: if more than `keep_free` slots are free."""
         with self._changed:
             state = self._endpoints.setdefault(endpoint, _Endpoint())
             granted = min(self._free_slots, self._max_slots_per_endpoint - state.long_polls) > keep_free
@@ -164,7 +166,7 @@ class Workers:
             self._release(task)
 
     def _next_task(self) -> _Task | None:
-        """The next task, when it is due; None when the thread is no longer needed."""
+        """Returns the next task, when it is due; None when the thread is no longer needed."""
         with self._changed:
             while True:
                 delay_s = self._due[0][0] - self.now() if self._due else None
@@ -187,7 +189,7 @@ class Workers:
                     return None
 
     def _admit(self, task: _Task) -> bool:
-        """Count a task as running; False if its endpoint has enough threads, and the task is queued."""
+        """Counts a task as running; queues it and returns False if its endpoint has enough threads."""
         endpoint = self._endpoints.setdefault(task.endpoint, _Endpoint())
         if task.is_retry and endpoint.retrying >= _MAX_RETRIES:
             endpoint.waiting_retries.append(task)
@@ -200,7 +202,7 @@ class Workers:
         return True
 
     def _release(self, task: _Task) -> None:
-        """Count a task as done, and make a queued one of its endpoint due."""
+        """Counts a task as done, and makes a queued task of its endpoint due."""
         with self._changed:
             endpoint = self._endpoints[task.endpoint]
             endpoint.running -= 1
@@ -212,7 +214,7 @@ class Workers:
             self._remove_if_idle(task.endpoint)
 
     def _make_due(self, task: _Task) -> None:
-        # The thread that calls this looks for its next task at once, so none has to be woken.
+        # No thread is woken: the thread that calls this pops its next task immediately.
         heapq.heappush(self._due, (self.now(), next(self._order), task))
 
     def _remove_if_idle(self, name: str) -> None:
@@ -221,16 +223,14 @@ class Workers:
             del self._endpoints[name]
 
     def _must_stay(self) -> bool:
-        """True if an idle thread stays: no other thread is the timekeeper, or a step is due.
-
-        The `notify` for a step that is due may have reached this thread just after its wait had timed out.
-        """
+        """Returns whether an idle thread stays: no other thread is the timekeeper, or a step is due."""
         if not self._due:
             return False
+        # A due step: its `notify` may have gone to this thread just after the wait had timed out.
         return not self._has_timekeeper or self._due[0][0] <= self.now()
 
     def _wake_another_thread(self) -> None:
-        """A thread that takes a task wakes another one to wait for the next due time, or to take the next task."""
+        """Wakes a thread that waits for the next due time or pops the next task, in place of this one."""
         if not self._due:
             return
         if self._waiting:
@@ -246,21 +246,19 @@ class Workers:
 
 @functools.cache
 def shared_workers() -> Workers:
-    """The pool of this process; one pool bounds the threads of all streams."""
+    """Returns the pool of this process, which bounds the threads of all streams."""
     return Workers()
 
 
-# A child of a fork has none of its parent's threads.
+# A forked child has none of its parent's threads: the inherited pool would count threads that do not exist.
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=shared_workers.cache_clear)
 
 
 def _wait_for(news: threading.Condition, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
-    """`Condition.wait_for`, which lets the main thread look for signals every second.
-
-    A signal that comes just before the thread begins to wait does not end the wait, and its handler runs when the
-    thread wakes.
-    """
+    """Waits like `Condition.wait_for`; the main thread wakes every second to handle signals."""
+    # CPython may miss a signal that arrives just before the thread starts to wait for a lock: the wait continues,
+    # and the handler runs only when the thread wakes.
     if threading.current_thread() is not threading.main_thread():
         return news.wait_for(is_ready, timeout_s)
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
