@@ -9,14 +9,35 @@ from pydantic.alias_generators import to_pascal
 
 from pai_sdk.schemas.wire import Received, Sent
 
-__all__ = ["TOTAL_COUNT", "Empty", "Received", "Sent", "items_key", "response_body", "wire_names"]
+__all__ = [
+    "TOTAL_COUNT",
+    "AnyResponse",
+    "Empty",
+    "Received",
+    "Sent",
+    "items_key",
+    "response_body",
+    "wire_name",
+    "wire_names",
+]
 
 TOTAL_COUNT = "TotalCount"
 """The field of a page of a list that counts the items of all pages."""
 
 
+class AnyResponse(Received):
+    """The field that every response to an action has."""
+
+    request_id: str
+
+
 class Empty(Received):
     """A response with an id of the request and nothing else."""
+
+
+def wire_name(field: str) -> str:
+    """Returns the name of a field in the API, for fields without an alias of their own."""
+    return to_pascal(field)
 
 
 def wire_names(**fields: Any) -> dict[str, Any]:
@@ -26,7 +47,7 @@ def wire_names(**fields: Any) -> dict[str, Any]:
         >>> wire_names(page_number=1, sort_by="GmtCreateTime")
         {'PageNumber': 1, 'SortBy': 'GmtCreateTime'}
     """
-    return {to_pascal(name): value for name, value in fields.items()}
+    return {wire_name(name): value for name, value in fields.items()}
 
 
 def response_body(model: BaseModel) -> dict[str, Any]:
@@ -37,4 +58,4 @@ def response_body(model: BaseModel) -> dict[str, Any]:
 def items_key(model: type[BaseModel]) -> str:
     """Returns the name in the API of the field with the items of a list; it is the first field of the model."""
     name, field = next(iter(model.model_fields.items()))
-    return field.alias or to_pascal(name)  # before pydantic 2.12, a deferred model has no aliases yet
+    return field.alias or wire_name(name)  # before pydantic 2.12, a deferred model has no aliases yet

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.experiments import (
+    Accessibility,
+    ExperimentChanges,
+    ExperimentList,
+    ExperimentRecord,
+    NewExperiment,
+)
+from pai_sdk._wire.labels import NewLabels, label_list
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.wire import NullableList, Received
 
-Accessibility = Literal["PRIVATE", "PUBLIC"]
+__all__ = ["Accessibility", "ExperimentRecord", "Experiments"]
 
 _EXPERIMENTS = "/api/v1/experiments"
 _EXPERIMENT = _EXPERIMENTS + "/{experiment_id}"
 _LABELS = _EXPERIMENT + "/labels"
-
-
-class ExperimentRecord(Received):
-    """An experiment, as the service describes it."""
-
-    experiment_id: str
-    name: str | None = None
-    workspace_id: str | None = None
-    accessibility: str | None = None
-    artifact_uri: str | None = None
-    tensorboard_log_uri: str | None = None
-    owner_id: str | None = None
-    user_id: str | None = None
-    gmt_create_time: str | None = None
-    gmt_modified_time: str | None = None
-    labels: NullableList[KeyValue] = Field(default_factory=list)
 
 
 class Experiments:
@@ -72,16 +61,16 @@ class Experiments:
         Raises:
             ConflictError: the workspace has an experiment of this name.
         """
-        body = {
-            "Name": name,
-            "WorkspaceId": self._workspace_id,
-            "ArtifactUri": artifact_uri,
-            "Accessibility": accessibility,
-            "Labels": _wire_labels(labels) if labels else None,
-        }
+        experiment = NewExperiment(
+            name=name,
+            workspace_id=self._workspace_id,
+            artifact_uri=artifact_uri,
+            accessibility=accessibility,
+            labels=label_list(labels) if labels else None,
+        )
         action = "CreateExperiment"
         # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
-        response = self._transport.call(action, "POST", _EXPERIMENTS, body=body, idempotent=False)
+        response = self._transport.call(action, "POST", _EXPERIMENTS, body=experiment.to_wire(), idempotent=False)
         return read_model(ExperimentRecord, response, action).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
@@ -102,23 +91,23 @@ class Experiments:
         Args:
             name: only experiments with this text in their name.
             exact: only the experiment of exactly that name.
-            labels: only experiments that bear all of these labels.
+            labels: only experiments that have all of these labels.
             page_size: items in a page.
         """
-        query = {
-            "Name": name,
-            "Options": json.dumps({"match_name_exactly": "true"}) if exact else None,
-            "Labels": ",".join(f"{key}={value}" for key, value in labels.items()) if labels else None,
-            "WorkspaceId": self._workspace_id,
-            "SortBy": "GmtCreateTime",
-            "Order": "DESC",
-        }
+        query = wire_names(
+            name=name,
+            options=json.dumps({"match_name_exactly": "true"}) if exact else None,
+            labels=",".join(f"{key}={value}" for key, value in labels.items()) if labels else None,
+            workspace_id=self._workspace_id,
+            sort_by="GmtCreateTime",
+            order="DESC",
+        )
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, "PageNumber": number, "PageSize": size}
+            paged = {**query, **wire_names(page_number=number, page_size=size)}
             return self._transport.call("ListExperiment", "GET", _EXPERIMENTS, query=paged).json
 
-        return read_items(ExperimentRecord, pages(fetch, "Experiments", page_size=page_size), "ListExperiment")
+        return read_items(ExperimentRecord, pages(fetch, ExperimentList, page_size=page_size), "ListExperiment")
 
     def find(self, name: str) -> ExperimentRecord:
         """The experiment of exactly that name.
@@ -126,19 +115,19 @@ class Experiments:
         Raises:
             InvalidInputError: the workspace has none; the message suggests the nearest name.
         """
-        # Compared here too: a service that does not know the option finds parts of names.
-        for found in self.list(name=name, exact=True):
-            if found.name == name:
-                return found
-        known = [experiment.name for experiment in self.list() if experiment.name]
-        raise InvalidInputError([Problem("name", f"there is no experiment {name!r}", name_hint(name, known))])
+        # A service without the option `match_name_exactly` also returns names that contain this one.
+        for experiment in self.list(name=name, exact=True):
+            if experiment.name == name:
+                return experiment
+        names = [experiment.name for experiment in self.list() if experiment.name]
+        raise InvalidInputError([Problem("name", f"there is no experiment {name!r}", name_hint(name, names))])
 
     def update(
         self, experiment_id: str, *, name: str | None = None, accessibility: Accessibility | None = None
     ) -> None:
         """UpdateExperiment; what is None stays as it is."""
-        body = {"Name": name, "Accessibility": accessibility}
-        self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=body)
+        changes = ExperimentChanges(name=name, accessibility=accessibility)
+        self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=changes.to_wire())
 
     def delete(self, experiment_id: str) -> None:
         """DeleteExperiment."""
@@ -146,8 +135,8 @@ class Experiments:
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
         """SetExperimentLabels: add labels, or replace those of the same key."""
-        body = {"Labels": _wire_labels(labels)}
-        # The same labels set twice are the same labels.
+        body = NewLabels(labels=label_list(labels)).to_wire()
+        # Idempotent: a second delivery sets the same labels.
         self._call("SetExperimentLabels", "POST", _LABELS, experiment_id, body=body, idempotent=True)
 
     def delete_label(self, experiment_id: str, key: str) -> None:
@@ -161,10 +150,6 @@ class Experiments:
         method: str,
         path: str,
         experiment_id: str,
-        **rest: Any,  # of Transport.call
+        **options: Any,  # of Transport.call
     ) -> ApiResponse:
-        return self._transport.call(action, method, path, {"experiment_id": experiment_id}, **rest)
-
-
-def _wire_labels(labels: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in labels.items()]
+        return self._transport.call(action, method, path, {"experiment_id": experiment_id}, **options)

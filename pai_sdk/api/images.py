@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import Field
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.images import ImageList, ImageRecord
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Transport
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.wire import NullableList, Received
+
+__all__ = ["ImageRecord", "Images"]
 
 _IMAGES = "/api/v1/images"
-
-
-class ImageRecord(Received):
-    """An image, as the service describes it."""
-
-    image_id: str | None = None
-    name: str | None = None
-    image_uri: str | None = None
-    description: str | None = None
-    accessibility: str | None = None
-    workspace_id: str | None = None
-    gmt_create_time: str | None = None
-    labels: NullableList[KeyValue] = Field(default_factory=list)
 
 
 class Images:
@@ -46,7 +33,7 @@ class Images:
     def get(self, image_id: str) -> ImageRecord:
         """GetImage, with its labels."""
         response = self._transport.call(
-            "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, {"Verbose": "true"}
+            "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, wire_names(verbose=True)
         )
         return read_model(ImageRecord, response, "GetImage", image_id=image_id)
 
@@ -57,20 +44,20 @@ class Images:
 
         Args:
             name: only images with this text in their name.
-            labels: only images that bear all of these, each written `key=value`.
+            labels: only images that have all of these labels, each written `key=value`.
             workspace_id: those of a workspace; None for the images that PAI offers to all.
         """
-        query = {
-            "Name": name,
-            "Labels": ",".join(labels) or None,
-            "WorkspaceId": workspace_id,
-            "Verbose": "true",
-            "SortBy": "GmtCreateTime",
-            "Order": "DESC",
-        }
+        query = wire_names(
+            name=name,
+            labels=",".join(labels) or None,
+            workspace_id=workspace_id,
+            verbose=True,
+            sort_by="GmtCreateTime",
+            order="DESC",
+        )
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, "PageNumber": number, "PageSize": size}
+            paged = {**query, **wire_names(page_number=number, page_size=size)}
             return self._transport.call("ListImages", "GET", _IMAGES, query=paged).json
 
-        return read_items(ImageRecord, pages(fetch, "Images"), "ListImages")
+        return read_items(ImageRecord, pages(fetch, ImageList), "ListImages")

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
-from pydantic.alias_generators import to_pascal
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.labels import label_list
+from pai_sdk._wire.models import (
+    ModelChanges,
+    ModelList,
+    ModelRecord,
+    ModelVersionFields,
+    ModelVersionList,
+    ModelVersionRecord,
+    NewModel,
+    NewModelVersion,
+)
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.recipes import check_model_uri, check_recipes
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.wire import NullableList, Received
+
+__all__ = ["ModelRecord", "ModelVersionRecord", "Models"]
 
 _MODELS = "/api/v1/models"
 _MODEL = _MODELS + "/{model_id}"
@@ -23,45 +32,6 @@ _VERSIONS = _MODEL + "/versions"
 _VERSION = _VERSIONS + "/{version}"
 
 _PROVIDERS = "Alibaba Cloud offers models of the provider 'pai'; those of the workspace need no provider"
-
-
-class ModelVersionRecord(Received):
-    """A version of a registered model, as the service describes it."""
-
-    version_name: str | None = None
-    uri: str | None = None
-    version_description: str | None = None
-    format_type: str | None = None
-    framework_type: str | None = None
-    approval_status: str | None = None
-    source_type: str | None = None
-    source_id: str | None = None
-    training_spec: dict[str, Any] | None = None
-    evaluation_spec: dict[str, Any] | None = None
-    compression_spec: dict[str, Any] | None = None
-    inference_spec: dict[str, Any] | None = None
-    metrics: dict[str, Any] | None = None
-    labels: NullableList[KeyValue] = Field(default_factory=list)
-    gmt_create_time: str | None = None
-    gmt_modified_time: str | None = None
-
-
-class ModelRecord(Received):
-    """A registered model, as the service describes it."""
-
-    model_id: str
-    model_name: str | None = None
-    provider: str | None = None
-    workspace_id: str | None = None
-    model_description: str | None = None
-    domain: str | None = None
-    task: str | None = None
-    origin: str | None = None
-    model_type: str | None = None
-    labels: NullableList[KeyValue] = Field(default_factory=list)
-    latest_version: ModelVersionRecord | None = None
-    gmt_create_time: str | None = None
-    gmt_modified_time: str | None = None
 
 
 class Models:
@@ -100,17 +70,17 @@ class Models:
         Raises:
             ConflictError: the workspace has a model of this name.
         """
-        body = {
-            "ModelName": name,
-            "WorkspaceId": self._workspace_id,
-            "ModelDescription": description,
-            "Task": task,
-            "Domain": domain,
-            "Labels": _wire_labels(labels),
-        }
+        model = NewModel(
+            model_name=name,
+            workspace_id=self._workspace_id,
+            model_description=description,
+            task=task,
+            domain=domain,
+            labels=label_list(labels) if labels else None,
+        )
         action = "CreateModel"
         # Names are unique in a workspace, so a second delivery is refused and makes no second model.
-        response = self._transport.call(action, "POST", _MODELS, body=body, idempotent=False)
+        response = self._transport.call(action, "POST", _MODELS, body=model.to_wire(), idempotent=False)
         return read_model(ModelRecord, response, action).model_id
 
     def get(self, model_id: str) -> ModelRecord:
@@ -136,20 +106,20 @@ class Models:
             task: only models for this task.
             page_size: items in a page.
         """
-        query = {
-            "ModelName": f'"{name}"' if name and exact else name,
-            "Provider": provider,
-            "Task": task,
-            "WorkspaceId": self._workspace_id if provider is None else None,
-            "SortBy": "GmtCreateTime",
-            "Order": "DESC",
-        }
+        query = wire_names(
+            model_name=f'"{name}"' if name and exact else name,
+            provider=provider,
+            task=task,
+            workspace_id=self._workspace_id if provider is None else None,
+            sort_by="GmtCreateTime",
+            order="DESC",
+        )
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, "PageNumber": number, "PageSize": size}
+            paged = {**query, **wire_names(page_number=number, page_size=size)}
             return self._transport.call("ListModels", "GET", _MODELS, query=paged).json
 
-        return read_items(ModelRecord, pages(fetch, "Models", page_size=page_size), "ListModels")
+        return read_items(ModelRecord, pages(fetch, ModelList, page_size=page_size), "ListModels")
 
     def find(self, name: str, provider: str | None = None) -> ModelRecord:
         """The model of exactly that name.
@@ -157,15 +127,15 @@ class Models:
         Raises:
             InvalidInputError: there is none; the message suggests the nearest name.
         """
-        for found in self.list(name=name, exact=True, provider=provider):
-            if found.model_name == name:
-                return found
-        known = [model.model_name for model in self.list(provider=provider) if model.model_name]
-        whose = f" of provider {provider!r}" if provider else " in the workspace"
-        hint = name_hint(name, known)
+        for model in self.list(name=name, exact=True, provider=provider):
+            if model.model_name == name:
+                return model
+        names = [model.model_name for model in self.list(provider=provider) if model.model_name]
+        owner = f" of provider {provider!r}" if provider else " in the workspace"
+        hint = name_hint(name, names)
         if not hint:
             hint = "register it: session.models.create(…)" if provider is None else _PROVIDERS
-        raise InvalidInputError([Problem("model_name", f"there is no model {name!r}{whose}", hint)])
+        raise InvalidInputError([Problem("model_name", f"there is no model {name!r}{owner}", hint)])
 
     def find_version(
         self, name: str, version: str | None = None, provider: str | None = None
@@ -190,9 +160,9 @@ class Models:
         try:
             return model, self.get_version(model.model_id, version)
         except NotFoundError:
-            there = [one.version_name for one in self.list_versions(model.model_id) if one.version_name]
-            what = f"the model {name!r} has no version {version!r}"
-            raise InvalidInputError([Problem("model_version", what, name_hint(version, there))]) from None
+            versions = [other.version_name for other in self.list_versions(model.model_id) if other.version_name]
+            message = f"the model {name!r} has no version {version!r}"
+            raise InvalidInputError([Problem("model_version", message, name_hint(version, versions))]) from None
 
     def update(
         self,
@@ -203,8 +173,8 @@ class Models:
         domain: str | None = None,
     ) -> None:
         """UpdateModel; what is None stays as it is."""
-        body = {"ModelDescription": description, "Task": task, "Domain": domain}
-        self._call("UpdateModel", "PUT", _MODEL, model_id, body=body)
+        changes = ModelChanges(model_description=description, task=task, domain=domain)
+        self._call("UpdateModel", "PUT", _MODEL, model_id, body=changes.to_wire())
 
     def delete(self, model_id: str) -> None:
         """DeleteModel, with its versions; their files stay."""
@@ -248,20 +218,23 @@ class Models:
             ConflictError: the version is there.
         """
         check_model_uri(uri, "uri")
-        specs = _checked(
-            training_spec=training_spec, evaluation_spec=evaluation_spec, compression_spec=compression_spec
-        )
-        body = {
-            "Uri": uri,
-            "VersionName": version,
-            "VersionDescription": description,
-            "FormatType": format_type,
-            "FrameworkType": framework_type,
-            "Labels": _wire_labels(labels),
-            **specs,
+        specs = {
+            "training_spec": training_spec,
+            "evaluation_spec": evaluation_spec,
+            "compression_spec": compression_spec,
         }
+        _check(**specs)
+        fields = NewModelVersion(
+            uri=uri,
+            version_name=version,
+            version_description=description,
+            format_type=format_type,
+            framework_type=framework_type,
+            labels=label_list(labels) if labels else None,
+            **specs,
+        )
         action = "CreateModelVersion"
-        response = self._call(action, "POST", _VERSIONS, model_id, body=body, idempotent=False)
+        response = self._call(action, "POST", _VERSIONS, model_id, body=fields.to_wire(), idempotent=False)
         record = read_model(ModelVersionRecord, response, action, version_name=version)
         return record.version_name or ""
 
@@ -274,10 +247,12 @@ class Models:
         """ListModelVersions, all pages."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {"PageNumber": number, "PageSize": size}
+            paged = wire_names(page_number=number, page_size=size)
             return self._call("ListModelVersions", "GET", _VERSIONS, model_id, query=paged).json
 
-        return read_items(ModelVersionRecord, pages(fetch, "Versions", page_size=page_size), "ListModelVersions")
+        return read_items(
+            ModelVersionRecord, pages(fetch, ModelVersionList, page_size=page_size), "ListModelVersions"
+        )
 
     def update_version(
         self,
@@ -292,8 +267,9 @@ class Models:
         Raises:
             InvalidInputError: the spec is wrong; all that is wrong is named.
         """
-        body = {**_checked(training_spec=training_spec), "VersionDescription": description}
-        self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=body)
+        _check(training_spec=training_spec)
+        changes = ModelVersionFields(training_spec=training_spec, version_description=description)
+        self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=changes.to_wire())
 
     def delete_version(self, model_id: str, version: str) -> None:
         """DeleteModelVersion; its files stay."""
@@ -306,21 +282,15 @@ class Models:
         path: str,
         model_id: str,
         version: str | None = None,
-        **rest: Any,  # of Transport.call
+        **options: Any,  # of Transport.call
     ) -> ApiResponse:
         params = {"model_id": model_id}
         if version is not None:
             params["version"] = version
-        return self._transport.call(action, method, path, params, **rest)
+        return self._transport.call(action, method, path, params, **options)
 
 
-def _checked(**specs: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    """The specs that are given, by their names on the wire."""
-    given = {name: spec for name, spec in specs.items() if spec is not None}
-    for name, spec in given.items():
-        check_recipes(spec, name)
-    return {to_pascal(name): spec for name, spec in given.items()}
-
-
-def _wire_labels(labels: Mapping[str, str] | None) -> list[dict[str, str]] | None:
-    return [{"Key": key, "Value": value} for key, value in labels.items()] if labels else None
+def _check(**specs: Mapping[str, Any] | None) -> None:
+    for name, spec in specs.items():
+        if spec is not None:
+            check_recipes(spec, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pai_sdk._wire.sign_in import NewPageLink, PageLink
 from pai_sdk.api.own_actions import call_own
+from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError
 
@@ -27,11 +29,11 @@ def new_page_link(transport: Transport, job_id: str | None = None) -> str:
         "/api/v1/pagelinks",
         lacks="page",
         hint="a `pai-sdk serve` of this release has one; Alibaba Cloud shows jobs in its console",
-        body={"JobId": job_id},
+        body=NewPageLink(job_id=job_id).to_wire(),
         idempotent=True,
     )
-    link = response.json.get("Url")
-    if not isinstance(link, str) or not link.startswith(("http://", "https://")):
+    link = read_model(PageLink, response, "CreatePageLink").url
+    if not link.startswith(("http://", "https://")):
         raise BadAnswerError(
             "CreatePageLink: the response has no link",
             status_code=response.status_code,

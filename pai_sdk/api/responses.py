@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import requests
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel, to_pascal
 
 from pai_sdk._wire.base import wire_names
 from pai_sdk.errors import (
@@ -133,12 +134,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _refused(response: requests.Response, content: dict[str, Any], action: str, host: str) -> ApiError:
-    code = _text(content, "Code")
+    code = _text(content, "code")
     request_id = _request_id(response, content)
     # These sentences replace the service's own, which may quote the signed text, and so a token.
     sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
     if sentence is None:
-        sentence = _text(content, "Message").strip() or "the service gave no reason"
+        sentence = _text(content, "message").strip() or "the service gave no reason"
     else:
         sentence = sentence.format(host=host, skew=_skew(response.headers.get("Date")))
     return api_error(
@@ -190,12 +191,12 @@ def _kind(body: bytes) -> str:
 
 
 def _request_id(response: requests.Response, content: dict[str, Any]) -> str | None:
-    return _text(content, "RequestId") or response.headers.get("x-acs-request-id") or None
+    return _text(content, "request_id") or response.headers.get("x-acs-request-id") or None
 
 
-def _text(content: dict[str, Any], name: str) -> str:
-    # A few old actions begin their names with a small letter.
-    value = content.get(name) or content.get(name[0].lower() + name[1:])
+def _text(content: dict[str, Any], field: str) -> str:
+    # A few old actions of PAI spell these fields with a lower-case first letter.
+    value = content.get(to_pascal(field)) or content.get(to_camel(field))
     return str(value) if value else ""
 
 

@@ -5,55 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import Field
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.users import (
+    AccessKey,
+    AuditList,
+    AuditRecord,
+    NewUser,
+    QuotaAmounts,
+    QuotaState,
+    ServiceUser,
+    UserChanges,
+    UserList,
+)
 from pai_sdk.api.own_actions import call_own
-from pai_sdk.api.quotas import QuotaState
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.wire import Received
 
-__all__ = ["AccessKey", "AuditRecord", "ServiceUser", "ServiceUsers"]
+__all__ = ["AccessKey", "AuditRecord", "QuotaAmounts", "QuotaState", "ServiceUser", "ServiceUsers"]
 
 _USERS = "/api/v1/users"
 _USER = _USERS + "/{name}"
 _KEYS = _USER + "/keys"
 _QUOTA = _USER + "/quota"
-_PAGE = 100
-
-
-class ServiceUser(Received):
-    """A user of a service, as the service describes them."""
-
-    name: str | None = None
-    right: str | None = None
-    access_key_ids: list[str] = Field(default_factory=list)
-    bucket: str | None = None
-
-
-class AccessKey(Received):
-    """A new key. Its secret is shown once."""
-
-    access_key_id: str | None = None
-    access_key_secret: str | None = Field(default=None, repr=False)
-
-
-class AuditRecord(Received):
-    """A request that changed something or was refused for a lack of rights, or a failed sign-in (user `-`).
-
-    `created_id` is what the request has created, such as the id of a job.
-    """
-
-    number: int | None = None
-    time: str | None = None
-    user: str | None = None
-    access_key_id: str | None = None
-    method: str | None = None
-    path: str | None = None
-    status: int | None = None
-    client: str | None = None
-    created_id: str | None = None
+_PAGE_SIZE = 100
 
 
 class ServiceUsers:
@@ -85,20 +60,18 @@ class ServiceUsers:
             InvalidInputError: the service has no users.
             ApiError: the name is not allowed or taken, or the key is no administrator's.
         """
-        body = {"Name": name, "Right": right}
-        if workspace_id is not None:
-            body["WorkspaceId"] = workspace_id
+        body = NewUser(name=name, right=right, workspace_id=workspace_id).to_wire()
         response = self._call("CreateUser", "POST", _USERS, body=body)
         return read_model(ServiceUser, response, "CreateUser")
 
     def list(self) -> list[ServiceUser]:
         """All users, by name."""
         response = self._call("ListUsers", "GET", _USERS)
-        return [read_model(ServiceUser, response, "ListUsers", each) for each in response.json.get("Users") or []]
+        return read_model(UserList, response, "ListUsers").users
 
     def set_right(self, name: str, right: str) -> None:
         """Change the most that a user's keys allow, at once."""
-        self._call("UpdateUser", "PUT", _USER, {"name": name}, body={"Right": right})
+        self._call("UpdateUser", "PUT", _USER, {"name": name}, body=UserChanges(right=right).to_wire())
 
     def remove(self, name: str) -> None:
         """Remove a user with all keys. Their jobs and their bucket stay."""
@@ -136,7 +109,7 @@ class ServiceUsers:
             InvalidRequestError: a limit is less than 0.
             ApiError: there is no such user, or the key is no administrator's.
         """
-        body = {"CPUs": cpus, "GPUs": gpus, "RunningJobs": running, "QueuedJobs": queued}
+        body = QuotaAmounts(cpus=cpus, gpus=gpus, running=running, queued=queued).to_dict()
         response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
         return read_model(QuotaState, response, "SetUserQuota")
 
@@ -157,22 +130,21 @@ class ServiceUsers:
         """
         before: int | None = None
         while True:
-            query = {"User": user, "Before": before, "PageSize": _PAGE}
+            query = wire_names(user=user, before=before, page_size=_PAGE_SIZE)
             response = self._call("ListAuditEntries", "GET", "/api/v1/audit", query=query)
-            page = [
-                read_model(AuditRecord, response, "ListAuditEntries", each) for each in response.json["Entries"]
-            ]
+            page = read_model(AuditList, response, "ListAuditEntries").entries
             yield from page
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_SIZE:
                 return
             before = page[-1].number
 
     def _call(
-        self, action: str, method: str, path: str, names: dict[str, str] | None = None, **given: Any
+        self, action: str, method: str, path: str, path_params: dict[str, str] | None = None, **options: Any
     ) -> ApiResponse:
-        wrong = [one for one in (names or {}).items() if not one[1] or "/" in one[1]]  # another path
+        # An empty string or a '/' would lead to the path of another action.
+        wrong = {name: value for name, value in (path_params or {}).items() if not value or "/" in value}
         if wrong:
             hint = "it is not empty and has no '/'"
-            raise InvalidInputError([Problem(what, f"is {name!r}", hint) for what, name in wrong])
+            raise InvalidInputError([Problem(name, f"is {value!r}", hint) for name, value in wrong.items()])
         hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
-        return call_own(self._transport, action, method, path, names, lacks="users", hint=hint, **given)
+        return call_own(self._transport, action, method, path, path_params, lacks="users", hint=hint, **options)

@@ -5,38 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.workspaces import (
+    MemberList,
+    MemberRecord,
+    NewMember,
+    NewMembers,
+    NewWorkspace,
+    WorkspaceConfig,
+    WorkspaceList,
+    WorkspaceRecord,
+)
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import NotFoundError
-from pai_sdk.schemas.wire import Received
+
+__all__ = ["VERSION", "MemberRecord", "WorkspaceRecord", "Workspaces"]
 
 VERSION = "2021-02-04"
 _WORKSPACES = "/api/v1/workspaces"
 _WORKSPACE = _WORKSPACES + "/{workspace_id}"
 _MEMBERS = _WORKSPACE + "/members"
-
-
-class WorkspaceRecord(Received):
-    """A workspace, as the service describes it."""
-
-    workspace_id: str | None = None
-    workspace_name: str | None = None
-    display_name: str | None = None
-    description: str | None = None
-    status: str | None = None
-    is_default: bool | None = None
-
-
-class MemberRecord(Received):
-    """A member of a workspace, as the service describes them."""
-
-    member_id: str | None = None
-    user_id: str | None = None
-    member_name: str | None = None
-    roles: list[str] = Field(default_factory=list)
 
 
 class Workspaces:
@@ -67,10 +57,10 @@ class Workspaces:
         """
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = {"WorkspaceName": name, "PageNumber": number, "PageSize": size}
+            query = wire_names(workspace_name=name, page_number=number, page_size=size)
             return self._transport.call("ListWorkspaces", "GET", _WORKSPACES, query=query).json
 
-        return read_items(WorkspaceRecord, pages(fetch, "Workspaces"), "ListWorkspaces")
+        return read_items(WorkspaceRecord, pages(fetch, WorkspaceList), "ListWorkspaces")
 
     def create(self, name: str) -> WorkspaceRecord:
         """CreateWorkspace, on a service of this package; Alibaba Cloud requires more than a name.
@@ -78,7 +68,8 @@ class Workspaces:
         Args:
             name: letters, digits, `-` and `_`, beginning with a letter.
         """
-        response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body={"WorkspaceName": name})
+        body = NewWorkspace(workspace_name=name).to_wire()
+        response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body=body)
         return read_model(WorkspaceRecord, response, "CreateWorkspace", workspace_name=name)
 
     def delete(self, workspace_id: str) -> None:
@@ -89,11 +80,11 @@ class Workspaces:
         """ListMembers, all pages."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = {"PageNumber": number, "PageSize": size}
+            query = wire_names(page_number=number, page_size=size)
             names = {"workspace_id": workspace_id}
             return self._transport.call("ListMembers", "GET", _MEMBERS, names, query).json
 
-        return read_items(MemberRecord, pages(fetch, "Members"), "ListMembers")
+        return read_items(MemberRecord, pages(fetch, MemberList), "ListMembers")
 
     def add_member(self, workspace_id: str, user_id: str, *, role: str = "PAI.AlgoDeveloper") -> None:
         """CreateMember: make a user a member, or change their role.
@@ -103,12 +94,12 @@ class Workspaces:
             user_id: of the user; on a service of this package the name.
             role: such as `PAI.WorkspaceAdmin`, `PAI.AlgoDeveloper` or `PAI.WorkspaceGuest`.
         """
-        body = {"Members": [{"UserId": user_id, "Roles": [role]}]}
+        body = NewMembers(members=[NewMember(user_id=user_id, roles=[role])]).to_wire()
         self._transport.call("CreateMember", "POST", _MEMBERS, {"workspace_id": workspace_id}, body=body)
 
     def remove_member(self, workspace_id: str, member_id: str) -> None:
         """DeleteMembers."""
-        query = {"MemberIds": member_id}
+        query = wire_names(member_ids=member_id)
         self._transport.call("DeleteMembers", "DELETE", _MEMBERS, {"workspace_id": workspace_id}, query)
 
     def model_export_path(self, workspace_id: str) -> str | None:
@@ -122,8 +113,8 @@ class Workspaces:
                 "GET",
                 _WORKSPACES + "/{workspace_id}/config",
                 {"workspace_id": workspace_id},
-                {"CategoryName": "CommonResourceConfig", "ConfigKey": "modelExportPath"},
+                wire_names(category_name="CommonResourceConfig", config_key="modelExportPath"),
             )
         except NotFoundError:
             return None
-        return response.json.get("ConfigValue") or None
+        return read_model(WorkspaceConfig, response, "GetConfig").config_value or None

@@ -109,7 +109,9 @@ def _with_suggestion(model: type[BaseModel], detail: ErrorDetails) -> InitErrorD
 
 def _unknown(model: type[BaseModel], name: str) -> str:
     fields = model.model_fields
-    known = [*fields] if name == name.lower() else [field.alias or key for key, field in fields.items()]
+    # Its own name in Python is unknown in a body, where only the alias is.
+    by_name = name == name.lower() and name not in fields
+    known = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
     return f"is not known; {name_hint(name, known, shown=len(known))}"
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
+from pai_sdk._wire.base import response_body
+from pai_sdk._wire.errors import ErrorBody
+
 __all__ = ["WireError", "invalid_parameter", "job_not_found", "wire_error_response"]
 
 
@@ -51,8 +54,8 @@ def job_not_found(job_id: str) -> WireError:
 
 def wire_error_response(error: WireError, *, request_id: str, host: str) -> JSONResponse:
     """The error response for a refusal."""
-    body = {"RequestId": request_id, "Code": error.code, "Message": error.message, "HostId": host}
+    body = ErrorBody(request_id=request_id, code=error.code, message=error.message, host_id=host)
     if error.command is not None:
-        body["Command"] = error.command
+        body = body.model_copy(update={"command": error.command})
     headers = None if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
-    return JSONResponse(body, error.status_code, headers)
+    return JSONResponse(response_body(body), error.status_code, headers)

@@ -7,11 +7,13 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pai_sdk.schemas.wire import Received
+from pai_sdk._wire.base import AnyResponse, Received
+from pai_sdk._wire.errors import ErrorBody
 from pai_sdk.service.http.bodies import body_model
 
 __all__ = ["PATH", "describe", "description_of"]
@@ -21,13 +23,6 @@ PATH = "/openapi.json"
 
 _SCHEMAS = "#/components/schemas/"
 _JSON = "application/json"
-_TEXT = {"type": "string"}
-_FAULT = {
-    "type": "object",
-    "properties": dict.fromkeys(("RequestId", "Code", "Message", "HostId"), _TEXT),
-    "required": ["RequestId", "Code", "Message", "HostId"],
-}
-_REQUEST_ID = {"type": "object", "properties": {"RequestId": _TEXT}, "required": ["RequestId"]}
 _SIGNATURE = {
     "type": "apiKey",
     "in": "header",
@@ -55,7 +50,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """
     description: dict[str, Any] = app.openapi()
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(Fault=_FAULT, RequestId=_REQUEST_ID)
+    schemas.update({model.__name__: _schema_of(model, schemas) for model in (ErrorBody, AnyResponse)})
     description["components"]["securitySchemes"] = {"signature": _SIGNATURE}
     description["security"] = [{"signature": []}]
     # Not `app.routes`: in FastAPI 0.165, an included router is one entry there, without its routes.
@@ -69,17 +64,23 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _complete(operation: dict[str, Any], route: APIRoute, schemas: dict[str, Any]) -> None:
     responses = operation["responses"]
     responses.pop("422", None)  # FastAPI's own; the service responds with 400
-    responses["default"] = {"description": "Refused", "content": {_JSON: {"schema": _reference("Fault")}}}
+    responses["default"] = {"description": "Refused", "content": {_JSON: {"schema": _reference("ErrorBody")}}}
     if isinstance(route.response_model, type) and issubclass(route.response_model, Received):
         content = responses["200"]["content"][_JSON]
-        content["schema"] = {"allOf": [content["schema"], _reference("RequestId")]}
+        content["schema"] = {"allOf": [content["schema"], _reference("AnyResponse")]}
     if (model := body_model(route.endpoint)) is not None:
         name = model.__name__.lstrip("_")
-        schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
-        schemas.update({**schema.pop("$defs", {}), name: schema})
+        schemas[name] = _schema_of(model, schemas)
         operation["requestBody"] = {"content": {_JSON: {"schema": _reference(name)}}}
     elif (route.methods or set()) & {"POST", "PUT"}:
         operation.setdefault("requestBody", {"content": {_JSON: {"schema": {"type": "object"}}}})
+
+
+def _schema_of(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a model, and adds those of the models in it."""
+    schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
+    schemas.update(schema.pop("$defs", {}))
+    return schema
 
 
 def _reference(name: str) -> dict[str, str]:

@@ -13,21 +13,23 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from pai_sdk._wire.models import ModelFields, ModelVersionFields
 from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import ModelRow, ModelVersionRow
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
-__all__ = ["MODEL_FIELDS", "ModelQuery", "ModelRegistry"]
+__all__ = ["MODEL_COLUMNS", "ModelQuery", "ModelRegistry"]
 
-MODEL_FIELDS: Mapping[str, InstrumentedAttribute[Any]] = {
-    "Task": ModelRow.task,
-    "Domain": ModelRow.domain,
-    "Origin": ModelRow.origin,
-    "ModelType": ModelRow.type,
+MODEL_COLUMNS: Mapping[str, InstrumentedAttribute[Any]] = {
+    "task": ModelRow.task,
+    "domain": ModelRow.domain,
+    "origin": ModelRow.origin,
+    "model_type": ModelRow.type,
 }
-"""The fields of the wire that models are searched by, and their columns."""
+"""The fields of `ModelFields` that models are searched by, and their columns."""
 
+_ROW_FIELDS = {"labels", "model_name", "version_name", "workspace_id"}
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[\w.-]{1,127}")
 _NUMBERED = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
@@ -43,7 +45,7 @@ class ModelQuery:
         name: a part of the name; in double quotes, all of it.
         workspace_id: the workspace.
         workspaces: only what is in one of these; None for all.
-        fields: names of `MODEL_FIELDS`, and the values that a model must have there.
+        fields: names of `MODEL_COLUMNS`, and the values that a model must have there.
         labels: keys and values that a model must have.
         offset: how many to skip.
         limit: at most so many.
@@ -68,13 +70,13 @@ class ModelRegistry:
 
     # ---- models -------------------------------------------------------------------------------------------
 
-    def create(self, name: str, *, workspace_id: str, fields: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    def create(self, name: str, *, workspace_id: str, fields: ModelFields, labels: Mapping[str, str]) -> str:
         """Register a model, without a version yet.
 
         Args:
             name: of the model.
             workspace_id: where it belongs.
-            fields: of the wire.
+            fields: of the model.
             labels: its labels.
 
         Returns:
@@ -128,7 +130,7 @@ class ModelRegistry:
         """One page of the models that fit, each with its newest version, and how many there are in all."""
         _check_labels(query.labels)
         conditions: list[ColumnElement[bool]] = [
-            MODEL_FIELDS[name] == value for name, value in query.fields.items() if value
+            MODEL_COLUMNS[name] == value for name, value in query.fields.items() if value
         ]
         if query.workspaces is not None:
             conditions.append(ModelRow.workspace_id.in_(query.workspaces))
@@ -148,8 +150,8 @@ class ModelRegistry:
             newest = _newest_versions(session, models)
             return [(model, newest.get(model.number)) for model in models], total
 
-    def update(self, model_id: str, fields: Mapping[str, Any]) -> None:
-        """Change fields of a model; those that are not given stay as they are."""
+    def update(self, model_id: str, fields: ModelFields) -> None:
+        """Changes fields of a model; those that are None stay as they are."""
         with self._database.write() as session:
             model = _existing(session, model_id)
             _set_fields(model, fields)
@@ -164,7 +166,7 @@ class ModelRegistry:
     # ---- versions -----------------------------------------------------------------------------------------
 
     def create_version(
-        self, model_id: str, name: str | None, *, fields: Mapping[str, Any], labels: Mapping[str, str]
+        self, model_id: str, name: str | None, *, fields: ModelVersionFields, labels: Mapping[str, str]
     ) -> str:
         """Register a version; without a name, the first is `0.1.0`, and the next ones follow the highest.
 
@@ -189,7 +191,7 @@ class ModelRegistry:
                 ModelVersionRow(
                     model=model.number,
                     name=name,
-                    details=dict(fields),
+                    details=_details(fields),
                     labels=dict(labels),
                     created_at=now,
                     modified_at=now,
@@ -221,11 +223,11 @@ class ModelRegistry:
             found = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
             return model, list(found), total
 
-    def update_version(self, model_id: str, name: str, fields: Mapping[str, Any]) -> None:
-        """Change fields of a version; those that are not given stay as they are."""
+    def update_version(self, model_id: str, name: str, fields: ModelVersionFields) -> None:
+        """Changes fields of a version; those that are None stay as they are."""
         with self._database.write() as session:
             version = _existing_version(session, _existing(session, model_id), name)
-            version.details = {**version.details, **fields}
+            version.details = {**version.details, **_details(fields)}
             version.modified_at = time.time()
 
     def delete_version(self, model_id: str, name: str) -> None:
@@ -252,11 +254,16 @@ class ModelRegistry:
             row.labels, row.modified_at = labels, time.time()
 
 
-def _set_fields(row: ModelRow, fields: Mapping[str, Any]) -> None:
-    for name, column in MODEL_FIELDS.items():
-        if name in fields:
-            setattr(row, column.key, fields[name])
-    row.details = {**row.details, **{name: value for name, value in fields.items() if name not in MODEL_FIELDS}}
+def _set_fields(row: ModelRow, fields: ModelFields) -> None:
+    for name, column in MODEL_COLUMNS.items():
+        if (value := getattr(fields, name)) is not None:
+            setattr(row, column.key, value)
+    row.details = {**row.details, **_details(fields)}
+
+
+def _details(fields: ModelFields | ModelVersionFields) -> dict[str, Any]:
+    """Returns the fields that have no column of their own, by the names of the API."""
+    return fields.model_dump(by_alias=True, exclude_none=True, exclude={*MODEL_COLUMNS, *_ROW_FIELDS})
 
 
 def _next_version(names: Iterable[str]) -> str:

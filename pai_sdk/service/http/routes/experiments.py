@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.schemas.spec import Label
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.experiments import (
+    ExperimentChanges,
+    ExperimentLabel,
+    ExperimentList,
+    ExperimentRecord,
+    NewExperiment,
+)
+from pai_sdk._wire.labels import NewLabels, labels_by_key
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import request_id, success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, check_workspace, read_pairs
 from pai_sdk.service.jobs.experiment_table import ORDERS, ExperimentQuery
-from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.state.models import ExperimentRow
 from pai_sdk.service.wire_errors import invalid_parameter
 
@@ -27,50 +34,27 @@ router = APIRouter(prefix="/api/v1/experiments", route_class=BudgetedRoute)
 
 _OWNER = "local"  # this service has no accounts
 _PageSize = Annotated[int, Query(ge=1, le=1000)]
-_Accessibility = Literal["PRIVATE", "PUBLIC"]
 
 
-class _NewExperiment(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(alias="Name")
-    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
-    artifact_uri: str | None = Field(default=None, alias="ArtifactUri")
-    accessibility: _Accessibility = Field(default="PRIVATE", alias="Accessibility")
-    labels: list[Label] = Field(default_factory=list, alias="Labels")
-
-
-class _ChangedExperiment(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str | None = Field(default=None, alias="Name")
-    accessibility: _Accessibility | None = Field(default=None, alias="Accessibility")
-
-
-class _ExperimentLabels(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    labels: list[Label] = Field(default_factory=list, alias="Labels")
-
-
-@router.post("")
+@router.post("", response_model=ExperimentRecord)
+@accepts(NewExperiment)
 async def create_experiment(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateExperiment."""
-    wanted = _read(_NewExperiment, await request.body())
+    experiment = await read_json(NewExperiment, request, empty_is_unset=True)
     experiment_id = await run_in_threadpool(
         context.experiments.create,
-        wanted.name,
-        workspace_id=await run_in_threadpool(check_workspace, context, principal, wanted.workspace_id),
+        experiment.name,
+        workspace_id=await run_in_threadpool(check_workspace, context, principal, experiment.workspace_id),
         bucket=context.bucket_of(principal),
-        accessibility=wanted.accessibility,
-        artifact_uri=wanted.artifact_uri,
-        labels=_by_key(wanted.labels),
+        accessibility=experiment.accessibility or "PRIVATE",
+        artifact_uri=experiment.artifact_uri,
+        labels=labels_by_key(experiment.labels or []),
     )
     note_created(request, experiment_id)
-    return success(request, {"ExperimentId": experiment_id})
+    return success(request, ExperimentRecord(experiment_id=experiment_id))
 
 
-@router.get("")
+@router.get("", response_model=ExperimentList)
 @within(LISTS)
 def list_experiments(
     request: Request,
@@ -104,75 +88,64 @@ def list_experiments(
         offset=offset,
         limit=size,
     )
-    found, total = context.experiments.find(query)
-    fields = {
-        "Experiments": [_shown(experiment) for experiment in found],
-        "TotalCount": total,
-        "requestId": request_id(request),  # this response has both on the wire
-    }
-    if offset + len(found) < total:
-        fields["NextPageToken"] = offset + len(found)
-    return success(request, fields)
+    rows, total = context.experiments.find(query)
+    page = ExperimentList(
+        experiments=[_experiment(row) for row in rows], total_count=total, request_id=request_id(request)
+    )
+    if (next_offset := offset + len(rows)) < total:
+        page = page.model_copy(update={"next_page_token": next_offset})
+    return success(request, page)
 
 
-@router.get("/{experiment_id}")
+@router.get("/{experiment_id}", response_model=ExperimentRecord)
 def get_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """GetExperiment."""
-    return success(request, _shown(context.experiments.get(experiment_id)))
+    return success(request, _experiment(context.experiments.get(experiment_id)))
 
 
-@router.put("/{experiment_id}")
+@router.put("/{experiment_id}", response_model=Empty)
+@accepts(ExperimentChanges)
 async def update_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """UpdateExperiment."""
-    wanted = _read(_ChangedExperiment, await request.body())
+    changes = await read_json(ExperimentChanges, request, empty_is_unset=True)
     await run_in_threadpool(
-        context.experiments.update, experiment_id, name=wanted.name, accessibility=wanted.accessibility
+        context.experiments.update, experiment_id, name=changes.name, accessibility=changes.accessibility
     )
     return success(request)
 
 
-@router.delete("/{experiment_id}")
+@router.delete("/{experiment_id}", response_model=Empty)
 def delete_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """DeleteExperiment."""
     context.experiments.delete(experiment_id)
     return success(request)
 
 
-@router.post("/{experiment_id}/labels")
+@router.post("/{experiment_id}/labels", response_model=Empty)
+@accepts(NewLabels)
 async def set_experiment_labels(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """SetExperimentLabels."""
-    labels = _by_key(_read(_ExperimentLabels, await request.body()).labels)
+    body = await read_json(NewLabels, request, empty_is_unset=True)
+    labels = labels_by_key(body.labels)
     await run_in_threadpool(context.experiments.set_labels, experiment_id, labels)
     return success(request)
 
 
-@router.delete("/{experiment_id}/labels/{key:path}")
+@router.delete("/{experiment_id}/labels/{key:path}", response_model=Empty)
 def delete_experiment_label(request: Request, context: ContextOf, experiment_id: str, key: str) -> Response:
     """DeleteExperimentLabel."""
     context.experiments.delete_label(experiment_id, key)
     return success(request)
 
 
-_Body = TypeVar("_Body", bound=BaseModel)
-
-
-def _read(model: type[_Body], body: bytes) -> _Body:
-    # An empty text is unset here: no field takes it as a value.
-    return read_model(model, {name: value for name, value in read_body(body).items() if value != ""})
-
-
-def _by_key(labels: list[Label]) -> dict[str, str]:
-    return {label.key: label.value for label in labels}
-
-
 def _is_exact(options: str | None) -> bool:
     try:
-        wanted = json.loads(options or "{}")
+        option = json.loads(options or "{}")
     except (ValueError, RecursionError) as error:
         raise invalid_parameter("Options: is not a JSON object.") from error
-    if not isinstance(wanted, dict) or wanted.keys() - {"match_name_exactly"}:
+    if not isinstance(option, dict) or option.keys() - {"match_name_exactly"}:
         raise invalid_parameter('Options: only {"match_name_exactly": "true"} is known.')
-    return str(wanted.get("match_name_exactly", "")).lower() == "true"
+    return str(option.get("match_name_exactly", "")).lower() == "true"
 
 
 def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
@@ -186,26 +159,26 @@ def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
-def _shown(experiment: ExperimentRow) -> dict[str, Any]:
-    return {
-        "ExperimentId": experiment.id,
-        "Name": experiment.name,
-        "WorkspaceId": experiment.workspace_id,
-        "Accessibility": experiment.accessibility,
-        "ArtifactUri": experiment.artifact_uri,
-        "TensorboardLogUri": f"{experiment.artifact_uri.rstrip('/')}/tensorboard/",
-        "OwnerId": _OWNER,
-        "UserId": _OWNER,
-        "GmtCreateTime": wire_time(experiment.created_at),
-        "GmtModifiedTime": wire_time(experiment.modified_at),
-        "Labels": [
-            {
-                "ExperimentId": experiment.id,
-                "Key": label.key,
-                "Value": label.value,
-                "GmtCreateTime": wire_time(label.created_at),
-                "GmtModifiedTime": wire_time(label.modified_at),
-            }
-            for label in experiment.labels
+def _experiment(row: ExperimentRow) -> ExperimentRecord:
+    return ExperimentRecord(
+        experiment_id=row.id,
+        name=row.name,
+        workspace_id=row.workspace_id,
+        accessibility=row.accessibility,
+        artifact_uri=row.artifact_uri,
+        tensorboard_log_uri=f"{row.artifact_uri.rstrip('/')}/tensorboard/",
+        owner_id=_OWNER,
+        user_id=_OWNER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+        labels=[
+            ExperimentLabel(
+                experiment_id=row.id,
+                key=label.key,
+                value=label.value,
+                gmt_create_time=wire_time(label.created_at),
+                gmt_modified_time=wire_time(label.modified_at),
+            )
+            for label in row.labels
         ],
-    }
+    )

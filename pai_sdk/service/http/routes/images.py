@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._wire.images import ImageList, ImageRecord
+from pai_sdk._wire.labels import label_records
 from pai_sdk.schemas.public_images import CatalogueImage, public_images
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
@@ -18,7 +20,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/images", route_class=BudgetedRoute)
 
 
-@router.get("")
+@router.get("", response_model=ImageList)
 @within(LISTS)
 def list_images(
     request: Request,
@@ -33,24 +35,23 @@ def list_images(
     order: Order = "DESC",
 ) -> Response:
     """ListImages. Labels are shown with `Verbose`, as on PAI. A catalogue belongs to no workspace."""
-    wanted = read_pairs(labels)
-    found = [
+    label_filter = read_pairs(labels)
+    images = [
         image
         for image in public_images(context.settings.region_id)
-        if wanted.items() <= image.labels.items()
+        if label_filter.items() <= image.labels.items()
         and (name or "").lower() in image.name
         and (query or "").lower() in image.image_uri
         and image_uri in (None, image.image_uri)
     ]
     if order.upper() == "ASC":
-        found.reverse()
-    page = found[(page_number - 1) * page_size :][:page_size]
-    return success(
-        request, {"Images": [_shown(image, verbose=verbose) for image in page], "TotalCount": len(found)}
-    )
+        images.reverse()
+    page = images[(page_number - 1) * page_size :][:page_size]
+    records = [_image(image, verbose=verbose) for image in page]
+    return success(request, ImageList(images=records, total_count=len(images)))
 
 
-@router.get("/{image_id}")
+@router.get("/{image_id}", response_model=ImageRecord)
 def get_image(
     request: Request,
     context: ContextOf,
@@ -60,17 +61,16 @@ def get_image(
     """GetImage."""
     for image in public_images(context.settings.region_id):
         if image.image_id == image_id:
-            return success(request, _shown(image, verbose=verbose))
+            return success(request, _image(image, verbose=verbose))
     raise WireError(404, "IMAGE_NOT_FOUND", f"There is no image {image_id[:60]!r} here.")
 
 
-def _shown(image: CatalogueImage, *, verbose: bool) -> dict[str, Any]:
-    labels = [{"Key": key, "Value": value} for key, value in image.labels.items()] if verbose else []
-    return {
-        "ImageId": image.image_id,
-        "Name": image.name,
-        "ImageUri": image.image_uri,
-        "Description": "",
-        "Accessibility": "PUBLIC",
-        "Labels": labels,
-    }
+def _image(image: CatalogueImage, *, verbose: bool) -> ImageRecord:
+    return ImageRecord(
+        image_id=image.image_id,
+        name=image.name,
+        image_uri=image.image_uri,
+        description="",
+        accessibility="PUBLIC",
+        labels=label_records(image.labels) if verbose else [],
+    )

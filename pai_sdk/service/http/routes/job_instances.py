@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._wire.sign_in import JobToken
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf
@@ -87,7 +88,7 @@ def check_instance_web_terminal(request: Request, context: ContextOf, job_id: st
     raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
-@router.get("/tokens")
+@router.get("/tokens", response_model=JobToken)
 def get_token(
     request: Request,
     context: ContextOf,
@@ -97,4 +98,4 @@ def get_token(
     """GetToken: for one job, or for all."""
     if job_id is not None:
         context.jobs.version(job_id)
-    return success(request, {"Token": new_token(context, job_id, time.time() + expire_time_s)})
+    return success(request, JobToken(token=new_token(context, job_id, time.time() + expire_time_s)))

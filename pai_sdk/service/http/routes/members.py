@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.workspaces import MemberList, MemberRecord, NewMember, NewMembers
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize
 from pai_sdk.service.identity.workspaces import Member, right_of_roles
-from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
@@ -21,37 +23,28 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/workspaces/{workspace_id}", route_class=BudgetedRoute)
 
 
-class _NewMember(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: str = Field(alias="UserId")
-    roles: list[str] = Field(alias="Roles")
+class _NewMembers(NewMembers):
+    members: list[NewMember] = Field(min_length=1, max_length=100)
 
 
-class _NewMembers(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    members: list[_NewMember] = Field(alias="Members", min_length=1, max_length=100)
-
-
-@router.post("/members")
+@router.post("/members", response_model=MemberList)
+@accepts(_NewMembers)
 async def create_member(
     request: Request, context: ContextOf, principal: PrincipalOf, workspace_id: str
 ) -> Response:
     """CreateMember: make users members, or change their roles. A user's id is their name."""
-    wanted = read_model(_NewMembers, read_body(await request.body())).members
-    rights = {one.user_id: right_of_roles(one.roles) for one in wanted}
+    body = await read_json(_NewMembers, request)
+    rights = {member.user_id: right_of_roles(member.roles) for member in body.members}
 
     def create() -> None:
         context.workspaces.require(workspace_id, principal, "admin")
         context.workspaces.set_members(workspace_id, rights)
 
     await run_in_threadpool(create)
-    members = [_shown(Member(name, right)) for name, right in rights.items()]
-    return success(request, {"Members": members})
+    return success(request, MemberList(members=[_record(Member(name, right)) for name, right in rights.items()]))
 
 
-@router.get("/members")
+@router.get("/members", response_model=MemberList)
 @within(LISTS)
 def list_members(
     request: Request,
@@ -62,14 +55,14 @@ def list_members(
     page_size: PageSize = 10,
     name: Annotated[str | None, Query(alias="MemberName")] = None,
 ) -> Response:
-    """ListMembers, by name. A name fits when it contains what is asked for."""
+    """ListMembers, by name. `MemberName` may be a part of a name."""
     context.workspaces.require(workspace_id, principal, "read")
-    found = [one for one in context.workspaces.members(workspace_id) if (name or "") in one.user]
-    page = found[(page_number - 1) * page_size : page_number * page_size]
-    return success(request, {"Members": [_shown(one) for one in page], "TotalCount": len(found)})
+    members = [member for member in context.workspaces.members(workspace_id) if (name or "") in member.user]
+    page = members[(page_number - 1) * page_size : page_number * page_size]
+    return success(request, MemberList(members=[_record(member) for member in page], total_count=len(members)))
 
 
-@router.get("/member")
+@router.get("/member", response_model=MemberRecord)
 def get_member(
     request: Request,
     context: ContextOf,
@@ -83,10 +76,10 @@ def get_member(
     if not name:
         raise invalid_parameter("MemberId: is missing; give it, or UserId.")
     context.workspaces.require(workspace_id, principal, "read")
-    return success(request, _shown(context.workspaces.member(workspace_id, name)))
+    return success(request, _record(context.workspaces.member(workspace_id, name)))
 
 
-@router.delete("/members")
+@router.delete("/members", response_model=Empty)
 def delete_members(
     request: Request,
     context: ContextOf,
@@ -100,11 +93,11 @@ def delete_members(
     return success(request)
 
 
-def _shown(member: Member) -> dict[str, Any]:
-    return {
-        "MemberId": member.user,
-        "UserId": member.user,
-        "MemberName": member.user,
-        "DisplayName": member.user,
-        "Roles": [member.role],
-    }
+def _record(member: Member) -> MemberRecord:
+    return MemberRecord(
+        member_id=member.user,
+        user_id=member.user,
+        member_name=member.user,
+        display_name=member.user,
+        roles=[member.role],
+    )

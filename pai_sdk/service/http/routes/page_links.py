@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from pai_sdk._wire.sign_in import NewPageLink, PageLink
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
@@ -18,19 +19,10 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 
-class PageLinkRequest(BaseModel):
-    """What the link leads to."""
+class _NewPageLink(NewPageLink):
+    model_config = ConfigDict(populate_by_name=False)  # FastAPI would accept `job_id` too
 
-    model_config = ConfigDict(extra="forbid")
-
-    job_id: str | None = Field(None, alias="JobId", max_length=200, description="A job; the list without it.")
-
-
-class PageLink(BaseModel):
-    """A link for one browser."""
-
-    request_id: str = Field(alias="RequestId")
-    url: str = Field(alias="Url", description="Signs one browser in, within a minute.")
+    job_id: str | None = Field(default=None, max_length=200, description="A job; the list without it.")
 
 
 @router.post("/pagelinks", response_model=PageLink)
@@ -38,7 +30,7 @@ def create_page_link(
     request: Request,
     context: ContextOf,
     principal: PrincipalOf,
-    body: Annotated[PageLinkRequest | None, Body()] = None,
+    body: Annotated[_NewPageLink | None, Body()] = None,
 ) -> Response:
     """CreatePageLink: a link to the page of this service. It works once, within a minute."""
     if context.page is None:
@@ -49,4 +41,4 @@ def create_page_link(
         context.jobs.version(job_id)  # raises for one that is not there
     key_id = "" if principal.user == OPERATOR else principal.key_id
     link = context.page.new_link(request.headers.get("host", ""), job_id, access_key_id=key_id)
-    return success(request, {"Url": link}, headers={"Cache-Control": "no-store"})
+    return success(request, PageLink(url=link), headers={"Cache-Control": "no-store"})

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.users import (
+    AccessKey,
+    AuditList,
+    AuditRecord,
+    NewUser,
+    ServiceUser,
+    UserChanges,
+    UserList,
+    WorkspaceRight,
+)
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageSize, check_workspace
 from pai_sdk.service.identity.principal import Right
 from pai_sdk.service.identity.users import UserInfo
-from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["audit_router", "router"]
@@ -25,63 +35,59 @@ router = APIRouter(prefix="/api/v1/users", route_class=BudgetedRoute)
 audit_router = APIRouter(route_class=BudgetedRoute)
 
 
-class _NewUser(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(alias="Name")
-    right: Right = Field(default="submit", alias="Right")
-    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
+class _NewUser(NewUser):
+    right: Right = "submit"
 
 
-class _ChangedUser(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    right: Right = Field(alias="Right")
+class _UserChanges(UserChanges):
+    right: Right
 
 
-@router.post("")
+@router.post("", response_model=ServiceUser)
+@accepts(_NewUser)
 async def create_user(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
-    """CreateUser: a user with a bucket of their own, and a member of a workspace. They have no key yet."""
-    wanted = read_model(_NewUser, read_body(await request.body()))
+    """CreateUser: creates a user without a key, who has a bucket and is a member of a workspace."""
+    new_user = await read_json(_NewUser, request)
 
     def create() -> UserInfo:
-        workspace_id = check_workspace(context, principal, wanted.workspace_id)
-        bucket = context.bucket_of_user(wanted.name)
+        workspace_id = check_workspace(context, principal, new_user.workspace_id)
+        bucket = context.bucket_of_user(new_user.name)
         if context.bucket_exists(bucket):
-            context.users.check_free(wanted.name)  # the bucket of a user is no other problem
+            context.users.check_free(new_user.name)  # the bucket of a user is no other problem
             message = f"There is a bucket {bucket!r} already, which may be someone else's; choose another name."
             raise WireError(409, "BUCKET_EXISTS", message)
-        context.users.add(wanted.name, wanted.right, workspace_id=workspace_id)
-        context.make_bucket(wanted.name)  # where this is cut off, the next start of the service does it
-        return context.users.get(wanted.name)
+        context.users.add(new_user.name, new_user.right, workspace_id=workspace_id)
+        context.make_bucket(new_user.name)  # where this is cut off, the next start of the service does it
+        return context.users.get(new_user.name)
 
-    note_created(request, wanted.name)
-    return success(request, _shown(context, await run_in_threadpool(create)))
+    note_created(request, new_user.name)
+    return success(request, _record(context, await run_in_threadpool(create)))
 
 
-@router.get("")
+@router.get("", response_model=UserList)
 @within(LISTS)
 def list_users(request: Request, context: ContextOf) -> Response:
     """ListUsers, by name."""
-    found = [_shown(context, user) for user in context.users.list()]
-    return success(request, {"Users": found, "TotalCount": len(found)})
+    users = [_record(context, user) for user in context.users.list()]
+    return success(request, UserList(users=users, total_count=len(users)))
 
 
-@router.get("/{name}")
+@router.get("/{name}", response_model=ServiceUser)
 def get_user(request: Request, context: ContextOf, name: str) -> Response:
     """GetUser."""
-    return success(request, _shown(context, context.users.get(name)))
+    return success(request, _record(context, context.users.get(name)))
 
 
-@router.put("/{name}")
+@router.put("/{name}", response_model=Empty)
+@accepts(_UserChanges)
 async def update_user(request: Request, context: ContextOf, name: str) -> Response:
     """UpdateUser: the right of all their keys."""
-    wanted = read_model(_ChangedUser, read_body(await request.body()))
-    await run_in_threadpool(context.users.set_right, name, wanted.right)
+    changes = await read_json(_UserChanges, request)
+    await run_in_threadpool(context.users.set_right, name, changes.right)
     return success(request)
 
 
-@router.delete("/{name}")
+@router.delete("/{name}", response_model=Empty)
 def delete_user(request: Request, context: ContextOf, name: str) -> Response:
     """DeleteUser, with all keys. Queued jobs are stopped; running jobs and the bucket stay, for administrators."""
     context.users.remove(name)
@@ -89,22 +95,22 @@ def delete_user(request: Request, context: ContextOf, name: str) -> Response:
     return success(request)
 
 
-@router.post("/{name}/keys")
+@router.post("/{name}/keys", response_model=AccessKey)
 def create_key(request: Request, context: ContextOf, name: str) -> Response:
     """CreateAccessKey. The secret is in this response, and nowhere else."""
     key = context.users.new_key(name)
     note_created(request, key.key_id)
-    return success(request, {"AccessKeyId": key.key_id, "AccessKeySecret": key.secret})
+    return success(request, AccessKey(access_key_id=key.key_id, access_key_secret=key.secret))
 
 
-@router.delete("/{name}/keys/{key_id}")
+@router.delete("/{name}/keys/{key_id}", response_model=Empty)
 def delete_key(request: Request, context: ContextOf, name: str, key_id: str) -> Response:
     """DeleteAccessKey: no request that it signs is accepted from now on."""
     context.users.revoke(name, key_id)
     return success(request)
 
 
-@audit_router.get("/api/v1/audit")
+@audit_router.get("/api/v1/audit", response_model=AuditList)
 @within(LISTS)
 def list_audit_entries(
     request: Request,
@@ -115,32 +121,34 @@ def list_audit_entries(
 ) -> Response:
     """ListAuditEntries: requests that changed something or were refused, and failed sign-ins, the newest first.
 
-    The next page is asked for with the last `Number` of this one as `Before`.
+    The request for the next page has the last `Number` of this one as `Before`.
     """
-    found = context.audit.entries(user=user, before=before, limit=page_size)
-    shown = [
-        {
-            "Number": one.number,
-            "Time": wire_time(one.at),
-            "User": one.user,
-            "AccessKeyId": one.key_id,
-            "Method": one.method,
-            "Path": one.path,
-            "Status": one.status,
-            "Client": one.client,
-            "CreatedId": one.created_id,
-        }
-        for one in found
+    records = [
+        AuditRecord(
+            number=entry.number,
+            time=wire_time(entry.at),
+            user=entry.user,
+            access_key_id=entry.key_id,
+            method=entry.method,
+            path=entry.path,
+            status=entry.status,
+            client=entry.client,
+            created_id=entry.created_id,
+        )
+        for entry in context.audit.entries(user=user, before=before, limit=page_size)
     ]
-    return success(request, {"Entries": shown})
+    return success(request, AuditList(entries=records))
 
 
-def _shown(context: ServiceContext, user: UserInfo) -> dict[str, Any]:
-    return {
-        "Name": user.name,
-        "Right": user.right,
-        "GmtCreateTime": wire_time(user.created_at),
-        "AccessKeyIds": list(user.keys),
-        "Bucket": context.bucket_of_user(user.name),
-        "Workspaces": [{"WorkspaceId": one, "Right": right} for one, right in sorted(user.workspaces.items())],
-    }
+def _record(context: ServiceContext, user: UserInfo) -> ServiceUser:
+    return ServiceUser(
+        name=user.name,
+        right=user.right,
+        gmt_create_time=wire_time(user.created_at),
+        access_key_ids=list(user.keys),
+        bucket=context.bucket_of_user(user.name),
+        workspaces=[
+            WorkspaceRight(workspace_id=workspace_id, right=right)
+            for workspace_id, right in sorted(user.workspaces.items())
+        ],
+    )

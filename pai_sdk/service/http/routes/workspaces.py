@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.workspaces import (
+    NewWorkspace,
+    WorkspaceConfig,
+    WorkspaceConfigList,
+    WorkspaceList,
+    WorkspaceRecord,
+)
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.workspaces import WorkspaceInfo
-from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["router"]
@@ -27,29 +34,21 @@ router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 _STORAGE = "modelExportPath"
 
 
-class _NewWorkspace(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(alias="WorkspaceName")
-    display_name: str | None = Field(default=None, alias="DisplayName")
-    description: str | None = Field(default=None, alias="Description")
-    env_types: list[str] = Field(default_factory=list, alias="EnvTypes")
-
-
-@router.post("/workspaces")
+@router.post("/workspaces", response_model=WorkspaceRecord)
+@accepts(NewWorkspace)
 async def create_workspace(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateWorkspace, without members, by administrators of the service. It keeps its name only.
 
     Clients of PAI have to send the other fields, so these are accepted.
     """
     principal.require("admin")
-    wanted = read_model(_NewWorkspace, read_body(await request.body()))
-    created = await run_in_threadpool(context.workspaces.add, wanted.name)
+    workspace = await read_json(NewWorkspace, request)
+    created = await run_in_threadpool(context.workspaces.add, workspace.workspace_name)
     note_created(request, created.id)
-    return success(request, {"WorkspaceId": created.id})
+    return success(request, WorkspaceRecord(workspace_id=created.id))
 
 
-@router.get("/workspaces")
+@router.get("/workspaces", response_model=WorkspaceList)
 def list_workspaces(
     request: Request,
     context: ContextOf,
@@ -59,33 +58,34 @@ def list_workspaces(
     name: Annotated[str | None, Query(alias="WorkspaceName")] = None,
     ids: Annotated[str | None, Query(alias="WorkspaceIds")] = None,
 ) -> Response:
-    """ListWorkspaces: those of which the user is a member. A name fits when it contains what is asked for."""
-    found = [
-        one
-        for one in context.workspaces.visible(principal)
-        if (name or "") in one.name and (not ids or one.id in ids.split(","))
+    """ListWorkspaces: those of which the user is a member. `WorkspaceName` may be a part of a name."""
+    workspaces = [
+        workspace
+        for workspace in context.workspaces.visible(principal)
+        if (name or "") in workspace.name and (not ids or workspace.id in ids.split(","))
     ]
-    page = found[(page_number - 1) * page_size : page_number * page_size]
-    return success(request, {"Workspaces": [_shown(context, one) for one in page], "TotalCount": len(found)})
+    page = workspaces[(page_number - 1) * page_size : page_number * page_size]
+    records = [_workspace(context, workspace) for workspace in page]
+    return success(request, WorkspaceList(workspaces=records, total_count=len(workspaces)))
 
 
-@router.get("/defaultWorkspaces")
+@router.get("/defaultWorkspaces", response_model=WorkspaceRecord)
 def get_default_workspace(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """GetDefaultWorkspace: the first one of the service, or of those of the user."""
-    found = context.workspaces.visible(principal)
-    default = next((one for one in found if one.id == context.workspaces.default_id), None)
-    if default is None and not found:
+    visible = context.workspaces.visible(principal)
+    default = next((workspace for workspace in visible if workspace.id == context.workspaces.default_id), None)
+    if default is None and not visible:
         raise WireError(404, "WORKSPACE_NOT_FOUND", "The user of this key is a member of no workspace.")
-    return success(request, _shown(context, default or found[0]))
+    return success(request, _workspace(context, default or visible[0]))
 
 
-@router.get("/workspaces/{workspace_id}")
+@router.get("/workspaces/{workspace_id}", response_model=WorkspaceRecord)
 def get_workspace(request: Request, context: ContextOf, principal: PrincipalOf, workspace_id: str) -> Response:
     """GetWorkspace."""
-    return success(request, _shown(context, context.workspaces.require(workspace_id, principal, "read")))
+    return success(request, _workspace(context, context.workspaces.require(workspace_id, principal, "read")))
 
 
-@router.delete("/workspaces/{workspace_id}")
+@router.delete("/workspaces/{workspace_id}", response_model=Empty)
 def delete_workspace(request: Request, context: ContextOf, principal: PrincipalOf, workspace_id: str) -> Response:
     """DeleteWorkspace, by administrators of the service; only an empty one, and not the default one."""
     principal.require("admin")
@@ -94,7 +94,7 @@ def delete_workspace(request: Request, context: ContextOf, principal: PrincipalO
     return success(request)
 
 
-@router.get("/workspaces/{workspace_id}/config")
+@router.get("/workspaces/{workspace_id}/config", response_model=WorkspaceConfig)
 def get_config(
     request: Request,
     context: ContextOf,
@@ -111,7 +111,7 @@ def get_config(
     return success(request, _storage(context, principal))
 
 
-@router.get("/workspaces/{workspace_id}/configs")
+@router.get("/workspaces/{workspace_id}/configs", response_model=WorkspaceConfigList)
 def list_configs(
     request: Request,
     context: ContextOf,
@@ -121,24 +121,25 @@ def list_configs(
 ) -> Response:
     """ListConfigs."""
     check_workspace(context, principal, workspace_id, "read")
-    is_wanted = config_keys is None or _STORAGE in config_keys.split(",")
-    configs = [_storage(context, principal)] if is_wanted else []
-    return success(request, {"Configs": configs, "TotalCount": len(configs)})
+    is_requested = config_keys is None or _STORAGE in config_keys.split(",")
+    configs = [_storage(context, principal)] if is_requested else []
+    return success(request, WorkspaceConfigList(configs=configs, total_count=len(configs)))
 
 
-def _shown(context: ServiceContext, workspace: WorkspaceInfo) -> dict[str, Any]:
-    return {
-        "WorkspaceId": workspace.id,
-        "WorkspaceName": workspace.name,
-        "DisplayName": workspace.name,
-        "Description": "A workspace of a pai-sdk service",
-        "EnvTypes": ["prod"],
-        "Status": "ENABLED",
-        "IsDefault": workspace.id == context.workspaces.default_id,
-        "GmtCreateTime": wire_time(workspace.created_at),
-    }
+def _workspace(context: ServiceContext, workspace: WorkspaceInfo) -> WorkspaceRecord:
+    return WorkspaceRecord(
+        workspace_id=workspace.id,
+        workspace_name=workspace.name,
+        display_name=workspace.name,
+        description="A workspace of a pai-sdk service",
+        env_types=["prod"],
+        status="ENABLED",
+        is_default=workspace.id == context.workspaces.default_id,
+        gmt_create_time=wire_time(workspace.created_at),
+    )
 
 
-def _storage(context: ServiceContext, principal: Principal) -> dict[str, Any]:
+def _storage(context: ServiceContext, principal: Principal) -> WorkspaceConfig:
     host = urlsplit(context.info.oss_endpoint).netloc
-    return {"ConfigKey": _STORAGE, "ConfigValue": f"oss://{context.bucket_of(principal)}.{host}/", "Labels": []}
+    uri = f"oss://{context.bucket_of(principal)}.{host}/"
+    return WorkspaceConfig(config_key=_STORAGE, config_value=uri, labels=[])

@@ -1,0 +1,29 @@
+"""Images: the catalogue of the workspace API."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pai_sdk._wire.base import Received
+from pai_sdk.schemas.record import KeyValue
+from pai_sdk.schemas.wire import NullableList
+
+
+class ImageRecord(Received):
+    """An image, as the service describes it."""
+
+    image_id: str | None = None
+    name: str | None = None
+    image_uri: str | None = None
+    description: str | None = None
+    accessibility: str | None = None
+    workspace_id: str | None = None
+    gmt_create_time: str | None = None
+    labels: NullableList[KeyValue] = Field(default_factory=list)
+
+
+class ImageList(Received):
+    """A page of ListImages."""
+
+    images: NullableList[ImageRecord]
+    total_count: int | None = None

@@ -1,0 +1,93 @@
+"""Users of a service of this package, their keys, quotas and requests. Alibaba Cloud's API has no such actions."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pai_sdk._wire.base import Received, Sent
+from pai_sdk.schemas.wire import NullableList
+
+
+class NewUser(Sent):
+    """The body of CreateUser."""
+
+    name: str
+    right: str
+    workspace_id: str | None = None
+
+
+class UserChanges(Sent):
+    """The body of UpdateUser."""
+
+    right: str
+
+
+class WorkspaceRight(Received):
+    """The right of a user in one workspace."""
+
+    workspace_id: str | None = None
+    right: str | None = None
+
+
+class ServiceUser(Received):
+    """A user of a service, as the service describes them."""
+
+    name: str | None = None
+    right: str | None = None
+    gmt_create_time: str | None = None
+    access_key_ids: list[str] = Field(default_factory=list)
+    bucket: str | None = None
+    workspaces: NullableList[WorkspaceRight] = Field(default_factory=list)
+
+
+class UserList(Received):
+    """The response of ListUsers."""
+
+    users: NullableList[ServiceUser]
+    total_count: int | None = None
+
+
+class AccessKey(Received):
+    """A new key. Its secret is shown once."""
+
+    access_key_id: str | None = None
+    access_key_secret: str | None = Field(default=None, repr=False)
+
+
+class AuditRecord(Received):
+    """A request that changed something or was refused for a lack of rights, or a failed sign-in (user `-`).
+
+    `created_id` is what the request has created, such as the id of a job.
+    """
+
+    number: int | None = None
+    time: str | None = None
+    user: str | None = None
+    access_key_id: str | None = None
+    method: str | None = None
+    path: str | None = None
+    status: int | None = None
+    client: str | None = None
+    created_id: str | None = None
+
+
+class AuditList(Received):
+    """A page of ListAuditEntries."""
+
+    entries: list[AuditRecord]
+
+
+class QuotaAmounts(Received):
+    """CPUs, GPUs and jobs of one user; None is no limit."""
+
+    cpus: float | None = Field(default=None, alias="CPUs")
+    gpus: int | None = Field(default=None, alias="GPUs")
+    running: int | None = Field(default=None, alias="RunningJobs")
+    queued: int | None = Field(default=None, alias="QueuedJobs")
+
+
+class QuotaState(Received):
+    """The quota of a user, and how much of it is used now."""
+
+    quota: QuotaAmounts = Field(default_factory=QuotaAmounts)
+    used: QuotaAmounts = Field(default_factory=QuotaAmounts)
