@@ -1,7 +1,8 @@
 """Starting the supervisor of a job on the host that runs it, and what the job gets of that host.
 
-The facts of a job, made by `execution.contract.job_facts`, are the same everywhere; `job_on_host` adds the Python,
-the variables and the folders of this host, and so makes the `job.json` of the supervisor. Standard library only.
+The facts of a job, made by `execution.contract.job_description`, are the same everywhere; `job_on_host` adds the
+Python, the variables and the folders of this host, and so makes the `job.json` of the supervisor. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) 
 
     Args:
         sandbox: the job's folder, filled.
-        facts: from `execution.contract.job_facts`, as plain JSON. With `hides_gpus`, instances see no GPUs, even
-            where the variables of this process name some.
+        facts: from `execution.contract.job_description`, as plain JSON. With `hides_gpus`, instances see no GPUs,
+            even where the variables of this process name some.
         cache_dir: where environments with requirements are kept.
     """
     requirements = find_requirements(

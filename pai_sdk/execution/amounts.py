@@ -1,18 +1,18 @@
-"""Amounts of memory, as people and PAI write them. Standard library only."""
+"""Memory sizes as users and PAI write them. Standard library only."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["bytes_of"]
+__all__ = ["parse_bytes"]
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kmgt])i?b?", re.IGNORECASE)
-_TOO_MUCH_BYTES = 1 << 60
+_MAX_BYTES = 1 << 60
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def bytes_of(text: str) -> int:
-    """An amount of memory in bytes. A bare number is in GiB, as PAI's InstanceSpec has it.
+def parse_bytes(text: str) -> int:
+    """Parses an amount of memory into bytes. A bare number is in GiB, as in PAI's InstanceSpec.
 
     Raises:
         ValueError: it is not an amount.
@@ -21,10 +21,10 @@ def bytes_of(text: str) -> int:
         >>> bytes_of("8"), bytes_of("512Mi"), bytes_of("1.5 GB")
         (8589934592, 536870912, 1610612736)
     """
-    found = _AMOUNT.fullmatch(text.strip())
-    if not found:
+    match = _AMOUNT.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"{text[:60]!r} is not an amount of memory")
-    size_bytes = float(found[1]) * _UNITS[found[2].lower() or "g"]
-    if size_bytes >= _TOO_MUCH_BYTES:
+    size_bytes = float(match[1]) * _UNITS[match[2].lower() or "g"]
+    if size_bytes >= _MAX_BYTES:
         raise ValueError(f"{text[:60]!r} is more memory than any machine can have")
     return int(size_bytes)

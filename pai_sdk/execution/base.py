@@ -36,16 +36,17 @@ __all__ = [
 
 
 Hosts: TypeAlias = Literal["here", "elsewhere"]
-"""`here`: jobs run on this machine. `elsewhere`: on hosts that only the service, engine or cluster knows."""
+"""`here`: jobs run on this machine. `elsewhere`: on hosts that only the service, engine or cluster can reach."""
 
 
 @dataclass(frozen=True)
 class ExecutorCapabilities:
-    """The abilities of an executor; code asks for them, and never which executor it is.
+    """The abilities of an executor. Code checks these, and never the executor's class.
 
     Attributes:
-        uses_images: instances run in the image of the request; otherwise with the packages of this interpreter.
-        hosts: `here`: the GPUs of this machine are those of the jobs.
+        uses_images: instances run in the image of the request; otherwise with the packages of this
+        interpreter.
+        hosts: `here` means that jobs use the GPUs of this machine.
         sets_shared_memory: `InstanceSpec.SharedMemory` is the size of `/dev/shm`.
     """
 
@@ -56,13 +57,14 @@ class ExecutorCapabilities:
 
 @dataclass(frozen=True)
 class ExecutorSetup:
-    """Folders and callbacks that a service gives an executor when it opens it.
+    """Folders and callbacks that a service passes to an executor when it opens it.
 
     Attributes:
-        cache_dir: a folder for what jobs share, such as pip's downloads.
-        is_closing: whether the service ends; a start that takes long is given up then.
-        jobs_dir: where the folders of jobs are.
-        options: what the user wrote for this executor, such as the `address` of a cluster; `open` refuses others.
+        cache_dir: a folder for files that jobs share, such as pip's downloads.
+        is_closing: returns True when the service shuts down; a slow start is then cancelled.
+        jobs_dir: the folder that contains the folders of jobs.
+        options: the user's options for this executor, such as the `address` of a cluster; `open` refuses
+        unknown ones.
     """
 
     cache_dir: Path
@@ -73,14 +75,14 @@ class ExecutorSetup:
 
 @dataclass(frozen=True)
 class ClusterCapacity:
-    """The resources of a cluster now. It may grow when jobs wait for more.
+    """The current resources of a cluster, which may grow when jobs wait for more.
 
     Attributes:
-        cpus: of all nodes together, whether free or not.
-        gpus: likewise.
-        memory_bytes: likewise.
-        nodes: how many nodes there are.
-        cpus_per_instance: the CPUs that an instance takes whose job names none.
+        cpus: of all nodes together, free or in use.
+        gpus: of all nodes together, free or in use.
+        memory_bytes: of all nodes together, free or in use.
+        nodes: the number of nodes.
+        cpus_per_instance: the CPUs of an instance whose job sets none.
     """
 
     cpus: float
@@ -107,17 +109,17 @@ class Environment:
     paths: Mapping[str, str]
 
     def at(self, ml: str) -> dict[str, str]:
-        """All variables, for a job that sees the sandbox's `ml` folder at this path."""
+        """Return all variables for a job that sees the sandbox's `ml` folder at this path."""
         return {**self.variables, **{name: f"{ml}/{path}" for name, path in self.paths.items()}}
 
 
 @dataclass(frozen=True)
 class Mounts:
-    """Files and folders of this machine that a job uses where they are.
+    """Files and folders of this machine that a job uses in place, without a copy.
 
     Attributes:
-        inputs: channel to the file or folder it is filled with, seen read-only.
-        outputs: channel to the folder it goes to.
+        inputs: channel to the file or folder that it contains, mounted read-only.
+        outputs: channel to the folder that it is written to.
     """
 
     inputs: Mapping[str, Path] = field(default_factory=dict)
@@ -126,11 +128,11 @@ class Mounts:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a job. None is without limit.
+    """The limits of a job; None means no limit.
 
     Attributes:
-        max_running_s: how long the job may run.
-        memory_bytes: the memory of each instance.
+        max_running_s: the time limit of the job in seconds.
+        memory_bytes: the memory limit of each instance.
     """
 
     max_running_s: float | None = None
@@ -139,17 +141,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """All that an executor needs to start a job. `contract.launch_spec` makes it from a request.
+    """All that an executor needs to start a job. `contract.launch_spec` creates it from a request.
 
     Attributes:
         sandbox: the job's folder, with code, inputs and configuration in it.
         job_id: the job.
-        request: its description; from it executors take what only some of them use, such as the image.
+        request: the description of the job; executors read from it what only some of them use, such as the
+        image.
         instances: in rank order.
-        environments: the variables of each instance, in the same order.
+        environments: the variables of each instance, in rank order.
         command: the program of every instance, and its arguments.
-        mounts: what the job uses of this machine besides the sandbox.
-        limits: what it may use.
+        mounts: files and folders of this machine that the job uses besides the sandbox.
+        limits: time and memory limits.
     """
 
     sandbox: Sandbox
@@ -163,7 +166,7 @@ class LaunchSpec:
 
 
 def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
-    """The status of a job in this state, with reason code and reason; None where there is none."""
+    """Return the job status for this state, with reason code and reason; None where there is none."""
     if state.phase in ("absent", "preparing"):
         status = JobStatus.INITIALIZING
     elif state.phase == "running":
@@ -176,45 +179,48 @@ def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
 
 
 class JobFiles(Protocol):
-    """The files that a job finds and leaves, reached from this machine wherever its instances run.
+    """The files of a job, accessible from this machine wherever its instances run.
 
-    Executors whose instances use this machine's disk answer with a `JobFolder`. Another one gives stores and logs
-    of the hosts that it uses, or brings them here first.
+    Executors whose instances use this machine's disk return a `JobFolder`. Other executors return stores
+    and logs of
+    their hosts, or copy the files to this machine first.
 
     Attributes:
-        sandbox: the job's folder on this machine. It always has what is known of the job: state, indexes of logs,
-            which files were sent. Whether its `ml` and `logs` are those of the instances depends on the executor,
-            so ask the methods.
+        sandbox: the job's folder on this machine. It always contains the state, the indexes of logs and the
+        record of
+            uploaded files. Whether its `ml` and `logs` are those of the instances depends on the executor,
+            so use the
+            methods.
     """
 
     sandbox: Sandbox
 
     def clear(self, request: HasChannels | None = None) -> None:
-        """Remove what was put in place; with a request, make its folders anew. The job has not begun."""
+        """Remove the job's files before its start; with a request, create its folders again."""
         ...
 
     def code(self) -> Store:
-        """The folder of the code, to be filled before the start."""
+        """Return the store of the code folder, which is filled before the start."""
         ...
 
     def input(self, channel: str) -> Store:
-        """The folder of an input channel, to be filled before the start."""
+        """Return the store of an input channel, which is filled before the start."""
         ...
 
     def output(self, channel: str) -> Store:
-        """The files that the job has written to an output channel; event files are in `tensorboard`."""
+        """Return the store of an output channel; event files are in the channel `tensorboard`."""
         ...
 
     def write_table_key(self, text: str) -> None:
-        """Write the key for tables, so that only the job can read it."""
+        """Write the key for tables so that only the job can read it."""
         ...
 
     def log(self, instance: str) -> InstanceLog:
-        """The log of an instance, with the times of its lines; there may be nothing in it yet."""
+        """Return the log of an instance with the times of its lines; it may be empty."""
         ...
 
     def mend_links(self, channel: str) -> None:
-        """Make links that name a place in an output channel as the job saw it lead there from `output`, too."""
+        """Rewrite links of an output channel into the job's `/ml` so that they resolve from `output` too."""
         ...
 
 
@@ -224,28 +230,28 @@ class Executor(Protocol):
     `tests/unit/execution/conformance.py` tests what follows for every executor.
 
     Behaviours:
-        1. *Start once.* `start` returns when the job has been handed over. For a job that was started before, in
-           whatever state it is, it does nothing. Where it raises, nothing is left of the start.
-        2. *State.* `state` gives the phase, each instance with its exit code, and the first instance that failed.
+        1. *Start once.* `start` returns when the job has been handed over. It does nothing for a job that was
+           started before, in any state. If it raises, nothing of the start remains.
+        2. *State.* `state` returns the phase, each instance with its exit code, and the first failed instance.
            It is `absent` for a job that was never started. Once `ended`, the state never changes.
         3. *Nothing in memory.* A job outlives the process that started it, and any other executor of the same kind
-           continues with it: all that has to be known is in the job's folder, or in what runs the instances. Stop
-           request and state are there in the format of `agent.protocol`; the end is in the `Journal`.
+           can continue: all state is in the job's folder, or in the system that runs the instances. Stop request
+           and state have the format of `agent.protocol`; the final state is in the `Journal`.
         4. *Stop.* `stop` returns at once. Every process of the job gets SIGTERM, then the grace period, then
-           SIGKILL. The reason of the first stop is the one reported. A job at its time limit is ended likewise.
-        5. *Instances.* Those of a job of several find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
-           The first failure ends the others and is the one reported, unless an instance was lost with its node and
-           the others may have failed because they missed it; a success ends no other instance. Each instance
-           prints to its own file, `Sandbox.log_file`.
-        6. *Withdraw.* After `withdraw` a start that was cut off never begins, and `state` says for good whether
-           the job has begun. A job that has begun continues.
-        7. *Remove.* `remove` kills what runs and removes the job's folder. `sweep` kills and removes what is left
-           of jobs whose folder has gone, and leaves all others alone.
-        8. *Files.* `files` reaches code, inputs, outputs and logs of a job, before its start, while it runs and
-           after its end.
-        9. *Renew.* After `renew`, a job that had ended is `absent`, and `start` begins another attempt. It
-           finds the files as the last one left them, and its lines follow those of the last one in the same logs.
-           `renew` may be cut off and called again.
+           SIGKILL. The first stop's reason is reported. A job at its time limit is stopped in this way too.
+        5. *Instances.* Several instances find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE. The
+           first failure ends the other instances and is reported, unless an instance was lost with its node, which
+           may be the cause of the other failures. A success ends no other instance. Each instance writes to its
+           own file, `Sandbox.log_file`.
+        6. *Withdraw.* After `withdraw` an interrupted start never continues, and `state` reports finally whether
+           the job has started. A started job continues.
+        7. *Remove.* `remove` kills the job's processes and removes its folder. `sweep` kills and removes the
+           remains of jobs whose folder is gone, and leaves all other jobs alone.
+        8. *Files.* `files` gives access to code, inputs, outputs and logs of a job, before its start, while it
+           runs and after its end.
+        9. *Renew.* After `renew`, a finished job is `absent`, and `start` starts another attempt. The new attempt
+           finds the files as the last one left them, and appends to the same logs. An interrupted `renew` can be
+           called again.
 
     Assumptions:
         1. The sandbox is filled before `start`, and nothing but the executor writes to `Sandbox.state_dir`.
@@ -258,7 +264,7 @@ class Executor(Protocol):
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> Executor:
-        """The executor of a service; `registry.open_executor` calls it.
+        """Open the executor for a service; `registry.open_executor` calls it.
 
         Raises:
             PaiError: no job can run here.
@@ -266,7 +272,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what this process has opened; jobs continue."""
+        """Close the resources of this process; jobs continue."""
 
     def start(self, spec: LaunchSpec) -> None:
         """Start a job (1).
@@ -278,26 +284,26 @@ class Executor(Protocol):
         ...
 
     def withdraw(self, root: Path) -> None:
-        """Cancel a start that was cut off, before the sandbox is filled again (6)."""
+        """Cancel an interrupted start, before the sandbox is filled again (6)."""
         ...
 
     def state(self, root: Path) -> ExecutionState:
-        """The state now (2); never raises for a job that was cut off."""
+        """Return the current state (2); never raises for an interrupted job."""
         ...
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to end (4)."""
+        """Ask all instances to exit (4)."""
         ...
 
     def renew(self, root: Path, *, attempt: int) -> bool:
-        """Make a job that has ended one that was never started (9).
+        """Reset a finished job to one that was never started (9).
 
         Args:
-            root: its folder.
-            attempt: the number of the attempt that comes now.
+            root: the job's folder.
+            attempt: the number of the next attempt.
 
         Returns:
-            False while something of the last attempt is left; the caller tries again then.
+            False while resources of the last attempt remain; the caller tries again then.
         """
         if not self.has_let_go(root):
             return False
@@ -305,11 +311,11 @@ class Executor(Protocol):
         return True
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether nothing of an ended job is left outside its folder, and no process writes to it."""
+        """Return whether a finished job has released all resources outside its folder and has no writers."""
         return True
 
     def files(self, root: Path) -> JobFiles:
-        """The files that the job finds and leaves (8)."""
+        """Return the files of a job (8)."""
         ...
 
     def remove(self, root: Path) -> None:
@@ -317,9 +323,9 @@ class Executor(Protocol):
         ...
 
     def sweep(self) -> Sequence[str]:
-        """Remove what is left of jobs without a folder; gives their ids (7)."""
+        """Remove the remains of jobs without a folder; returns their ids (7)."""
         ...
 
     def capacity(self) -> ClusterCapacity | None:
-        """What the cluster has on which jobs run; None where it is not known, or this machine is all there is."""
+        """Return the capacity of the cluster; None if it is not known, or if jobs run on this machine only."""
         return None

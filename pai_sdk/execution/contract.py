@@ -1,7 +1,8 @@
-"""The job contract: what the user's code finds inside an instance, the same in every place (DESIGN.md).
+"""The job contract: what user code finds inside an instance, with every executor (DESIGN.md).
 
-Nothing here knows how an instance is started. Variables named PAI_* that the contract sets are its own: a request
-whose `environments` has one of them is refused. Every other variable of the user's wins over a default.
+This module does not know how an instance is started. The contract owns the PAI_* variables that it sets: a
+request
+whose `environments` has one of them is refused. All other variables of the user win over defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pai_sdk.agent.distributed import Instance, Rendezvous, name_instances, rend
 from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.base.files import replace_file
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.amounts import parse_bytes
 from pai_sdk.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk.schemas.names import variable_name
 
@@ -34,7 +35,7 @@ __all__ = [
     "input_files",
     "instance_environment",
     "instances",
-    "job_facts",
+    "job_description",
     "job_type",
     "launch_spec",
     "max_running_seconds",
@@ -45,27 +46,21 @@ __all__ = [
 
 DEFAULT_JOB_TYPE = "PyTorchJob"
 
-_LONGEST_VARIABLE_BYTES = 128 * 1024  # of Linux, for `name=value` and the byte that ends it
-# What every POSIX shell takes literally and unquoted in any place of a word.
-_PLAIN_MARKS = frozenset("@%+=:,./-_")
-# In `eval set -- $PAI_USER_ARGS` the shell splits the text at white space and joins it again with single spaces,
-# before it looks at any quote. So inside quotes no white space may stand but single spaces, and no word may be a
-# pattern that names files: an empty pair of quotes between two spaces, or before a pattern's character, is all it
-# takes. Only tab and newline, which splitting would turn into spaces, cannot be written as themselves.
+_MAX_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux: `name=value` and its final NUL
+# Every POSIX shell reads these literally and unquoted at any position of an argument.
+_UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
+# In `eval set -- $PAI_USER_ARGS` the shell splits at white space and joins with single spaces before it reads any
+# quote. So quoted values may contain single spaces only, and no word may be a pattern that matches files: an empty
+# pair of quotes between two spaces, or before a pattern character, is enough. Tab and newline would be turned into
+# spaces by the splitting, so they are written as expansions.
 _SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
-_PATTERN_MARKS = frozenset("*?[\\")
+_PATTERN_CHARACTERS = frozenset("*?[\\")
 
 
 def launch_spec(
     root: Path, job_id: str, request: TrainingJobRequest, *, mounts: Mounts | None = None
 ) -> LaunchSpec:
-    """Make the folders and write the configuration of a job; gives what an executor starts it from.
-
-    Args:
-        root: the job's folder; its sandbox holds the code.
-        job_id: the job.
-        request: its description.
-        mounts: files and folders of this machine that the job uses where they are.
+    """Creates the folders and the configuration files of a job; returns the spec that an executor starts.
 
     Raises:
         InvalidInputError: the request has no command, or one of its values cannot be had inside a job.
@@ -76,16 +71,16 @@ def launch_spec(
     sandbox, mounts = Sandbox(root.resolve()), mounts or Mounts()
     sandbox.create(request)
     for channel, path in mounts.inputs.items():
-        if path.is_file():  # the place that a file is mounted on is a file
+        if path.is_file():  # the mount point of a file must be a file
             (sandbox.input_dir(channel) / path.name).touch()
     write_config(sandbox, request)
-    named, files = instances(job_id, request), input_files(sandbox, request)
+    members, files = instances(job_id, request), input_files(sandbox, request)
     return LaunchSpec(
         sandbox,
         job_id,
         request,
-        named,
-        tuple(instance_environment(job_id, request, instance, input_files=files) for instance in named),
+        members,
+        tuple(instance_environment(job_id, request, instance, input_files=files) for instance in members),
         tuple(spec.command),
         mounts,
         Limits(max_running_seconds(request), memory_limit_bytes(request)),
@@ -93,17 +88,12 @@ def launch_spec(
 
 
 def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
-    """The instances of a job, in rank order."""
+    """Returns the instances of a job in rank order."""
     return name_instances(job_id, job_type(request), request.instance_count)
 
 
-def job_facts(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
-    """All that a host has to know to run a job as processes, as plain JSON; see `agent.supervising`.
-
-    Args:
-        spec: the job.
-        grace_s: seconds between SIGTERM and SIGKILL.
-    """
+def job_description(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
+    """Returns what a host needs to run a job as processes, as plain JSON; see `agent.supervising`."""
     request = spec.request
     return {
         "job_id": spec.job_id,
@@ -123,7 +113,7 @@ def job_facts(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
 
 
 def cpus(request: TrainingJobRequest) -> float | None:
-    """The CPUs of each instance (`InstanceSpec.CPU`); None where none are named.
+    """Returns the CPUs of each instance (`InstanceSpec.CPU`); None if the request sets none.
 
     Raises:
         InvalidInputError: it is no number.
@@ -138,18 +128,18 @@ def cpus(request: TrainingJobRequest) -> float | None:
 
 
 def gpus(request: TrainingJobRequest) -> int:
-    """The GPUs of each instance (`InstanceSpec.GPU`); 0 where none are named."""
+    """Returns the GPUs of each instance (`InstanceSpec.GPU`); 0 if the request sets none."""
     spec = request.compute_resource.instance_spec
     return int(spec.gpu) if spec and spec.gpu and spec.gpu.isdecimal() else 0
 
 
 def job_type(request: TrainingJobRequest) -> str:
-    """The kind of the job, which decides how its instances are called and find each other."""
+    """Returns the job type, which decides how instances are named and how they find each other."""
     return request.algorithm_spec.job_type if request.algorithm_spec else DEFAULT_JOB_TYPE
 
 
 def max_running_seconds(request: TrainingJobRequest) -> float | None:
-    """The longest time that the job may run, or None for no limit."""
+    """Returns the time limit of the job in seconds, or None for no limit."""
     scheduler = request.scheduler
     if scheduler is None:
         return None
@@ -157,7 +147,7 @@ def max_running_seconds(request: TrainingJobRequest) -> float | None:
 
 
 def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
-    """The memory limit of each instance (`InstanceSpec.Memory`), or None for no limit.
+    """Returns the memory limit of each instance (`InstanceSpec.Memory`), or None for no limit.
 
     Raises:
         InvalidInputError: it is no amount.
@@ -166,23 +156,23 @@ def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
     if spec is None or not spec.memory:
         return None
     try:
-        return bytes_of(spec.memory) or None
+        return parse_bytes(spec.memory) or None
     except ValueError as error:
         problem = Problem("instance_spec.memory", str(error), "write 8, 8GiB or 512MiB")
         raise InvalidInputError([problem]) from error
 
 
 def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]:
-    """The channels whose URI is a file, with the file's name; only files that are there count."""
-    found = {}
+    """Returns, for each channel whose URI is an existing file, the file's name."""
+    file_names = {}
     for channel in request.input_channels:
         uri = channel.input_uri or ""
         name = uri.rpartition("/")[2]
         if uri.startswith("file:"):
             name = Path(unquote(name)).name
         if name and (sandbox.input_dir(channel.name) / name).is_file():
-            found[channel.name] = name
-    return found
+            file_names[channel.name] = name
+    return file_names
 
 
 def environment(
@@ -194,18 +184,18 @@ def environment(
     input_files: Mapping[str, str] | None = None,
     rendezvous: Rendezvous | None = None,
 ) -> dict[str, str]:
-    """The variables of one instance, as its code finds them.
+    """Returns the variables of one instance.
 
     Args:
         job_id: the job.
-        request: its description.
-        instance: which of its instances.
+        request: the description of the job.
+        instance: the instance.
         ml: where the job sees the sandbox's `ml` folder.
         input_files: the channels whose URI is a file, with the file's name in the channel's folder.
         rendezvous: where the instances meet; None leaves its variables out.
 
     Raises:
-        InvalidInputError: names that clash once they are variables, values that no variable can hold.
+        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
     """
     meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
     return {**meeting, **instance_environment(job_id, request, instance, input_files=input_files or {}).at(ml)}
@@ -214,13 +204,13 @@ def environment(
 def instance_environment(
     job_id: str, request: TrainingJobRequest, instance: Instance, *, input_files: Mapping[str, str]
 ) -> Environment:
-    """The variables of one instance, wherever it sees its folders: the contract's and the user's own.
+    """Returns the variables of one instance, from contract and user, for any location of its folders.
 
     Raises:
-        InvalidInputError: names that clash once they are variables, values that no variable can hold.
+        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
     """
     problems: list[Problem] = []
-    ours = {
+    contract_variables = {
         "PAI_TRAINING_JOB_ID": job_id,
         "PAI_INSTANCE_NAME": instance.name,
         "PAI_HPS": json.dumps(_values(request.hyperparameters), ensure_ascii=False),
@@ -233,30 +223,31 @@ def instance_environment(
     inputs = [c.name for c in request.input_channels]
     outputs = output_channels(request)
     for variables, prefix, kind, values in (
-        (ours, "PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
+        (contract_variables, "PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
         (paths, "PAI_INPUT_", "input channel", [(n, _join("input/data", n, input_files.get(n))) for n in inputs]),
         (paths, "PAI_OUTPUT_", "output channel", [(n, _join("output", n)) for n in outputs]),
     ):
         variables.update(_variables(prefix, kind, values, problems))
-    theirs = request.environments or {}
+    user_variables = request.environments or {}
     problems += [
         Problem(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
-        for name in theirs
-        if name in ours or name in paths
+        for name in user_variables
+        if name in contract_variables or name in paths
     ]
-    found = Environment({**theirs, **ours}, paths)
-    problems += _unfit(found.at("/ml"))
+    combined = Environment({**user_variables, **contract_variables}, paths)
+    problems += _unfit(combined.at("/ml"))
     if problems:
         raise InvalidInputError(problems)
-    return found
+    return combined
 
 
 def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
-    """The hyperparameters as arguments: `--name value --name value`.
+    """Returns the hyperparameters as arguments: `--name value --name value`.
 
-    A word is quoted once, and only when a shell would not take it literally: plain values survive word splitting
-    (`cmd $PAI_USER_ARGS`), and `eval set -- $PAI_USER_ARGS`, with IFS unchanged, gives back every value exactly.
-    Python's `shlex.split` does so too, except for values with a tab or a newline; code reads PAI_HPS instead.
+    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting
+    (`cmd $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly,
+    and so does
+    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
 
     Raises:
         InvalidInputError: a NUL character, which no argument can hold.
@@ -274,7 +265,7 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
 
 
 def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
-    """Write `hyperparameters.json` and `training-job.json` into the sandbox."""
+    """Writes `hyperparameters.json` and `training-job.json` into the sandbox."""
     _write_json(sandbox.config_dir / "hyperparameters.json", _values(request.hyperparameters))
     _write_json(sandbox.config_dir / "training-job.json", public_request(request))
 
@@ -287,30 +278,30 @@ def _values(hyperparameters: Iterable[HyperParameter]) -> dict[str, str]:
 
 
 def _user_args_or_problem(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
-    words = []
+    arguments = []
     for parameter in hyperparameters:
         if "\0" in parameter.name + parameter.value:
             problems.append(
                 Problem(f"hyperparameters[{parameter.name!r}]", "contains a NUL character", "remove it")
             )
-        words += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
-    return " ".join(words)
+        arguments += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
+    return " ".join(arguments)
 
 
-def _quoted(word: str) -> str:
-    if word and all(character.isalnum() or character in _PLAIN_MARKS for character in word):
-        return word
-    pieces = []
+def _quoted(argument: str) -> str:
+    if argument and all(character.isalnum() or character in _UNQUOTED_CHARACTERS for character in argument):
+        return argument
+    quoted = []
     previous = ""
-    for character in word:
+    for character in argument:
         if character in _SPECIAL:
-            pieces.append(_SPECIAL[character])
-        elif character in _PATTERN_MARKS or character == previous == " ":
-            pieces.append("''" + character)
+            quoted.append(_SPECIAL[character])
+        elif character in _PATTERN_CHARACTERS or character == previous == " ":
+            quoted.append("''" + character)
         else:
-            pieces.append(character)
+            quoted.append(character)
         previous = character
-    return "'" + "".join(pieces) + "'"
+    return "'" + "".join(quoted) + "'"
 
 
 # ---- variables --------------------------------------------------------------------------------------------
@@ -323,7 +314,7 @@ def _join(*parts: str | None) -> str:
 def _variables(
     prefix: str, kind: str, values: Sequence[tuple[str, str]], problems: list[Problem]
 ) -> dict[str, str]:
-    """One variable for each name; two names for one variable are a problem."""
+    """Returns one variable for each name; reports names that map to one variable."""
     variables: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for name, value in values:
@@ -343,7 +334,7 @@ def _variables(
 
 
 def _unfit(variables: Mapping[str, str]) -> list[Problem]:
-    """The values that an operating system would refuse in an environment."""
+    """Returns the values that an operating system refuses in an environment."""
     problems = []
     for name, value in variables.items():
         try:
@@ -355,12 +346,12 @@ def _unfit(variables: Mapping[str, str]) -> list[Problem]:
             problems.append(Problem(f"variable {name!r}", "is no name for a variable", "use letters, digits, '_'"))
         elif "\0" in value:
             problems.append(Problem(f"variable {name}", "contains a NUL character", "remove it"))
-        elif size_bytes > _LONGEST_VARIABLE_BYTES:
+        elif size_bytes > _MAX_VARIABLE_BYTES:
             problems.append(
                 Problem(
                     f"variable {name}",
-                    f"has {size_bytes} bytes; the operating system takes {_LONGEST_VARIABLE_BYTES}",
-                    "hand large values over in an input channel",
+                    f"has {size_bytes} bytes; the operating system accepts {_MAX_VARIABLE_BYTES}",
+                    "pass large values in an input channel",
                 )
             )
     return problems

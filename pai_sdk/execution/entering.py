@@ -1,4 +1,4 @@
-"""The way into an instance that runs on this machine, whichever executor has started it."""
+"""Entry into an instance that runs on this machine, for any executor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,5 @@ __all__ = ["find_entry"]
 
 
 def find_entry(job_id: str, instance: str) -> ProcessEntry | ContainerEntry | None:
-    """The way into an instance; None if it is not on this machine, or belongs to another user.
-
-    Args:
-        job_id: its job.
-        instance: its full name.
-    """
+    """Returns the entry into an instance, by its full name; None for another machine's or user's instance."""
     return find_process_entry(instance) or find_container_entry(job_id, instance)

@@ -1,4 +1,4 @@
-"""The files of a job whose instances use the folder of the job on this machine: processes, and containers."""
+"""Files of a job whose instances use the job's folder on this machine: processes and containers."""
 
 from __future__ import annotations
 
@@ -21,55 +21,50 @@ _OUTPUTS_IN_JOB = "/ml/output"
 
 
 class JobFolder(JobFiles):
-    """Reads and writes the job's folder, see `Sandbox`.
-
-    Args:
-        sandbox: the folder.
-        outputs: output channel to the folder of this machine that it is, if that is not in the sandbox.
-    """
+    """Reads and writes the job's folder, see `Sandbox`; `outputs` maps channels to folders outside it."""
 
     def __init__(self, sandbox: Sandbox, outputs: Mapping[str, Path] | None = None) -> None:
         self.sandbox = sandbox
         self._outputs = outputs or {}
 
     def clear(self, request: HasChannels | None = None) -> None:
-        """Remove what was put in place; with a request, make its folders anew."""
+        """Removes the job's files; with a request, creates its folders again."""
         shutil.rmtree(self.sandbox.ml, ignore_errors=True)
         if request is not None:
             self.sandbox.create(request)
 
     def code(self) -> Store:
-        """The folder of the code."""
+        """Returns the store of the code folder."""
         return LocalStore(self.sandbox.usercode)
 
     def input(self, channel: str) -> Store:
-        """The folder of an input channel."""
+        """Returns the store of an input channel."""
         return LocalStore(self.sandbox.input_dir(channel))
 
     def output(self, channel: str) -> Store:
-        """The folder of an output channel; a job can put any link into it, and those that lead out are errors."""
+        """Returns the store of an output channel. Links of the job that point outside it are errors."""
         return LocalStore(self._output_dir(channel), links="inside")
 
     def write_table_key(self, text: str) -> None:
-        """Write the key for tables."""
+        """Writes the key for tables with mode 0600."""
         file = self.sandbox.odps_credential_file
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, text, mode=0o600)
 
     def log(self, instance: str) -> InstanceLog:
-        """The log of an instance; the notes of its sizes are beside it."""
+        """Returns the log of an instance, with the recorded times beside it."""
         return InstanceLog(self.sandbox.log_file(instance))
 
     def mend_links(self, channel: str) -> None:
-        """Make links that name a place in an output channel as the job saw it lead there on this machine, too."""
-        folder, seen_as = self._output_dir(channel), f"{_OUTPUTS_IN_JOB}/{channel}"
+        """Rewrites links with absolute targets in `/ml/output` so that they resolve on this machine too."""
+        folder, job_path = self._output_dir(channel), f"{_OUTPUTS_IN_JOB}/{channel}"
         for parent, folders, files in os.walk(folder):
             for path in (Path(parent, name) for name in (*folders, *files)):
                 with suppress(OSError):
                     target = path.readlink() if path.is_symlink() else None
-                    if target is not None and target.is_relative_to(seen_as):
+                    if target is not None and target.is_relative_to(job_path):
                         path.unlink()
-                        path.symlink_to(os.path.relpath(folder / target.relative_to(seen_as), parent))
+                        path.symlink_to(os.path.relpath(folder / target.relative_to(job_path), parent))
 
     def _output_dir(self, channel: str) -> Path:
         return self._outputs.get(channel) or self.sandbox.output_dir(channel)

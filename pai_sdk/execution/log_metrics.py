@@ -1,14 +1,18 @@
-"""Writes what metric definitions find in the logs of a job as events into the run's folder.
+"""Writes the values that metric definitions match in a job's logs as events into the run's folder.
 
     logs/<instance>.log ──definitions──> tensorboard/log-metrics/events.out.tfevents.<time>.<instance>.0.0
 
-So the values are where those that a job reports are, and every reader of event files finds them. The log is what
-counts: the file can be made from it again at any time.
+Readers of event files find these values beside those that the job reports. The log is the source of truth:
+the event
+file can be rebuilt from it at any time.
 
-A line with values becomes one record; its step counts such lines. Records are appended in batches, and each batch
-ends with a mark: a record without values that says how much of the log is read. After a kill, what stands behind
-the last mark is cut off and read from the log once more, so each value is in the file exactly once. A lock in the
-job's folder lets one process at a time append; it is held for one piece of a log.
+A line with values becomes one record; its step counts such lines. Records are appended in batches, and each
+batch
+ends with a mark: a record without values that stores how far the log was read. After a kill, records behind
+the last
+mark are truncated and read from the log again, so each value is in the file exactly once. A lock in the
+job's folder
+allows one writing process at a time; it is held for one chunk of a log.
 """
 
 from __future__ import annotations
@@ -37,9 +41,9 @@ __all__ = ["MAX_LINE", "LogMetrics", "Pattern", "RegexPattern", "is_refused"]
 
 _CHUNK_BYTES = 1 << 20
 MAX_LINE = 32 << 10
-"""The bytes of a line up to which all of it is searched: the time of a pattern may grow with their square."""
+"""Longer lines are searched only at both ends: the time of a pattern may grow with the square of the length."""
 
-_MARK_AFTER_BYTES = 1 << 18  # of a log without values; so much may be read again after a restart
+_MARK_AFTER_BYTES = 1 << 18  # of a log without values: at most this much is read again after a restart
 _SEARCHED_BYTES = 1 << 20
 _LOCK = "log-metrics.lock"
 _NAMES = RunLayout("").log_metrics.split("/")
@@ -49,33 +53,33 @@ _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENOTDIR,
 
 
 class Pattern(Protocol):
-    """A definition of a metric, or of a figure of the progress of a job."""
+    """A metric definition, or a pattern for the job's progress."""
 
     @property
     def name(self) -> str:
-        """Of the metric, or of the figure."""
+        """Returns the name of the metric or of the progress value."""
         ...
 
     @property
     def is_progress(self) -> bool:
-        """True for a figure of the progress."""
+        """Return whether the values are progress and not a metric."""
         ...
 
-    def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
-        """The first group of each match, with the number of its line."""
+    def matches(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
+        """Yields the first group of each match, with its line number."""
         ...
 
 
 @dataclass(frozen=True)
 class RegexPattern:
-    """A pattern of the caller's own, which is trusted to end."""
+    """A regular expression of the caller, which is trusted to terminate."""
 
     name: str
     regex: re.Pattern[str]
     is_progress: bool = False
 
-    def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
-        """The first group of each match, with the number of its line."""
+    def matches(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
+        """Yields the first group of each match, with its line number."""
         if self.regex.groups:
             for number, line in enumerate(lines):
                 for match in self.regex.finditer(line):
@@ -83,19 +87,19 @@ class RegexPattern:
 
 
 def is_refused(error: OSError) -> bool:
-    """Returns True when a retry is useless: the folder is no folder, or may not be written to."""
+    """Return whether a retry is useless: the folder is not a folder, or not writable."""
     return error.errno in _REFUSALS
 
 
 class LogMetrics:
-    """The metrics in the logs of one job. Not safe to use from several threads at once; processes may share a job.
+    """The metrics in the logs of one job. Not thread-safe; several processes can share a job.
 
     Args:
         sandbox: the job's folder.
-        instances: the names of its instances.
-        times: when the log of an instance had which size.
-        tensorboard: the folder of that output channel, where it is not in the sandbox.
-        now: the time of a line for which none is noted; 0 leaves it unknown.
+        instances: the names of the instances.
+        times: returns the recorded sizes of an instance's log.
+        tensorboard: the folder of that output channel, if it is outside the sandbox.
+        now: the time of a line without a recorded time; 0 leaves it unknown.
     """
 
     def __init__(
@@ -113,28 +117,25 @@ class LogMetrics:
 
     @property
     def long_lines(self) -> int:
-        """How many lines were longer than `MAX_LINE`: their middles were not searched."""
+        """Returns how many lines were longer than `MAX_LINE`: their middles were not searched."""
         return sum(log.long_lines for log in self._logs)
 
     def read_on(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
-        """Write what is new, one piece of a log with each step of the iteration.
+        """Writes new values, one chunk of a log per step; yields the last progress values of each chunk.
 
         Args:
-            patterns: what is looked for.
-            is_final: no instance writes any more: the last line counts without its end too.
-
-        Returns:
-            For each piece, the last figures of progress in it.
+            patterns: metrics and progress.
+            is_final: no instance writes any more, so an unterminated last line counts too.
 
         Raises:
             OSError: the events cannot be written; see `is_refused`.
         """
         for log in self._logs if patterns else ():
-            is_more = log.may_have_more(is_final=is_final)
+            is_more = log.might_have_more(is_final=is_final)
             while is_more:
                 try:
                     with locked(self._lock):
-                        is_more, progress = log.read_piece(patterns, is_final=is_final)
+                        is_more, progress = log.read_chunk(patterns, is_final=is_final)
                 except FileNotFoundError:  # the job was deleted
                     return
                 yield progress
@@ -146,7 +147,7 @@ class _Mark(NamedTuple):
     Attributes:
         log_bytes: how much of the log is read.
         lines: how many lines with values there were.
-        last_time: of such a line, in seconds since 1970; 0 where it is not known.
+        last_time: of the last such line, in seconds since 1970; 0 if unknown.
     """
 
     log_bytes: int = 0
@@ -154,18 +155,18 @@ class _Mark(NamedTuple):
     last_time: float = 0.0
 
     def record(self) -> bytes:
-        """The mark as a record of an event file; TensorBoard skips the fields that it does not know."""
+        """Returns the mark as a record of an event file; TensorBoard skips fields that it does not know."""
         return framed(
             double_field(1, self.last_time) + _MARK_FIELDS.pack(_LOG_BYTES, self.log_bytes, _LINES, self.lines)
         )
 
     @classmethod
-    def last_in(cls, file: int) -> tuple[_Mark, int]:
-        """The last mark of a file, and where it ends; the beginning of everything where there is none."""
-        begin = end = os.fstat(file).st_size
+    def read_last(cls, file: int) -> tuple[_Mark, int]:
+        """Returns the last mark of a file and the offset behind it; an empty mark and 0 if there is none."""
+        start = end = os.fstat(file).st_size
         while end:
-            begin = max(end - _SEARCHED_BYTES, 0)
-            data = read_at(file, end - begin, begin)
+            start = max(end - _SEARCHED_BYTES, 0)
+            data = read_at(file, end - start, start)
             at = len(data)
             while (at := data.rfind(_MARK_HEAD, 0, at)) >= 0:
                 record = data[at : at + _MARK_BYTES]
@@ -174,8 +175,8 @@ class _Mark(NamedTuple):
                     _, log_bytes, _, lines = _MARK_FIELDS.unpack_from(record, len(_MARK_HEAD) + _DOUBLE.size)
                     mark = cls(log_bytes, lines, last_time)
                     if mark.record() == record:
-                        return mark, begin + at + _MARK_BYTES
-            end = begin and min(begin + _MARK_BYTES, end - 1)  # a mark may lie across the edge
+                        return mark, start + at + _MARK_BYTES
+            end = start and min(start + _MARK_BYTES, end - 1)  # a mark may cross the boundary of two reads
         return cls(), 0
 
 
@@ -187,7 +188,7 @@ _MARK_HEAD = _Mark().record()[: _MARK_BYTES - 4 - _MARK_FIELDS.size - _DOUBLE.si
 
 
 class _Log:
-    """The log of an instance, and the file with what was found in it."""
+    """The log of an instance, and the event file with its values."""
 
     def __init__(
         self,
@@ -199,75 +200,77 @@ class _Log:
     ) -> None:
         self._instance, self._path, self._folder, self._times, self._now = instance, path, folder, times, now
         self.long_lines = 0
-        self._looked_at: tuple[int, bool] | None = None  # the size of the log at the last look, and whether final
-        # How far the log is read where nothing was found behind the mark; valid while the file is the same.
+        self._last_read: tuple[int, bool] | None = (
+            None  # size of the log at the last read, and whether that was final
+        )
+        # How far the log was read without a value behind the mark; valid while the event file is unchanged.
         self._ahead: tuple[tuple[int, int], _Mark] | None = None
 
-    def may_have_more(self, *, is_final: bool) -> bool:
-        """Returns True when the log has grown since the last look, or is final now."""
+    def might_have_more(self, *, is_final: bool) -> bool:
+        """Return whether the log has grown since the last read, or has become final."""
         try:
-            return (self._path.lstat().st_size, is_final) != self._looked_at
+            return (self._path.lstat().st_size, is_final) != self._last_read
         except OSError:
             return False
 
-    def read_piece(self, patterns: Sequence[Pattern], *, is_final: bool) -> tuple[bool, Mapping[str, float]]:
-        """Read a piece; returns whether the log may have more, and the figures of progress in it."""
+    def read_chunk(self, patterns: Sequence[Pattern], *, is_final: bool) -> tuple[bool, Mapping[str, float]]:
+        """Reads a chunk; returns whether the log might have more, and the chunk's progress values."""
         with ExitStack() as stack:
             try:
                 log = stack.enter_context(open_plain(self._path))
             except OSError:  # not written yet, removed with the job, or something else than a file
                 return False, {}
             status = os.fstat(log.fileno())
-            writes = any(not pattern.is_progress for pattern in patterns)
-            events = self._folder.open(self._instance, stack) if writes else None
-            marked, end = (_Mark(), 0) if events is None else _Mark.last_in(events)
-            if marked.log_bytes > status.st_size:  # it is not that of this log
+            writes_events = any(not pattern.is_progress for pattern in patterns)
+            events = self._folder.open(self._instance, stack) if writes_events else None
+            marked, end = (_Mark(), 0) if events is None else _Mark.read_last(events)
+            if marked.log_bytes > status.st_size:  # the mark belongs to another log
                 marked, end = _Mark(), 0
             mark = self._ahead[1] if self._ahead and self._ahead[0] == _identity(events) else marked
             log.seek(mark.log_bytes)
             chunk = log.read(_CHUNK_BYTES)
             size = _size_of_lines(chunk, is_final=is_final)
-            records, mark, progress = self._records_of(chunk[:size], mark, patterns, status.st_mtime)
+            records, mark, progress = self._parse_records(chunk[:size], mark, patterns, status.st_mtime)
             if records or (end and mark.log_bytes - marked.log_bytes >= _MARK_AFTER_BYTES):
                 if events is None:
-                    events = self._folder.open(self._instance, stack, makes=True)
+                    events = self._folder.open(self._instance, stack, create=True)
                 _append(events, end, [*records, mark.record()])
             self._ahead = (_identity(events), mark)
         is_more = len(chunk) == _CHUNK_BYTES or (is_final and 0 < size < len(chunk))
-        self._looked_at = None if is_more else (status.st_size, is_final)
+        self._last_read = None if is_more else (status.st_size, is_final)
         return is_more, progress
 
-    def _records_of(
+    def _parse_records(
         self, content: bytes, mark: _Mark, patterns: Sequence[Pattern], changed_at: float
     ) -> tuple[list[bytes], _Mark, Mapping[str, float]]:
-        """A record for each line with values, the mark behind the content, and the last figures of progress."""
+        """Returns records of the lines with values, the mark behind them, and the last progress values."""
         states = content.splitlines(keepends=True)
-        lines = [self._searched(state) for state in states]
+        lines = [self._searched_text(state) for state in states]
         progress: dict[str, float] = {}
-        found: dict[int, list[tuple[str, float]]] = {}
+        values: dict[int, list[tuple[str, float]]] = {}
         for pattern in patterns:
-            for line, text in pattern.texts(lines):
+            for line, text in pattern.matches(lines):
                 if (number := _finite(text)) is None:
                     continue
                 if pattern.is_progress:
                     progress[pattern.name] = number
                 else:
-                    found.setdefault(line, []).append((pattern.name, number))
-        noted = self._times() if found else LogTimes()
+                    values.setdefault(line, []).append((pattern.name, number))
+        times = self._times() if values else LogTimes()
         records, offset, count, last_time = [], mark.log_bytes, mark.lines, mark.last_time
         for line, state in enumerate(states):
             offset += len(state)
-            if line in found:
-                at = noted.of_byte(offset - 1)
-                if at is None:  # behind the last note, the time of the log itself counts
-                    at = changed_at if noted.times else self._now()
-                # Notes are taken now and then, so the time of an earlier line may be noted as a later one.
+            if line in values:
+                at = times.of_byte(offset - 1)
+                if at is None:  # written after the last recorded size: the log's own mtime counts
+                    at = changed_at if times.times else self._now()
+                # Sizes are sampled, so an earlier line may get a later time; times must not go backwards.
                 last_time, count = max(last_time, at), count + 1
-                records.append(scalars_record(last_time, count, found[line]))
+                records.append(scalars_record(last_time, count, values[line]))
         return records, _Mark(offset, count, last_time), progress
 
-    def _searched(self, state: bytes) -> str:
-        """The text of a line that is searched: of a very long one, its beginning and its end."""
+    def _searched_text(self, state: bytes) -> str:
+        """Decodes the part of a line that is searched: only both ends of a very long line."""
         if len(state) > MAX_LINE:
             self.long_lines += 1
             state = state[: MAX_LINE // 2] + b"\n" + state[-(MAX_LINE // 2) :]
@@ -275,9 +278,9 @@ class _Log:
 
 
 def _size_of_lines(chunk: bytes, *, is_final: bool) -> int:
-    """Counts the bytes in whole lines; a progress bar ends its states with a carriage return."""
+    """Returns the size of the complete lines; a progress bar ends its states with a carriage return."""
     end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
-    # A line beyond all bounds counts as it is, and so does the last one without its end.
+    # A line that fills the chunk counts as complete, and so does an unterminated last line.
     return len(chunk) if end == 0 and (is_final or len(chunk) == _CHUNK_BYTES) else end
 
 
@@ -293,44 +296,44 @@ def _finite(text: str | None) -> float | None:
 
 
 class _EventsFolder:
-    """The folder of the files. A job can put anything into its outputs, so no link there is followed.
+    """The folder of the event files. A job controls the content of its outputs, so no link in it is followed.
 
     Args:
         outputs: the folder of the output channels, which a job cannot replace.
-        tensorboard: the folder of that channel, where it is another one; it may be a link of its owner's.
+        tensorboard: the folder of that channel, if it is another one; its owner may have made it a link.
     """
 
     def __init__(self, outputs: Path, tensorboard: Path | None) -> None:
         self._outputs, self._tensorboard = outputs, tensorboard
 
-    def open(self, instance: str, stack: ExitStack, *, makes: bool = False) -> int | None:
-        """The file of an instance, open until the stack ends; None where there is none.
+    def open(self, instance: str, stack: ExitStack, *, create: bool = False) -> int | None:
+        """Opens the event file of an instance until the stack is closed; returns None if it does not exist.
 
         Args:
-            instance: which.
-            stack: closes it.
-            makes: make it where there is none.
+            instance: the instance.
+            stack: closes the file.
+            create: create the file if it does not exist.
 
         Raises:
-            OSError: it cannot be opened, or is not a file of ours.
+            OSError: it cannot be opened, or is not a plain file of this folder.
         """
         try:
             with ExitStack() as folders:
-                if makes and self._tensorboard:
+                if create and self._tensorboard:
                     self._tensorboard.mkdir(parents=True, exist_ok=True)
-                folder = _opened(folders, self._tensorboard or self._outputs, os.O_RDONLY)
+                folder = _open_at(folders, self._tensorboard or self._outputs, os.O_RDONLY)
                 for name in _NAMES[1:] if self._tensorboard else _NAMES:
-                    if makes:
+                    if create:
                         with suppress(FileExistsError):
                             os.mkdir(name, dir_fd=folder)
-                    folder = _opened(folders, name, os.O_RDONLY | _FOLDER_FLAGS, folder)
+                    folder = _open_at(folders, name, os.O_RDONLY | _FOLDER_FLAGS, folder)
                 names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path knows no descriptor
-                known = (name for name in names if (event_file_source(name) or ("",))[0] == instance)
-                name = next(known, f"events.out.tfevents.{int(time.time()):010d}.{instance}.0.0")
-                flags = os.O_RDWR | _FILE_FLAGS | (os.O_CREAT if makes else 0)
-                file = _opened(stack, name, flags, folder)
+                matches = (name for name in names if (event_file_source(name) or ("",))[0] == instance)
+                name = next(matches, f"events.out.tfevents.{int(time.time()):010d}.{instance}.0.0")
+                flags = os.O_RDWR | _FILE_FLAGS | (os.O_CREAT if create else 0)
+                file = _open_at(stack, name, flags, folder)
         except FileNotFoundError:
-            if makes:
+            if create:
                 raise
             return None
         status = os.fstat(file)
@@ -339,20 +342,20 @@ class _EventsFolder:
         return file
 
 
-def _opened(stack: ExitStack, path: str | Path, flags: int, folder: int | None = None) -> int:
+def _open_at(stack: ExitStack, path: str | Path, flags: int, folder: int | None = None) -> int:
     file = os.open(path, flags, 0o666, dir_fd=folder)
     stack.callback(os.close, file)
     return file
 
 
 def _identity(file: int | None) -> tuple[int, int]:
-    """Changes when a file is replaced or written; the same as long as there is none."""
+    """Returns a value that changes when a file is replaced or written; constant while there is none."""
     status = None if file is None else os.fstat(file)
     return (0, 0) if status is None else (status.st_ino, status.st_size)
 
 
 def _append(file: int | None, end: int, records: Sequence[bytes]) -> None:
-    """Write a batch at the end of the last one; a part of it does not stay."""
+    """Writes a batch behind the last one; a partial batch is removed."""
     if file is None:
         raise FileNotFoundError
     os.ftruncate(file, end)

@@ -1,8 +1,8 @@
-"""Sends the outputs of a job to the stores of their URIs, while it runs and at its end.
+"""Uploads the outputs of a job to the stores of their URIs, while it runs and at its end.
 
-Each job of an executor has one `OutputUploader`: in the service a thread drives it, for a local job a
-process of its own (`backend.local.uploading`). What was sent is remembered in the sandbox, so another process
-continues.
+Each job of an executor has one `OutputUploader`: driven by a thread of the service, or for a local job by a
+process
+of its own (`backend.local.uploading`). The sandbox records what was sent, so another process can continue.
 """
 
 from __future__ import annotations
@@ -24,29 +24,26 @@ from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync.dir_sync import DirSync, SyncReport
 
-__all__ = ["LIVE_CHANNELS", "UPLOAD_INTERVAL_S", "OutputUploader", "UploadCancelled", "note_resumed"]
+__all__ = ["LIVE_CHANNELS", "UPLOAD_INTERVAL_S", "OutputUploader", "UploadCancelled", "record_resumed"]
 
 LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard", "trace"})
-"""The channels that are sent while the job runs; the others have their content when it has ended."""
+"""Channels that are uploaded while the job runs; the others are uploaded once, after its end."""
 
 UPLOAD_INTERVAL_S = 30.0
-"""Seconds between two uploads; a job that is lost with its machine loses at most the files of this time."""
+"""Seconds between two uploads; a machine that is lost loses at most the files of this interval."""
 
-_SHOWN_PROBLEMS = 5
+_MAX_PROBLEMS = 5
 
 _Version: TypeAlias = tuple[int, int]
 """Time of a file's last change in nanoseconds, and its size."""
 
 
-def note_resumed(files: JobFiles, channels: Iterable[str]) -> None:
-    """Write down what lies in the outputs that a job continues from, before it begins.
+def record_resumed(files: JobFiles, channels: Iterable[str]) -> None:
+    """Records the files in the outputs that a job resumes from, before it starts.
 
-    Such files are sent only where the job changes them. That is not just for speed: another job may continue from
-    the same checkpoints meanwhile, and what it has saved must not be replaced by the copies of this one.
-
-    Args:
-        files: of the job.
-        channels: its output channels.
+    These files are uploaded only if the job changes them, because another job may resume from the same
+    checkpoints,
+    and copies from this job must not replace what it has saved.
     """
     lines = [
         json.dumps([name, file.path, *_version(file)]) + "\n"
@@ -57,20 +54,21 @@ def note_resumed(files: JobFiles, channels: Iterable[str]) -> None:
 
 
 class UploadCancelled(Exception):
-    """The process ends; the next one sends the rest."""
+    """Raised when the process exits during an upload; the next process continues."""
 
 
 class OutputUploader:
-    """Sends the outputs of one job. An unchanged file is not sent again. Safe to use from several threads.
+    """Uploads the outputs of one job. Unchanged files are not sent again. Safe to use from several threads.
 
-    `_lock` is held for a whole upload: the one at the end of the job waits for a live one under way, and then
-    sends only what that one has not. Between processes, the caller holds a lock (`sync.lock` of a local job).
+    `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends
+    only what is
+    new. Between processes, the caller holds a lock (`sync.lock` of a local job).
 
     Args:
         files: of the job.
         targets: output channel to what opens its store; called when there is something to send.
-        is_cancelled: asked between files; `targets` may also ask it within large ones.
-        options: further ones of `DirSync`.
+        is_cancelled: called between files; `targets` may also call it during large ones.
+        options: further options of `DirSync`.
     """
 
     def __init__(
@@ -87,44 +85,36 @@ class OutputUploader:
         self._options = options or {}
         self._lock = threading.Lock()
         self._resumed: dict[tuple[str, str], _Version] | None = None
-        self._is_over = False  # all was sent after the end; what is removed here later stays in the store
+        # Set after the final upload: files that are removed locally later must stay in the store.
+        self._is_finished = False
 
     @property
     def has_live_channels(self) -> bool:
-        """Return whether there is something to send while the job runs."""
+        """Return whether a channel is uploaded while the job runs."""
         return not LIVE_CHANNELS.isdisjoint(self._targets)
 
     def upload(self, *, live_only: bool) -> str:
-        """Send what is new.
-
-        Args:
-            live_only: only the live channels.
-
-        Returns:
-            What could not be sent, and why; empty when all is there.
+        """Uploads what is new; returns a description of what could not be sent, or "".
 
         Raises:
             UploadCancelled: `is_cancelled` said so.
         """
         problems: list[str] = []
         with self._lock:
-            if self._is_over and live_only:
-                return ""  # it was due before the end, and begins after it
+            if self._is_finished and live_only:
+                return ""  # a live upload that was scheduled before the final one and lost the race for the lock
             if self._resumed is None:
                 self._resumed = _read_resumed(self._files.sandbox)
             for name in self._targets:
                 if not live_only or name in LIVE_CHANNELS:
                     problems += self._upload_channel(name, self._resumed, live_only=live_only)
-            self._is_over = not (live_only or problems)
-        more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
-        return "; ".join(problems[:_SHOWN_PROBLEMS]) + more
+            # Still under the lock, so that a waiting live upload sees it.
+            self._is_finished = not (live_only or problems)
+        more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+        return "; ".join(problems[:_MAX_PROBLEMS]) + more
 
     def check_cancelled(self) -> None:
-        """Raise when `is_cancelled` says so.
-
-        Raises:
-            UploadCancelled: it does.
-        """
+        """Raises `UploadCancelled` when `is_cancelled` returns True."""
         if self._is_cancelled():
             raise UploadCancelled
 
@@ -134,11 +124,11 @@ class OutputUploader:
         if not live_only:
             self._files.mend_links(name)
         source = self._files.output(name)
-        found = {path: version for (channel, path), version in resumed.items() if channel == name}
+        resumed_files = {path: version for (channel, path), version in resumed.items() if channel == name}
         try:
-            if self._is_as_found(name, source, found):
+            if self._is_unchanged(name, source, resumed_files):
                 return []
-            report = self._sync(name, source, found, live_only=live_only)
+            report = self._sync(name, source, resumed_files, live_only=live_only)
         except (OSError, PaiError) as error:
             return [f"{name}: {error}"]
         if any(isinstance(error, UploadCancelled) for error in report.failures.values()):
@@ -147,35 +137,37 @@ class OutputUploader:
         problems += [f"{name}: {path}: {error}" for path, error in report.failures.items()]
         return problems or ([f"{name}: not all files were sent{report.why_not_all}"] if report.gave_up else [])
 
-    def _is_as_found(self, name: str, source: Store, found: Mapping[str, _Version]) -> bool:
-        """Return whether the job has changed nothing since it began, so that no store needs to be opened."""
+    def _is_unchanged(self, name: str, source: Store, resumed_files: Mapping[str, _Version]) -> bool:
+        """Return whether the job has changed nothing since its start, so that no store needs to be opened."""
         if self._memory(name).exists():
             return False
         if not source.exists():
             return False
         unlisted: dict[str, Exception] = {}
-        listing = source.list(folders=not found, unlisted=unlisted.__setitem__)
-        if not found:
+        listing = source.list(folders=not resumed_files, unlisted=unlisted.__setitem__)
+        if not resumed_files:
             return next(iter(listing), None) is None and not unlisted
-        return {file.path: _version(file) for file in listing} == found and not unlisted
+        return {file.path: _version(file) for file in listing} == resumed_files and not unlisted
 
-    def _sync(self, name: str, source: Store, found: Mapping[str, _Version], *, live_only: bool) -> SyncReport:
+    def _sync(
+        self, name: str, source: Store, resumed_files: Mapping[str, _Version], *, live_only: bool
+    ) -> SyncReport:
         target, memory = self._targets[name](), self._memory(name)
 
-        def is_as_found(file: StoredFile) -> bool:
-            # Another job may have replaced it in the store meanwhile.
-            return found.get(file.path) == _version(file)
+        def is_unchanged(file: StoredFile) -> bool:
+            # Never compared with the store: another job may have replaced the stored file since.
+            return resumed_files.get(file.path) == _version(file)
 
         def note(action: str, path: str) -> None:
             self.check_cancelled()
 
         more: dict[str, Any] = {"folders": False, "takes_growing": live_only, "note": note, **self._options}
         if name in RESUMED_CHANNELS:
-            sizes = {path: size_bytes for path, (_, size_bytes) in found.items()}
-            # Another job may continue from these checkpoints, and replace or delete some of them.
+            sizes = {path: size_bytes for path, (_, size_bytes) in resumed_files.items()}
+            # Not verified: another job may resume from these checkpoints, and replace or delete some of them.
             more.update(verify=False, is_over=not live_only)
-            return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_as_found, **more).attempt()
-        return DirSync(source, target, remember=memory, skip=is_as_found, **more).attempt()
+            return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_unchanged, **more).attempt()
+        return DirSync(source, target, remember=memory, skip=is_unchanged, **more).attempt()
 
     def _memory(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -183,13 +175,13 @@ class OutputUploader:
 
 
 def _read_resumed(sandbox: Sandbox) -> dict[tuple[str, str], _Version]:
-    """The files that were there, by channel and path. What cannot be read was not there: it is sent once more."""
-    known: dict[tuple[str, str], _Version] = {}
+    """Returns the recorded versions by channel and path; files with unreadable records are sent again."""
+    resumed: dict[tuple[str, str], _Version] = {}
     with suppress(OSError, ValueError), sandbox.resumed_file.open(encoding="ascii") as lines:
         for line in lines:
             name, path, changed_ns, size_bytes = json.loads(line)
-            known[name, path] = changed_ns, size_bytes
-    return known
+            resumed[name, path] = changed_ns, size_bytes
+    return resumed
 
 
 def _version(file: StoredFile) -> _Version:

@@ -1,4 +1,4 @@
-"""The executors by name: those of this package, and those of installed packages."""
+"""Executors by name: built-in ones, and entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -15,28 +15,24 @@ EXECUTORS = {
     "ray": "pai_sdk.execution.ray.executor:RayExecutor",
     "slurm": "pai_sdk.execution.slurm.executor:SlurmExecutor",
 }
-"""Name to class, which is imported when it is opened: Docker's client takes a tenth of the start of a service."""
+"""Name to class. The class is imported when it is opened: docker-py takes a tenth of a service's start time."""
 
 _GROUP = "pai_sdk.executors"
 
 
 def executor_names() -> list[str]:
-    """All names: those of this package first, then those of entry points of the group `pai_sdk.executors`."""
-    return [*EXECUTORS, *sorted(_of_others().keys() - EXECUTORS.keys())]
+    """Returns all names: built-in ones first, then those of entry points in the group `pai_sdk.executors`."""
+    return [*EXECUTORS, *sorted(_entry_points().keys() - EXECUTORS.keys())]
 
 
 def open_executor(name: str, setup: ExecutorSetup) -> Executor:
-    """Open an executor for a service, which closes it.
-
-    Args:
-        name: one of `executor_names`.
-        setup: what the service gives it.
+    """Opens an executor for a service; the service closes it.
 
     Raises:
         InvalidInputError: there is no executor of that name.
         PaiError: it cannot run jobs here, for example because no Docker engine responds.
     """
-    target = EXECUTORS.get(name) or _of_others().get(name)
+    target = EXECUTORS.get(name) or _entry_points().get(name)
     if target is None:
         raise InvalidInputError(
             [Problem("executor", f"{name!r} is not known", f"one of {', '.join(executor_names())}")]
@@ -45,7 +41,7 @@ def open_executor(name: str, setup: ExecutorSetup) -> Executor:
     return opened
 
 
-def _of_others() -> dict[str, str]:
-    from importlib.metadata import entry_points  # takes 30 ms, for executors of other packages only
+def _entry_points() -> dict[str, str]:
+    from importlib.metadata import entry_points  # takes 30 ms, needed only for executors of other packages
 
     return {entry.name: entry.value for entry in entry_points(group=_GROUP)}

@@ -1,4 +1,4 @@
-"""The fields of a request that have no effect where an executor runs the job."""
+"""Fields of a request that have no effect on an executor."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ _TOP_LEVEL = {
 
 
 def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list[str]:
-    """The fields that are set and have no effect, as the wire names them.
-
-    Args:
-        request: the job.
-        used: fields that have an effect in this place, and not in every one.
+    """Returns the wire names of set fields that have no effect; `used` are those that this executor honours.
 
     Example:
         >>> wire = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "RoleArn": "r", "Priority": 2}
@@ -52,8 +48,8 @@ def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
         ("OutputChannels", request.output_channels),
     ):
         for channel in channels:
-            given = {"RoleArn": channel.role_arn, "VersionName": channel.version_name}
-            yield from (f"{where}.{channel.name}.{name}" for name, value in given.items() if value is not None)
+            fields = {"RoleArn": channel.role_arn, "VersionName": channel.version_name}
+            yield from (f"{where}.{channel.name}.{name}" for name, value in fields.items() if value is not None)
     for channel in request.input_channels:
         if channel.options is not None:
             yield f"InputChannels.{channel.name}.Options"

@@ -100,17 +100,17 @@ class Containers:
     def until_log(self, text: str, name: str = "one") -> None:
         until(lambda: text in self.log(name), f"{text!r} in the log of {name} of {self.folder}")
 
-    def end_of(self, process: subprocess.Popen[bytes], name: str = "one") -> int:
+    def container_exit(self, process: subprocess.Popen[bytes], name: str = "one") -> int:
         """Its exit code, which the script must have written down too."""
         code = process.wait(timeout=PATIENCE_S)
-        ended = self.run.exit_of(name)
+        ended = self.run.read_exit(name)
         assert ended is not None, self.log(name)
         assert ended.code == code
         return code
 
     def lines(self, command: str | list[str], **settings: object) -> list[str]:
         """What an instance says that ends well."""
-        assert self.end_of(self.start(command, **settings)) == 0, self.log()  # type: ignore[arg-type]
+        assert self.container_exit(self.start(command, **settings)) == 0, self.log()  # type: ignore[arg-type]
         return self.log().splitlines()
 
 
@@ -186,7 +186,7 @@ def test_an_image_without_sleep_waits_all_the_same(everywhere: list[Containers],
         until((containers.folder / "one.beat").exists)
         containers.run.go()
     for containers, process in begun:
-        assert containers.end_of(process) == 0
+        assert containers.container_exit(process) == 0
         assert containers.log() == "done\n"
 
 
@@ -217,14 +217,14 @@ def test_the_watch_goes_on_where_no_process_can_be_made(everywhere: list[Contain
             until(lambda beat=beat, before=before: beat.stat().st_mtime_ns != before, "a sign of life")
         containers.run.request_stop("StoppedByUser", "why")
     for containers, process in all_started:
-        assert containers.end_of(process) == 143
-        assert containers.run.why("one") == "stopped"
+        assert containers.container_exit(process) == 143
+        assert containers.run.end_reason("one") == "stopped"
         assert containers.log() == "up\n"
 
 
 def test_a_path_of_the_users_does_not_blind_the_script(containers: Containers) -> None:
     # The command cannot be found, and that is said; it is not the script that fails.
-    assert containers.end_of(containers.start(["python3"], variables={"PATH": "/nowhere"})) == 127
+    assert containers.container_exit(containers.start(["python3"], variables={"PATH": "/nowhere"})) == 127
     assert len(containers.log().splitlines()) == 1
 
 
@@ -238,10 +238,10 @@ def test_the_command_listens_to_ctrl_c(containers: Containers) -> None:
 def test_exit_codes(containers: Containers) -> None:
     for command, code in (("exit 3", 3), ("kill -SEGV $$", 139), ("no-such-program", 127)):
         containers.folder.mkdir(exist_ok=True)
-        assert containers.end_of(containers.start(command)) == code
+        assert containers.container_exit(containers.start(command)) == code
         assert containers.run.first_failure == ("one", code)
         shutil.rmtree(containers.folder)
-    assert containers.end_of(containers.start(["/no/such/program"])) == 127
+    assert containers.container_exit(containers.start(["/no/such/program"])) == 127
 
 
 UP_AND_SAVES = "trap 'sleep 0.5; echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
@@ -260,9 +260,9 @@ def test_a_stop_leaves_time_to_save(everywhere: list[Containers]) -> None:
     for containers in everywhere:
         containers.run.request_stop("StoppedByUser", "why")
     for containers, process in all_started:
-        containers.end_of(process)
+        containers.container_exit(process)
         assert containers.log().splitlines()[-1] == "saved"
-        assert containers.run.why("one") == "stopped"
+        assert containers.run.end_reason("one") == "stopped"
         assert containers.run.stop_request == ("StoppedByUser", "why")
 
 
@@ -271,7 +271,7 @@ def test_what_the_command_started_gets_that_time_too(everywhere: list[Containers
     for containers in everywhere:
         containers.run.request_stop("", "")
     for containers, process in all_started:
-        containers.end_of(process)
+        containers.container_exit(process)
         assert "saved" in containers.log()
 
 
@@ -280,7 +280,7 @@ def test_what_does_not_listen_is_killed_after_the_grace_period(everywhere: list[
     for containers in everywhere:
         containers.run.request_stop("", "")
     for containers, process in all_started:
-        assert containers.end_of(process) == 137
+        assert containers.container_exit(process) == 137
 
 
 def test_the_time_limit_is_kept_and_never_early(everywhere: list[Containers]) -> None:
@@ -289,9 +289,9 @@ def test_the_time_limit_is_kept_and_never_early(everywhere: list[Containers]) ->
         (containers, time.monotonic(), containers.start("exec sleep 1000", LIMIT_S=1)) for containers in everywhere
     ]
     for containers, begun_at, process in begun:
-        assert containers.end_of(process) == 143
+        assert containers.container_exit(process) == 143
         assert time.monotonic() - begun_at >= 1
-        assert containers.run.why("one") == "timeout"
+        assert containers.run.end_reason("one") == "timeout"
         assert containers.run.first_failure is None
 
 
@@ -300,8 +300,8 @@ def test_the_time_limit_leaves_time_to_save(everywhere: list[Containers]) -> Non
     for containers in everywhere:
         (containers.folder / "timeout").write_text("two\n")  # as the first instance does that reaches it
     for containers, process in all_started:
-        assert containers.end_of(process) == 0
-        assert containers.run.why("one") == "timeout"
+        assert containers.container_exit(process) == 0
+        assert containers.run.end_reason("one") == "timeout"
         assert "saved" in containers.log()
 
 
@@ -313,8 +313,8 @@ def test_the_clock_is_not_asked_for_the_time_limit(everywhere: list[Containers],
     (programs / "date").chmod(0o755)
     variables = {"PATH": f"{programs}:{os.environ['PATH']}"}
     for containers, process in started(everywhere, "echo up; sleep 1.2", image_variables=variables, LIMIT_S=60):
-        assert containers.end_of(process) == 0
-        assert containers.run.why("one") == ""
+        assert containers.container_exit(process) == 0
+        assert containers.run.end_reason("one") == ""
 
 
 def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
@@ -322,7 +322,7 @@ def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
     for _, process in all_started:
         tell_first_process(process)
     for containers, process in all_started:
-        containers.end_of(process)
+        containers.container_exit(process)
         assert containers.run.stop_request == ("StoppedFromOutside", "")
         assert "saved" in containers.log()
 
@@ -330,7 +330,7 @@ def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
 # Bash does not know the code any more of what has ended while it was at its trap.
 @pytest.mark.parametrize("containers", sorted(SHELLS.keys() - {"bash"}), indirect=True)
 def test_told_to_end_while_the_command_ends_the_exit_code_is_still_its_own(containers: Containers) -> None:
-    assert containers.end_of(containers.start("trap '' TERM; kill -TERM 1; exit 5")) == 5
+    assert containers.container_exit(containers.start("trap '' TERM; kill -TERM 1; exit 5")) == 5
 
 
 def test_what_is_being_ended_does_not_begin(containers: Containers) -> None:
@@ -338,7 +338,7 @@ def test_what_is_being_ended_does_not_begin(containers: Containers) -> None:
     containers.folder.mkdir()
     for name, text in (("timeout", "two"), ("one.why", "timeout")):
         (containers.folder / name).write_text(f"{text}\n")
-    assert containers.end_of(containers.start("echo never; exec sleep 1000")) == 143
+    assert containers.container_exit(containers.start("echo never; exec sleep 1000")) == 143
     assert "never" not in containers.log()
 
 
@@ -348,8 +348,8 @@ def test_a_reason_whose_writer_was_killed_is_written_again(containers: Container
     process = containers.start(f"trap '' TERM; echo up; {loses_it}")
     containers.until_log("up")
     containers.run.request_stop("StoppedByUser", "why")
-    assert containers.end_of(process) == 1
-    assert (containers.run.why("one"), containers.run.first_failure) == ("stopped", None)
+    assert containers.container_exit(process) == 1
+    assert (containers.run.end_reason("one"), containers.run.first_failure) == ("stopped", None)
 
 
 def test_a_reason_that_was_given_stays_when_the_engine_is_told_too(everywhere: list[Containers]) -> None:
@@ -360,7 +360,7 @@ def test_a_reason_that_was_given_stays_when_the_engine_is_told_too(everywhere: l
         tell_first_process(process)
         (containers.folder / "code" / "told").touch()
     for containers, process in all_started:
-        assert containers.end_of(process) == 0
+        assert containers.container_exit(process) == 0
         assert containers.run.stop_request == ("StoppedByUser", "why")
 
 
@@ -374,9 +374,9 @@ def test_the_first_failure_ends_the_others(everywhere: list[Containers]) -> None
     peers = [containers.start(UP_AND_SAVES, "two", RANK=1) for containers in everywhere]
     for containers, peer in zip(everywhere, peers, strict=True):
         containers.until_log("up", "two")
-        assert containers.end_of(containers.start("exit 4", "one"), "one") == 4
-        containers.end_of(peer, "two")
-        assert (containers.run.first_failure, containers.run.why("two")) == (("one", 4), "peer")
+        assert containers.container_exit(containers.start("exit 4", "one"), "one") == 4
+        containers.container_exit(peer, "two")
+        assert (containers.run.first_failure, containers.run.end_reason("two")) == (("one", 4), "peer")
 
 
 # Busybox has a `sleep` of its own, so there it would take its time until an instance counts as lost.
@@ -402,7 +402,7 @@ def test_who_has_ended_and_still_gives_its_files_to_their_owner_is_not_lost(
         until(lambda before=before: mark.stat().st_mtime_ns != before)  # type: ignore[misc]
     assert containers.run.first_failure is None
     all_given.touch()
-    assert (containers.end_of(gives, "two"), containers.end_of(refresh)) == (0, 0)
+    assert (containers.container_exit(gives, "two"), containers.container_exit(refresh)) == (0, 0)
 
 
 @pytest.mark.parametrize("why", ["stopped", "timeout"])
@@ -416,9 +416,9 @@ def test_who_fails_because_its_peer_is_ended_has_not_failed_first(everywhere: li
         if why == "stopped":
             containers.run.request_stop("StoppedByUser", "why")
     for (containers, peer), other in zip(peers, ended, strict=True):
-        assert (containers.end_of(other, "two"), containers.end_of(peer)) == (143, 1)
+        assert (containers.container_exit(other, "two"), containers.container_exit(peer)) == (143, 1)
         assert containers.run.first_failure is None, "an instance is blamed that only missed the other"
-        assert [containers.run.why(name) for name in ("one", "two")] == [why, why]
+        assert [containers.run.end_reason(name) for name in ("one", "two")] == [why, why]
 
 
 @pytest.mark.parametrize("save_s", [0, 0.7])
@@ -436,7 +436,9 @@ def test_the_drill_takes_all_instances_before_any_begins_anew(everywhere: list[C
             containers.until_log("up", name)
         (containers.folder / "preempt").touch()  # as the first of them does when its time has come
     for containers, processes in zip(everywhere, pairs, strict=True):
-        codes = [containers.end_of(process, name) for process, name in zip(processes, commands, strict=True)]
+        codes = [
+            containers.container_exit(process, name) for process, name in zip(processes, commands, strict=True)
+        ]
         assert codes == [0, 0], containers.log("one") + containers.log("two")
         for name in commands:
             assert containers.log(name).count("is preempted now") == 1
@@ -447,7 +449,7 @@ def test_the_drill_preempts_once(everywhere: list[Containers]) -> None:
     command = "until [ -e ../one.vacated ]; do sleep 0.1; done"
     begun = [(containers, containers.start(command, PREEMPT_AFTER_S=1)) for containers in everywhere]
     for containers, process in begun:
-        assert containers.end_of(process) == 0
+        assert containers.container_exit(process) == 0
         told = [line for line in containers.log().splitlines() if "drill" in line]
         assert ["is preempted now" in told[0], "is started again" in told[1], len(told)] == [True, True, 2]
 
@@ -463,7 +465,7 @@ def test_it_knows_when_the_kernel_has_killed_for_want_of_memory(containers: Cont
     prepared = 'mount -t tmpfs none /sys/fs/cgroup && mkdir -p "${0%/*}" && echo oom_kill 2 >"$0" && exec "$@"'
     grouped = replace(containers, shell=["sh", "-c", prepared, file, *containers.shell])
     for command, is_killed in (("true", False), (f"echo oom_kill 3 >{file}; exit 137", True)):
-        grouped.end_of(grouped.start(command))
+        grouped.container_exit(grouped.start(command))
         assert grouped.run.ran_out_of_memory("one") == is_killed
 
 
@@ -477,8 +479,8 @@ def test_requirements_that_cannot_be_installed_end_all(everywhere: list[Containe
     for containers in everywhere:
         second = containers.start("echo never", "two", RANK=1, requirements=needed, go=False)
         first = containers.start("echo never", "one", requirements=needed, variables=path)
-        assert containers.end_of(first, "one") == 1
-        assert containers.end_of(second, "two") != 0
+        assert containers.container_exit(first, "one") == 1
+        assert containers.container_exit(second, "two") != 0
         assert containers.run.requirements_failed
         assert "no network" in containers.log("one")
         assert "never" not in containers.log("one") + containers.log("two")
@@ -503,7 +505,7 @@ def test_requirements_that_are_kept_are_installed_once(everywhere: list[Containe
         containers.folder.mkdir(parents=True, exist_ok=True)
         (containers.folder / "requirements").symlink_to(kept)
         process = containers.start("tiny; echo $?", requirements=("tiny==1",), variables=variables)
-        assert containers.end_of(process) == 0, containers.log()
+        assert containers.container_exit(process) == 0, containers.log()
         said = containers.log().splitlines()
         assert said[-2:] == ["called", "0"]
         assert any("installing" in line for line in said) == (number % 2 == 0)

@@ -66,7 +66,7 @@ def test_the_sizes_of_a_log_are_noted_with_their_times(tmp_path: Path, monkeypat
     state = ExecutionState("running", instances=(InstanceState("job-master-0", "master"),))
     Journal(sandbox.state_dir).write_job({"job_id": "job", "instances": []})
     monkeypatch.setattr(DockerExecutor, "_state_of", lambda self, job: state)
-    executor = DockerExecutor(notes_sizes=True)
+    executor = DockerExecutor(records_log_sizes=True)
     for text in ("one\n", "", "two\n"):
         with sandbox.log_file("job-master-0").open("a") as log:
             log.write(text)

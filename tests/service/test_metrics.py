@@ -139,7 +139,7 @@ def test_no_metric_is_given_up_because_the_machine_is_slow(monkeypatch: pytest.M
     clock = SimpleNamespace(monotonic=lambda: next(minutes), thread_time=time.thread_time)
     monkeypatch.setattr(metrics, "time", clock)
     definition = metrics._Definition("loss", OnABusyMachine(r"loss=(\d)"))
-    assert list(definition.texts(["loss=1 loss=2", "loss=3", "loss=4 loss=5"])) == [
+    assert list(definition.matches(["loss=1 loss=2", "loss=3", "loss=4 loss=5"])) == [
         (0, "1"),
         (0, "2"),
         (1, "3"),

@@ -56,7 +56,11 @@ def test_it_ends_with_the_program(tmp_path: Path) -> None:
         "import sys; from pai_sdk.tensorboard import TensorBoard; print(TensorBoard.create(sys.argv[1]).app_uri)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     with pytest.raises(requests.ConnectionError):
         requests.get(done.stdout.strip(), timeout=PATIENCE_S)

@@ -95,8 +95,8 @@ class HostedInstance:
         """Start the supervisor; nothing where it was started before.
 
         Args:
-            facts: from `execution.contract.job_facts`, with this instance only, and `logs_at`: how many bytes of
-                its log and of the notes of its times earlier attempts have written.
+            facts: from `execution.contract.job_description`, with this instance only, and `logs_at`: how many
+                bytes of its log and of the notes of its times earlier attempts have written.
         """
         with self._beginning:
             if self._journal.read_state() is not None:

@@ -43,10 +43,10 @@ from pai_sdk.errors import (
 )
 from pai_sdk.execution.base import Mounts
 from pai_sdk.execution.contract import launch_spec
-from pai_sdk.execution.docker.containers import engine_may_be_away
+from pai_sdk.execution.docker.containers import tolerate_missing_engine
 from pai_sdk.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, note_resumed
+from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, record_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.record import (
     ErrorInfo,
@@ -210,7 +210,7 @@ class LocalBackend:
                 self._start(job_id, plan, progress=progress)
             except BaseException as error:
                 # Its folder last: containers whose folder is gone could not be found by the job's id any more.
-                with engine_may_be_away():
+                with tolerate_missing_engine():
                     self._executor.remove(self._jobs.sandbox(job_id).root)
                 if isinstance(error, KeyboardInterrupt):  # its traceback is not about the job
                     raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
@@ -242,7 +242,7 @@ class LocalBackend:
                 mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
-        note_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
+        record_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
         self._launch(job_id, progress=progress)
 
     def _launch(self, job_id: str, *, progress: bool = False) -> None:
@@ -300,7 +300,7 @@ class LocalBackend:
         """The jobs that differ from their snapshots: from the folders of the jobs, and one list of the engine."""
         deadline = time.monotonic() + wait_s
         while True:
-            self._executor.ask_about(self._jobs.folder / job_id for job_id in known)
+            self._executor.refresh_many(self._jobs.folder / job_id for job_id in known)
             records, missing = dict[str, JobRecord](), set[str]()
             for job_id, before in known.items():
                 try:

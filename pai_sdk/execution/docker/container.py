@@ -1,4 +1,4 @@
-"""Mounts, limits, user and variables of a job's container. Pure functions; no engine is asked."""
+"""Mounts, limits, user and variables of a job's container. Pure functions, without calls to an engine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.amounts import parse_bytes
 from pai_sdk.execution.base import Mounts
 from pai_sdk.execution.docker.options import LocalOptions
 
 if TYPE_CHECKING:
     from pai_sdk.agent.distributed import Instance
-    from pai_sdk.execution.docker.requirements_cache import KeptRequirements
+    from pai_sdk.execution.docker.requirements_cache import CachedRequirements
     from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = [
@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 LABEL_JOB = "pai-sdk.job"
-"""The job's id, on every container and network that is made for it."""
+"""The job's id, on each of its containers and networks."""
 
 LABEL_INSTANCE = "pai-sdk.instance"
 LABEL_FOLDER = "pai-sdk.folder"
 LABEL_OWNER = "pai-sdk.owner"
 LABEL_REQUIREMENTS = "pai-sdk.requirements"
-"""The folder with installed requirements that a container sees."""
+"""The folder with installed requirements that is mounted into a container."""
 
 SHARED_DIR = "/run/pai-sdk"
-"""The folder that the instances of a job share, as they see it."""
+"""The path of the job's shared folder inside its containers."""
 
-_STOP_SPARE_S = 5  # `instance.sh` kills what is left after the grace period, and writes the exit code
+_STOP_MARGIN_S = 5  # after the grace period `instance.sh` kills the remaining processes and writes the exit code
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,18 +56,19 @@ _OWNED_BY_SHELLS = re.compile(
     r"BASH.*|_.*|IFS|UID|EUID|PPID|GROUPS|SHELLOPTS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|EPOCH.*|FUNCNAME|DIRSTACK"
     r"|PIPESTATUS"
 )
-"""Variables that are read-only in a shell, have a meaning of their own there, or may be those of `instance.sh`."""
+"""Variables that are read-only in a shell, have a special meaning there, or are used by `instance.sh`."""
 
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """The limits of one instance. None is without limit.
+    """The limits of one instance; None means no limit.
 
     Attributes:
-        nano_cpus: thousand-millionths of a CPU.
-        memory_bytes: all its processes together; swap is not added.
+        nano_cpus: billionths of a CPU.
+        memory_bytes: of all processes together; swap is not added.
         shared_memory_bytes: the size of /dev/shm.
-        gpus: how many, of which kind of choice: ids for each instance, or a number.
+        gpu_ids: the GPUs of each instance, in rank order.
+        gpu_count: the number of GPUs where no ids are selected; -1 means all.
     """
 
     nano_cpus: int | None = None
@@ -78,7 +79,7 @@ class ContainerLimits:
 
     @classmethod
     def of(cls, request: TrainingJobRequest, options: LocalOptions) -> ContainerLimits:
-        """The limits that a request asks for.
+        """Returns the limits that a request sets.
 
         Raises:
             InvalidInputError: amounts that are none, GPUs that cannot be divided; all of it is listed.
@@ -88,7 +89,7 @@ class ContainerLimits:
 
         def amount(text: str | None, where: str) -> int | None:
             try:
-                return bytes_of(text) if text else None
+                return parse_bytes(text) if text else None
             except ValueError:
                 problems.append(Problem(where, f"{text!r} is not an amount of memory", "write 8, 8GiB or 512MiB"))
                 return None
@@ -115,12 +116,12 @@ class ContainerLimits:
 def _gpus(
     request: TrainingJobRequest, options: LocalOptions, problems: list[Problem]
 ) -> tuple[tuple[tuple[str, ...], ...], int]:
-    """The GPUs of each instance by id, or their number; -1 for all there are."""
+    """Returns the GPUs of each instance by id, or their number; -1 means all."""
     count, spec = request.instance_count, request.compute_resource.instance_spec
     if options.gpu_ids:
         if len(options.gpu_ids) % count:
-            what = f"{len(options.gpu_ids)} GPUs cannot be divided among {count} instances"
-            problems.append(Problem("gpu_ids", what, "give each instance the same number"))
+            message = f"{len(options.gpu_ids)} GPUs cannot be divided among {count} instances"
+            problems.append(Problem("gpu_ids", message, "give each instance the same number"))
             return (), 0
         each = len(options.gpu_ids) // count
         return tuple(tuple(options.gpu_ids[at : at + each]) for at in range(0, len(options.gpu_ids), each)), 0
@@ -129,12 +130,12 @@ def _gpus(
         if not text.isdecimal():
             problems.append(Problem("instance_spec.gpu", f"{text!r} is not a number of GPUs"))
             return (), 0
-        wanted = int(text)
-        if count > 1 and wanted:
-            # Without ids the engine would give every instance the same ones.
-            ids = [str(number) for number in range(wanted * count)]
-            return tuple(tuple(ids[at : at + wanted]) for at in range(0, len(ids), wanted)), 0
-        return (), wanted
+        requested = int(text)
+        if count > 1 and requested:
+            # Without ids the engine would give all instances the same GPUs.
+            ids = [str(number) for number in range(requested * count)]
+            return tuple(tuple(ids[at : at + requested]) for at in range(0, len(ids), requested)), 0
+        return (), requested
     if request.compute_resource.ecs_spec == "local_gpu":
         if count > 1:
             hint = "say how many each gets: instance_spec={'gpu': '1'}"
@@ -145,18 +146,18 @@ def _gpus(
 
 @dataclass(frozen=True)
 class ContainerMounts(Mounts):
-    """The files of this machine that containers of a job see besides the sandbox.
+    """The files of this machine that are mounted into a job's containers besides the sandbox.
 
     Attributes:
-        pip_cache: pip's downloads, kept for the next job.
-        requirements: what is installed, or will be by the first instance, and is kept for later jobs.
+        pip_cache: pip's downloads, shared by all jobs.
+        requirements: installed requirements, or their folder that the first instance fills, for later jobs too.
     """
 
     pip_cache: Path | None = None
-    requirements: KeptRequirements | None = None
+    requirements: CachedRequirements | None = None
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
-        """Make the log files, which are mounted one by one."""
+        """Creates the log files, which are mounted one by one."""
         logs = sandbox.shared_dir / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         for instance in instances:
@@ -164,16 +165,17 @@ class ContainerMounts(Mounts):
             (logs / sandbox.log_file(instance.name).name).touch()
 
     def arguments(self, sandbox: Sandbox, instance: Instance) -> list[dict[str, Any]]:
-        """The mounts as the engine wants them. A source that is missing is an error there, and is not made.
+        """Returns the mounts for the engine, which refuses a missing source and does not create it.
 
-        Each instance gets its own log, as a file. So no container can put another file beside it or in its place,
-        which a reader of the logs would then read or write.
+        Each instance gets only its own log, as a file. So no container can replace a log by another file,
+        which a reader of
+        the logs would then read or write.
         """
         log = sandbox.log_file(instance.name)
         mounts = [
             _bind(sandbox.ml, "/ml"),
             _bind(sandbox.ml / "input", "/ml/input", read_only=True),
-            # Mounted one by one, since an image may declare any of them as a volume, which would hide it.
+            # Mounted one by one: an image can declare any of them as a volume, which would hide its content.
             _bind(sandbox.usercode, "/ml/usercode"),
             _bind(sandbox.ml / "output", "/ml/output"),
             _bind(sandbox.shared_dir, SHARED_DIR),
@@ -192,13 +194,13 @@ class ContainerMounts(Mounts):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The label by which a folder with requirements is known to be in use."""
+        """Returns the label that marks a requirements folder as in use."""
         return {LABEL_REQUIREMENTS: str(self.requirements.folder)} if self.requirements else {}
 
     def all_outputs(self, sandbox: Sandbox) -> dict[str, Path]:
-        """Each output channel's folder: of this machine, or in the sandbox."""
-        kept = {path.name: path for path in sorted((sandbox.ml / "output").glob("*")) if path.is_dir()}
-        return {**kept, **self.outputs}
+        """Returns each output channel's folder, on this machine or in the sandbox."""
+        sandbox_dirs = {path.name: path for path in sorted((sandbox.ml / "output").glob("*")) if path.is_dir()}
+        return {**sandbox_dirs, **self.outputs}
 
 
 def _bind(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
@@ -218,14 +220,15 @@ def create_arguments(
     network: str | None,
     grace_s: int,
 ) -> dict[str, Any]:
-    """The arguments of `Engine.start_container` for one instance.
+    """Returns the arguments of `Engine.start_container` for one instance.
 
-    The image's own entrypoint does not run: the contract says that the command does.
+    The image's entrypoint does not run: by the contract, the command does.
     """
     arguments: dict[str, Any] = {
         "image": image,
         "name": instance.name,
-        "hostname": instance.name[-63:].lstrip("-"),  # the end of a name is what tells instances apart
+        # Host names have at most 63 characters; instance names differ at the end.
+        "hostname": instance.name[-63:].lstrip("-"),
         "entrypoint": ["/bin/sh", f"{SHARED_DIR}/instance.sh", instance.name],
         "command": list(request.algorithm_spec.command if request.algorithm_spec else ()),
         "environment": {
@@ -237,8 +240,8 @@ def create_arguments(
         "working_dir": "/",
         "user": user,
         "stop_signal": "SIGTERM",
-        # `docker stop`, and an engine that ends, kill after this time, or 10 seconds where none is set.
-        "stop_timeout": grace_s + _STOP_SPARE_S,
+        # `docker stop`, and an engine that shuts down, kill after this time; without it, after 10 seconds.
+        "stop_timeout": grace_s + _STOP_MARGIN_S,
         "healthcheck": {"test": ["NONE"]},
         "log_config": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
     }
@@ -246,7 +249,7 @@ def create_arguments(
         arguments["nano_cpus"] = limits.nano_cpus
     if limits.memory_bytes:
         arguments["mem_limit"] = arguments["memswap_limit"] = limits.memory_bytes
-    # The engine's 64 MB are too few for the workers of a data loader.
+    # The engine's default of 64 MB is too small for the workers of a data loader.
     arguments["shm_size"] = limits.shared_memory_bytes or _default_shared_memory(limits.memory_bytes)
     devices = _device_requests(limits, instance.rank)
     if devices:
@@ -257,12 +260,12 @@ def create_arguments(
 
 
 def labels(job_id: str, sandbox: Sandbox) -> dict[str, str]:
-    """The labels of everything that a job has in the engine."""
+    """Returns the labels of all containers and networks of a job."""
     return {LABEL_JOB: job_id, LABEL_FOLDER: str(sandbox.root), LABEL_OWNER: owner()}
 
 
 def owner() -> str:
-    """The owner of jobs: an engine may serve several users, and several containers with their own host names."""
+    """Returns the owner of jobs: several users and hosts, such as containers, can share one engine."""
     return f"{os.getuid()}@{socket.gethostname()}"
 
 
@@ -284,13 +287,15 @@ def _device_requests(limits: ContainerLimits, rank: int) -> list[dict[str, Any]]
 
 
 def environment_file(variables: Mapping[str, str]) -> str:
-    r"""Shell text that sets these variables, whatever is in them. In a file of 0600, not in the engine's records.
+    r"""Returns shell text that sets these variables, for a file of mode 0600 instead of the engine's records.
 
-    Those that a shell cannot set are handed over by `env`, which is put before the command.
+    Variables that a shell cannot set are passed by `env`, which is put before the command.
 
     Example:
         >>> environment_file({"NOTE": "two words", "a.name": "1"})
-        'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
+        'set -- "$_env" a.name=1 "$@"\
+    export NOTE=\\'two words\\'\
+    '
     """
     plain = {name: value for name, value in variables.items() if _is_plain(name)}
     odd = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_plain(name)]
@@ -303,5 +308,5 @@ def _is_plain(name: str) -> bool:
 
 
 def gpu_share(limits: ContainerLimits, instances: Sequence[Instance]) -> int:
-    """GPUs of each instance, for NPROC_PER_NODE; 1 where there are none or their number is not known."""
+    """Returns the GPUs of each instance for NPROC_PER_NODE; 1 if there are none or the number is unknown."""
     return len(limits.gpu_ids[0]) if limits.gpu_ids and instances else max(limits.gpu_count, 1)

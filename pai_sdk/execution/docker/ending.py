@@ -1,4 +1,4 @@
-"""The end of a job of containers, from files of its instances and reports of the engine."""
+"""The final state of a job of containers, from files of its instances and reports of the engine."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from pai_sdk.agent.reasons import (
 )
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 
-__all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
+__all__ = ["ContainerExit", "ending", "interrupted", "stopped_before_start"]
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
 _GONE = "The container of {name} was removed from outside, so its exit code is not known."
-_SILENT = (
+_NO_HEARTBEAT = (
     "Instance {name} sent no heartbeat for 20 seconds, so the others were ended; its container was paused, or "
     "the machine was too busy."
 )
-_SAID = "The container of {name} ended before it could write its log. It said: {words}"
+_EXITED_EARLY = "The container of {name} ended before it could write its log. It said: {output}"
 _STOPPED_FROM_OUTSIDE = (
     "A container of the job was told to end (SIGTERM) by `docker stop` or a similar command. Submit the job "
     "again; checkpoints it had written are still there."
 )
-_STOPPED_SOMEHOW = (
+_STOPPED_OR_RESTARTED = (
     "A container of the job was told to end (SIGTERM): by `docker stop`, or because the Docker engine or the "
     "machine was restarted. Submit the job again; checkpoints it had written are still there."
 )
@@ -52,11 +52,11 @@ _ENGINE_RESTARTED = (
     "again; checkpoints it had written are still there."
 )
 _NO_SPACE = "No space left on device"
-_LAST_LINES = 20
-_LONGEST_LINE = 200
+_NUM_LOG_LINES = 20
+_MAX_LINE_CHARACTERS = 200
 _FULL_DISK_BYTES = 8 << 20
-_FULL_DISK_SHARE = 8  # a small disk is full when less than an eighth of it is free
-_KILLED_CODES = (137, 255)  # 255: an engine that has just started found the container dead
+_FULL_DISK_SHARE = 8  # a small disk counts as full when less than an eighth of it is free
+_KILLED_CODES = (137, 255)  # 255: a restarted engine found the container dead
 _KILLED = (
     "The container of {name} was killed from outside (exit code {code}): by `docker kill` or `docker stop`, or "
     "because the engine or the machine was restarted. Submit the job again; checkpoints it had written are still "
@@ -65,46 +65,47 @@ _KILLED = (
 
 
 @dataclass(frozen=True)
-class ContainerEnd:
-    """The end of a container, as the engine reports it.
+class ContainerExit:
+    """The exit of a container, as the engine reports it.
 
     Attributes:
-        code: its exit code.
-        out_of_memory: the kernel killed something in it for lack of memory.
-        error: why it could not be started, if it could not.
-        words: its output before it opened its log.
+        code: the exit code.
+        out_of_memory: the kernel killed a process in it for lack of memory.
+        error: why it could not be started; otherwise empty.
+        output: what it printed before it opened its log.
     """
 
     code: int
     out_of_memory: bool = False
     error: str = ""
-    words: str = ""
+    output: str = ""
 
 
 def ending(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    ends: Mapping[str, ContainerEnd | None],
+    ends: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
 ) -> ExecutionState:
-    """The final state of a job.
+    """Returns the final state of a job.
 
     Args:
-        job: what is known of it since its start.
+        job: the job's properties, recorded at its start.
         shared: the folder that its instances write to.
-        ends: how each container ended, as far as the engine knows it.
-        engine_has_restarted: asked where the containers were ended from outside; None when it is not known. Its
-            argument is the result to suppose where the engine does not respond.
+        ends: the exit of each container, as far as the engine knows it.
+        engine_has_restarted: called if containers were stopped from outside; returns None if unknown. Its
+        argument is the
+            result to assume if the engine does not respond.
     """
     instances = shared.instances
-    exits = [found for instance in instances if (found := shared.exit_of(instance.name))]
+    exits = [instance_exit for instance in instances if (instance_exit := shared.read_exit(instance.name))]
     failed, code, message = _reason(job, shared, ends, engine_has_restarted)
     return ExecutionState(
         "ended",
-        started_at=shared.begun_at,
-        ended_at=max((one.at for one in exits), default=time.time()),
+        started_at=shared.started_at,
+        ended_at=max((item.at for item in exits), default=time.time()),
         succeeded=not code,
-        instances=tuple(shared.final_state(one, _exit_code(one.name, shared, ends)) for one in instances),
+        instances=tuple(shared.final_state(item, _exit_code(item.name, shared, ends)) for item in instances),
         failed_instance=failed,
         reason_code=code,
         reason_message=message,
@@ -112,7 +113,7 @@ def ending(
 
 
 def interrupted() -> ExecutionState:
-    """The end of a job whose submitter was killed before anything of it began."""
+    """Returns the final state of a job whose submitter was killed before any instance started."""
     return ExecutionState(
         "ended",
         ended_at=time.time(),
@@ -123,13 +124,15 @@ def interrupted() -> ExecutionState:
 
 
 def stopped_before_start(shared: SharedFolder) -> ExecutionState:
-    """The final state of a job that was stopped before it had containers."""
+    """Returns the final state of a job that was stopped before it had containers."""
     code, message = (shared.stop_request or StopRequest()).reported
     return ExecutionState(
         "ended",
         ended_at=time.time(),
         succeeded=False,
-        instances=tuple(InstanceState(one.name, one.role, "Terminated") for one in shared.instances),
+        instances=tuple(
+            InstanceState(instance.name, instance.role, "Terminated") for instance in shared.instances
+        ),
         reason_code=code,
         reason_message=message,
     )
@@ -138,26 +141,26 @@ def stopped_before_start(shared: SharedFolder) -> ExecutionState:
 def _reason(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    ends: Mapping[str, ContainerEnd | None],
+    ends: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
-    """The instance to blame, the reason's code and its sentence; empty for a success.
+    """Returns the failed instance, the reason's code and its message; empty for a success.
 
-    The checks are in the order of causes: what came first explains what came later.
+    The checks are in the order of causes: an earlier event explains a later one.
     """
     names = [instance.name for instance in shared.instances]
-    whys = {shared.why(name) for name in names}
+    end_reasons = {shared.end_reason(name) for name in names}
     failure, request = shared.first_failure, shared.stop_request
-    if not shared.has_begun:
+    if not shared.is_launched:
         return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
     if shared.requirements_failed:
-        ended, refusal = shared.exit_of(names[0]), shared.requirements_problem
+        ended, refusal = shared.read_exit(names[0]), shared.requirements_problem
         problem = refusal or shared.pip_problem(names[0])
         message = requirements_message(ended.code if ended else 1, problem, has_pip=not refusal)
         return names[0], REASON_REQUIREMENTS_FAILED, message
-    if failure is None and "timeout" in whys:
+    if failure is None and "timeout" in end_reasons:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
-    if failure is None and ("stopped" in whys or (request is not None and _was_cut_off(shared, ends))):
+    if failure is None and ("stopped" in end_reasons or (request is not None and _was_killed_late(shared, ends))):
         code, message = (request or StopRequest()).reported
         if code == REASON_STOPPED_FROM_OUTSIDE:
             return None, *_stopped_from_outside(engine_has_restarted(True))
@@ -165,7 +168,7 @@ def _reason(
     if failure is None:
         failure = _unwritten_failure(shared, ends)
     if failure is None:
-        gone = next((name for name in names if shared.exit_of(name) is None and not ends.get(name)), None)
+        gone = next((name for name in names if shared.read_exit(name) is None and not ends.get(name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
     if _was_killed_from_outside(name, exit_code, shared, ends.get(name)) and engine_has_restarted(None):
@@ -176,41 +179,46 @@ def _reason(
 def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
     if engine_has_restarted:
         return REASON_ENGINE_RESTARTED, _ENGINE_RESTARTED
-    return REASON_STOPPED_FROM_OUTSIDE, _STOPPED_SOMEHOW if engine_has_restarted is None else _STOPPED_FROM_OUTSIDE
+    return (
+        REASON_STOPPED_FROM_OUTSIDE,
+        _STOPPED_OR_RESTARTED if engine_has_restarted is None else _STOPPED_FROM_OUTSIDE,
+    )
 
 
-def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> tuple[str, int] | None:
-    """An instance that did not succeed, and its exit code; rather one that the executor has not ended."""
-    exits = [(one.name, _exit_code(one.name, shared, ends)) for one in shared.instances]
+def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> tuple[str, int] | None:
+    """Returns an instance that failed, and its exit code; first one that the executor has not stopped."""
+    exits = [(instance.name, _exit_code(instance.name, shared, ends)) for instance in shared.instances]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
-    return min(failures, key=lambda failure: bool(shared.why(failure[0])), default=None)
+    return min(failures, key=lambda failure: bool(shared.end_reason(failure[0])), default=None)
 
 
-def _was_cut_off(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> bool:
-    """Return whether an instance had to be killed, because it did not end within its grace period."""
-    silent = [one.name for one in shared.instances if shared.exit_of(one.name) is None]
+def _was_killed_late(shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> bool:
+    """Return whether an instance was killed because it did not exit within its grace period."""
+    silent = [instance.name for instance in shared.instances if shared.read_exit(instance.name) is None]
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
-def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None) -> bool:
-    """Return whether a signal from elsewhere killed it before it could write its exit code."""
-    is_plain = end is not None and not (end.error or end.words or end.out_of_memory)
-    return is_plain and exit_code in _KILLED_CODES and shared.exit_of(name) is None and not shared.why(name)
+def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerExit | None) -> bool:
+    """Return whether an external signal killed the instance before it could write its exit code."""
+    is_plain = end is not None and not (end.error or end.output or end.out_of_memory)
+    return (
+        is_plain and exit_code in _KILLED_CODES and shared.read_exit(name) is None and not shared.end_reason(name)
+    )
 
 
 def _failure_reason(
-    name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None, job: Mapping[str, Any]
+    name: str, exit_code: int, shared: SharedFolder, end: ContainerExit | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
-    has_exit = shared.exit_of(name) is not None
-    # The others took it for lost; then it went on and ended, or the executor killed it.
-    if shared.why(name) == "peer" or (has_exit and shared.is_failure_silent):
-        return REASON_SUPERVISOR_LOST, _SILENT.format(name=name)
+    has_exit = shared.read_exit(name) is not None
+    # The other instances reported it as lost; after that it exited by itself, or the executor killed it.
+    if shared.end_reason(name) == "peer" or (has_exit and shared.is_failure_silent):
+        return REASON_SUPERVISOR_LOST, _NO_HEARTBEAT.format(name=name)
     if end is None and not has_exit:
         return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
     if end is not None and end.error:
         return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
-    if end is not None and end.words:
-        return "ContainerNotStarted", _SAID.format(name=name, words=end.words)
+    if end is not None and end.output:
+        return "ContainerNotStarted", _EXITED_EARLY.format(name=name, output=end.output)
     is_oom = shared.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
     if is_oom and exit_code != 0:
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
@@ -223,16 +231,17 @@ def _failure_reason(
 
 
 def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:
-    """The sentence for an instance that failed because of a full disk; empty for another.
+    """Returns the message for an instance that failed because of a full disk; otherwise "".
 
-    At the first look after the end there may be free space again, or the disk was inside the container: then the
-    log has the error.
+    When the exit is first read, the disk may have free space again, or the full disk was inside the
+    container. In these
+    cases the log contains the error.
     """
     for folder in (shared.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
         if _is_full(folder):
             return disk_full_message(name, exit_code, str(folder))
-    said = next((line for line in shared.log_tail(name, _LAST_LINES) if _NO_SPACE in line), None)
-    return disk_full_said_message(name, exit_code, said.strip()[:_LONGEST_LINE]) if said else ""
+    error_line = next((line for line in shared.log_tail(name, _NUM_LOG_LINES) if _NO_SPACE in line), None)
+    return disk_full_said_message(name, exit_code, error_line.strip()[:_MAX_LINE_CHARACTERS]) if error_line else ""
 
 
 def _is_full(folder: Path) -> bool:
@@ -243,7 +252,7 @@ def _is_full(folder: Path) -> bool:
     return disk.free < min(_FULL_DISK_BYTES, disk.total // _FULL_DISK_SHARE)
 
 
-def _exit_code(name: str, shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> int | None:
-    """An instance's exit code by its own account, or else by the engine's."""
-    ended = shared.exit_of(name) or ends.get(name)
+def _exit_code(name: str, shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> int | None:
+    """Returns an instance's exit code from its own file, or else from the engine."""
+    ended = shared.read_exit(name) or ends.get(name)
     return ended.code if ended else None

@@ -1,4 +1,4 @@
-"""Finding a Docker engine on this machine: Docker's own, a rootless one, or Podman's Docker-compatible socket."""
+"""Finds a Docker engine on this machine: Docker's own, a rootless one, or Podman's Docker-compatible socket."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "find_engine"]
 
-_RESPONDS_WITHIN_S = 5.0  # to a call that costs an engine nothing; one that is silent for longer hangs
-_FACTS_WITHIN_S = 20.0  # an engine on a busy machine may take seconds to look at all it has
+_PING_TIMEOUT_S = 5.0  # for a call that costs an engine nothing; a slower engine hangs
+_INFO_TIMEOUT_S = 20.0  # an engine on a busy machine may take seconds to count its containers and images
 _CALL_TIMEOUT_S = 60.0
 # The arguments of `APIClient.create_container` that are not part of its `host_config`.
 _CONTAINER_ARGUMENTS = frozenset(
@@ -47,12 +47,12 @@ class Engine:
     """An engine that responds.
 
     Attributes:
-        url: where it listens.
-        client: the way to it; safe to use from several threads.
+        url: its address.
+        client: docker-py's client; safe to use from several threads.
         is_rootless: root inside of a container is the user who runs the engine.
-        is_podman: it is Podman, which speaks Docker's API.
-        has_selinux: containers may touch only what is labelled for them.
-        remaps_users: users of a container are others outside.
+        is_podman: it is Podman, with Docker's API.
+        has_selinux: containers can access only files that are labelled for them.
+        remaps_users: users of a container are mapped to other users of the host.
     """
 
     url: str
@@ -64,9 +64,9 @@ class Engine:
 
     @property
     def file_access(self) -> dict[str, Any]:
-        """Arguments of docker-py's `containers.create` that let a container use the caller's files as the caller.
+        """Returns arguments of docker-py's `containers.create` for access to the caller's files as the caller.
 
-        The files themselves stay as they are: labelling or giving them away would outlast the job.
+        The files themselves are not changed: new labels or owners would outlast the job.
         """
         arguments: dict[str, Any] = {}
         if self.has_selinux:
@@ -76,10 +76,10 @@ class Engine:
         return arguments
 
     def start_container(self, arguments: Mapping[str, Any]) -> None:
-        """Create a container and start it.
+        """Creates and starts a container.
 
         Args:
-            arguments: those of docker-py's `containers.create`, and `stop_timeout`, which that one refuses.
+            arguments: those of docker-py's `containers.create`, and `stop_timeout`, which docker-py refuses there.
         """
         api = self.client.api
         arguments = {**arguments, **self.file_access}
@@ -90,44 +90,44 @@ class Engine:
         created = api.create_container(**config, host_config=api.create_host_config(**host))
         api.start(created["Id"])
 
-    def must_respond(self) -> None:
-        """Look whether an engine listens there, before docker-py does.
+    def check_responds(self) -> None:
+        """Checks whether an engine listens, before docker-py connects.
 
-        That one would leave a socket open in vain, and wait for a minute where the engine hangs.
+        docker-py would leak a socket on a failure, and wait for a minute if the engine hangs.
 
         Raises:
-            EngineNotFoundError: none does.
+            EngineNotFoundError: no engine responds.
         """
-        refusal = _refusal(self.url) or _silence(self.url)
-        if refusal:
-            raise EngineNotFoundError(f"the engine at {self.url} does not respond any more: {refusal}")
+        failure = _connect_failure(self.url) or _ping_failure(self.url)
+        if failure:
+            raise EngineNotFoundError(f"the engine at {self.url} does not respond any more: {failure}")
 
-    def lost(self, error: RequestException, *, while_doing: str) -> LocalRunError:
-        """The error for an engine that has closed the connection, or does not respond any more."""
+    def lost_error(self, error: RequestException, *, while_doing: str) -> LocalRunError:
+        """Returns the error for an engine that has closed the connection or does not respond any more."""
         return LocalRunError(
             f"the Docker engine at {self.url} stopped responding while {while_doing}: "
             f"{diagnose(error, self.url).sentence}; submit again when it runs"
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self.client.close()
 
 
 @dataclass(frozen=True)
 class _Candidate:
     url: str
-    named_by: str
+    source: str
 
 
 def find_engine() -> Engine:
-    """The engine that the user's environment names, or the first one that responds where engines usually listen.
+    """Returns the engine that the user's environment names, or the first one that responds at a usual address.
 
-    `DOCKER_HOST` decides when it is set, then the current Docker context, then the usual sockets.
+    `DOCKER_HOST` has precedence, then the current Docker context, then the usual sockets.
 
     Raises:
-        EngineNotFoundError: none responds, with all that was tried; or the one that was named is on another
-            machine, which could not see this one's folders.
+        EngineNotFoundError: no engine responds, with all addresses that were tried; or the named one is on another
+            machine, which cannot see the folders of this one.
 
     Example:
         >>> find_engine().url  # doctest: +SKIP
@@ -137,15 +137,15 @@ def find_engine() -> Engine:
     for candidate in _candidates():
         if not candidate.url.startswith("unix://"):
             raise EngineNotFoundError(
-                f"the engine at {candidate.url} ({candidate.named_by}) is not on this machine: it cannot see the "
+                f"the engine at {candidate.url} ({candidate.source}) is not on this machine: it cannot see the "
                 "folders of this job. Unset it to use the engine here, or submit to a service there"
             )
-        refusal = _refusal(candidate.url) or _silence(candidate.url)
-        if not refusal:
-            engine, refusal = _connected(candidate)
+        failure = _connect_failure(candidate.url) or _ping_failure(candidate.url)
+        if not failure:
+            engine, failure = _connect(candidate)
             if engine is not None:
                 return engine
-        tried.append(f"{candidate.url} ({candidate.named_by}): {refusal}")
+        tried.append(f"{candidate.url} ({candidate.source}): {failure}")
     raise EngineNotFoundError(
         "no Docker engine responds on this machine. Tried:\n"
         + "".join(f"  {line}\n" for line in tried)
@@ -156,10 +156,10 @@ def find_engine() -> Engine:
 
 
 def _candidates() -> Iterator[_Candidate]:
-    """The addresses where an engine may be, explicit ones first. A named address is the only one."""
-    named = os.environ.get("DOCKER_HOST")
-    if named:
-        yield _Candidate(named, "DOCKER_HOST")
+    """Yields addresses of engines. An explicitly named address is the only one."""
+    docker_host = os.environ.get("DOCKER_HOST")
+    if docker_host:
+        yield _Candidate(docker_host, "DOCKER_HOST")
         return
     context = _current_context()
     if context:
@@ -188,12 +188,12 @@ def _current_context() -> _Candidate | None:
     return _Candidate(str(context.Host).removeprefix("http+"), f"Docker context {name!r}")
 
 
-def _refusal(url: str) -> str | None:
-    """Return why there is no need to try: no such socket, or no listener on it."""
+def _connect_failure(url: str) -> str | None:
+    """Returns why a connection is impossible: no such socket, or no listener on it."""
     path = url.removeprefix("unix://")
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_RESPONDS_WITHIN_S)
+            probe.settimeout(_PING_TIMEOUT_S)
             probe.connect(path)
     except FileNotFoundError:
         return "no such socket"
@@ -204,11 +204,11 @@ def _refusal(url: str) -> str | None:
     return None
 
 
-def _silence(url: str) -> str:
-    """Return why an engine that can be reached does not count: it says nothing. Empty when it does."""
+def _ping_failure(url: str) -> str:
+    """Returns why an engine with a listener is unusable: it does not answer. Empty if it does."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_RESPONDS_WITHIN_S)
+            probe.settimeout(_PING_TIMEOUT_S)
             probe.connect(url.removeprefix("unix://"))
             probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
             return "" if probe.recv(16) else "hangs up"
@@ -216,20 +216,20 @@ def _silence(url: str) -> str:
         return f"does not respond ({error.strerror or error})"
 
 
-def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
+def _connect(candidate: _Candidate) -> tuple[Engine | None, str]:
     import docker
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
     try:
-        # The first words must come soon; later calls, such as the removal of a large container, may take longer.
-        with closing(docker.DockerClient(base_url=candidate.url, timeout=_FACTS_WITHIN_S)) as probe:
-            facts = probe.info()
+        # The first calls get a short timeout; later ones, such as the removal of a large container, take longer.
+        with closing(docker.DockerClient(base_url=candidate.url, timeout=_INFO_TIMEOUT_S)) as probe:
+            info = probe.info()
             names = {part.get("Name") for part in probe.version().get("Components") or ()}
         client = docker.DockerClient(base_url=candidate.url, timeout=_CALL_TIMEOUT_S)
     except (DockerException, RequestException, OSError) as error:
         return None, f"does not respond ({error})"
-    security = {option.partition("name=")[2].partition(",")[0] for option in facts.get("SecurityOptions") or ()}
+    security = {option.partition("name=")[2].partition(",")[0] for option in info.get("SecurityOptions") or ()}
     engine = Engine(
         candidate.url,
         client,

@@ -1,4 +1,4 @@
-"""An engine that does not respond for a while: one warning when that begins, one when it is over."""
+"""Tracks an engine that does not respond: one warning at the start of the outage, one at its end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _PAUSE_S = 1.0
 
 
 class Absence:
-    """Says whether an engine responds, from the last requests to it. Safe to use from several threads.
-
-    Args:
-        clock: monotonic time in seconds.
+    """Records whether an engine responds, from the last requests to it. Safe to use from several threads.
 
     Example:
         >>> Absence().sentence
@@ -29,38 +26,39 @@ class Absence:
         self._clock = clock
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._ask_again_at = 0.0
+        self._next_call_at = 0.0
 
     @property
     def sentence(self) -> str:
-        """The message for jobs; empty while the engine responds."""
+        """Returns the message for jobs; empty while the engine responds."""
         if self._since is None:
             return ""
         since = time.strftime("%H:%M:%S", time.localtime(self._since))
         return f"the Docker engine has not responded since {since}; the job is checked again when it does"
 
     @property
-    def is_to_be_asked(self) -> bool:
-        """Return whether it responds, or it is time for another request."""
-        return self._since is None or self._clock() >= self._ask_again_at
+    def should_call(self) -> bool:
+        """Return whether the engine responds, or the next attempt is due."""
+        return self._since is None or self._clock() >= self._next_call_at
 
-    def begin(self, *, asked_at: float) -> None:
-        """Note that it has not responded.
+    def record_failure(self, *, sent_at: float) -> None:
+        """Records a request without a response.
 
         Args:
-            asked_at: when the request was sent, by the clock: after a slow failure, the pause is as long as the
-                failure was.
+            sent_at: when the request was sent, by the clock: after a slow failure, the pause is as long as
+            the failure was.
         """
         with self._lock:
             now = self._clock()
-            self._ask_again_at = now + max(_PAUSE_S, now - asked_at)
+            self._next_call_at = now + max(_PAUSE_S, now - sent_at)
             if self._since is not None:
                 return
-            self._since = time.time() - (now - asked_at)
+            self._since = time.time() - (now - sent_at)
+        # Logged outside the lock, and only by the thread that set `_since`.
         logger.warning("%s", self.sentence)
 
-    def end(self) -> None:
-        """Note that it has responded."""
+    def record_response(self) -> None:
+        """Records a response."""
         with self._lock:
             since, self._since = self._since, None
         if since is not None:

@@ -1,4 +1,4 @@
-"""Running a command in the container of an instance, and what its containers use."""
+"""Runs a command in the container of an instance, and measures what its containers use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pai_sdk.schemas.record import InstanceUsage
 
 __all__ = ["ContainerEntry", "find_container_entry", "usage_of_job"]
 
-# The variables of the job are not in the engine's records; `instance.sh` reads them from the same file.
+# The variables of the job are not in the engine's records but in a file, which `instance.sh` reads too.
 _ENTER = """
 _env=$(command -v env) || _env=env
 _shared=$PAI_SDK_SHARED
@@ -33,88 +33,72 @@ fi
 unset PAI_SDK_SHARED PAI_SDK_LOG
 cd "$PAI_WORKING_DIR" && exec "$@"
 """
-# The engine closes a terminal's stream when these keys are typed, and Ctrl-P Ctrl-Q where none are given, which
-# shells and editors use. It cannot be switched off, so this is a sequence that nobody types.
+# The engine detaches the terminal when these keys are typed. Its default, Ctrl-P Ctrl-Q, is used by shells and
+# editors, and it cannot be disabled, so this is a sequence that is never typed by accident.
 _DETACH_KEYS = ",".join(["ctrl-@", "ctrl-^", "ctrl-_", "ctrl-]"] * 4)
-_PIECE_BYTES = 1 << 16
-_MOST_ASKED_AT_ONCE = 16
+_CHUNK_BYTES = 1 << 16
+_MAX_STATS_THREADS = 16
 
 
 class ContainerEntry:
-    """A way into an instance.
-
-    Args:
-        engine: the engine; closed by its owner.
-        container: docker-py's.
-    """
+    """Enters an instance; the engine is closed by its owner."""
 
     def __init__(self, engine: Engine, container: Any) -> None:
         self._engine = engine
         self._container = container
 
     def run(self, command: Sequence[str]) -> int:
-        """Run a command with the terminal and the streams of this process.
-
-        Args:
-            command: the program and its arguments.
-
-        Returns:
-            Its exit code, as a shell gives it.
-        """
+        """Runs a command with the terminal and streams of this process; returns the exit code as a shell does."""
         from docker.utils.socket import frames_iter
 
         has_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-        words = ["/bin/sh", "-c", _ENTER, self._container.name, *command]
+        argv = ["/bin/sh", "-c", _ENTER, self._container.name, *command]
         terminal = {"TERM": os.environ["TERM"]} if has_terminal and os.environ.get("TERM") else None
         api = self._engine.client.api
-        made = api.exec_create(
+        execution = api.exec_create(
             self._container.id,
-            words,
+            argv,
             stdin=True,
             tty=has_terminal,
             environment=terminal,
             detach_keys=_DETACH_KEYS if has_terminal else None,
         )
-        stream = api.exec_start(made["Id"], tty=has_terminal, socket=True)
+        stream = api.exec_start(execution["Id"], tty=has_terminal, socket=True)
         connection = getattr(stream, "_sock", stream)
-        with _raw_terminal(api, made["Id"]) if has_terminal else nullcontext():
+        with _raw_terminal(api, execution["Id"]) if has_terminal else nullcontext():
             threading.Thread(target=_send_stdin, args=(connection,), name="stdin", daemon=True).start()
-            for number, piece in frames_iter(connection, has_terminal):
+            for number, chunk in frames_iter(connection, has_terminal):
                 target = sys.stderr if number == 2 else sys.stdout
-                target.buffer.write(piece)
+                target.buffer.write(chunk)
                 target.flush()
         connection.close()
-        return int(api.exec_inspect(made["Id"])["ExitCode"])
+        return int(api.exec_inspect(execution["Id"])["ExitCode"])
 
 
 def find_container_entry(job_id: str, instance: str, engine: Engine | None = None) -> ContainerEntry | None:
-    """The way into an instance, if it is a running container of the engine of this machine.
-
-    Args:
-        job_id: its job.
-        instance: its full name.
-        engine: the engine; found if not given.
-    """
+    """Returns the entry into an instance, by its full name, if its container runs on this machine."""
     try:
-        found = engine or find_engine()
-        for container in JobContainers(lambda: found).of(job_id):
+        active_engine = engine or find_engine()
+        for container in JobContainers(lambda: active_engine).of(job_id):
             if container.name == instance and container.status == "running":
-                return ContainerEntry(found, container)
+                return ContainerEntry(active_engine, container)
     except EngineNotFoundError:
         pass
     return None
 
 
 def usage_of_job(engine: Engine, job_id: str) -> list[InstanceUsage]:
-    """What the running containers of a job use, by the engine; it measures each for a second."""
-    running = [one for one in JobContainers(lambda: engine).of(job_id) if one.status == "running"]
-    with ThreadPoolExecutor(min(_MOST_ASKED_AT_ONCE, len(running) or 1)) as pool:
-        found = pool.map(lambda one: _usage(one.name, one.stats(stream=False)), running)
-        return sorted(found, key=lambda usage: usage.instance)
+    """Returns what the running containers of a job use; the engine measures each for a second."""
+    running = [
+        container for container in JobContainers(lambda: engine).of(job_id) if container.status == "running"
+    ]
+    with ThreadPoolExecutor(min(_MAX_STATS_THREADS, len(running) or 1)) as pool:
+        usages = pool.map(lambda each: _usage(each.name, each.stats(stream=False)), running)
+        return sorted(usages, key=lambda usage: usage.instance)
 
 
 def _usage(instance: str, stats: dict[str, Any]) -> InstanceUsage:
-    """The figures of `docker stats`, in percent of the machine's cores and of the memory that there is.
+    """Returns the figures of `docker stats`, in percent of the machine's cores and of the available memory.
 
     Example:
         >>> _usage("local-1-master-0", {
@@ -124,37 +108,36 @@ def _usage(instance: str, stats: dict[str, Any]) -> InstanceUsage:
         20.0
     """
     now, before = stats.get("cpu_stats") or {}, stats.get("precpu_stats") or {}
-    used = _of(now, "cpu_usage", "total_usage") - _of(before, "cpu_usage", "total_usage")
-    passed = _of(now, "system_cpu_usage") - _of(before, "system_cpu_usage")
+    cpu_time = _get_int(now, "cpu_usage", "total_usage") - _get_int(before, "cpu_usage", "total_usage")
+    system_time = _get_int(now, "system_cpu_usage") - _get_int(before, "system_cpu_usage")
     memory = stats.get("memory_stats") or {}
-    kept = _of(memory, "stats", "inactive_file") or _of(memory, "stats", "total_inactive_file")
-    held, limit = max(0, _of(memory, "usage") - kept), _of(memory, "limit")
+    cache_bytes = _get_int(memory, "stats", "inactive_file") or _get_int(memory, "stats", "total_inactive_file")
+    used_bytes, limit = max(0, _get_int(memory, "usage") - cache_bytes), _get_int(memory, "limit")
     return InstanceUsage(
         instance,
-        cpu_percent=100 * used / passed if passed > 0 else None,
-        memory_percent=100 * held / limit if limit else None,
-        memory_bytes=held if memory else None,
+        cpu_percent=100 * cpu_time / system_time if system_time > 0 else None,
+        memory_percent=100 * used_bytes / limit if limit else None,
+        memory_bytes=used_bytes if memory else None,
     )
 
 
-def _of(values: dict[str, Any], *names: str) -> int:
-    found: Any = values
+def _get_int(values: dict[str, Any], *names: str) -> int:
+    value: Any = values
     for name in names:
-        found = (found or {}).get(name)
-    return int(found or 0)
+        value = (value or {}).get(name)
+    return int(value or 0)
 
 
 def _send_stdin(connection: Any) -> None:
-    """Send stdin to its end."""
-    with suppress(OSError, ValueError):  # the command has ended
-        while piece := os.read(sys.stdin.fileno(), _PIECE_BYTES):
-            connection.sendall(piece)
+    with suppress(OSError, ValueError):  # the command has exited, or stdin is closed
+        while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
+            connection.sendall(chunk)
         connection.shutdown(socket.SHUT_WR)
 
 
 @contextmanager
 def _raw_terminal(api: Any, exec_id: str) -> Iterator[None]:
-    """Within it, each key goes to the command, Ctrl-C too, and the command knows the size of the window."""
+    """Passes every key to the command, also Ctrl-C, and keeps it informed of the window size."""
     import termios
     import tty
 

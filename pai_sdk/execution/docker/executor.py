@@ -1,16 +1,16 @@
-"""Jobs as containers of a Docker engine on this machine: one an instance, and no other process on the host.
+"""Jobs as containers of a Docker engine on this machine: one per instance, and no other process on the host.
 
     start: lock ─ job.json ─ containers ─ `go` ─ unlock
     state: no job.json ▶ absent; an end in state.json ▶ ended; engine away ▶ unchanged; all exits known ▶ _finalize
-    _finalize: lock ─ read the ends ─ state.json with the end ─ unlock; then _tidy
-    _tidy: lock ─ remove the containers ─ unlock
+    _finalize: lock ─ read the exits ─ state.json with the end ─ unlock; then _cleanup
+    _cleanup: lock ─ remove the containers ─ unlock
 
-The lock is that of the `Journal`; any process may start, look at and end a job, and the lock chooses one of them.
-It is never waited for: a process that does not get it leaves the work to the one that has it. Only `_tidy` waits,
-because its caller expects that the containers are gone.
+The lock is that of the `Journal`. Any process may start, poll and end a job; the lock selects one of them.
+Processes do not wait for it: one that does not get it leaves the work to the owner. Only `_cleanup` waits, because
+its callers rely on the removal of the containers.
 
-Threads share `_asked`, `_unwritten` and `_logs` without a lock: their single operations are atomic, and two
-threads that do the same work do no harm.
+Threads share `_cached_exits`, `_unwritten` and `_logs` without a lock: single operations on them are atomic, and
+two threads that do the same work do no harm.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
-from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
-from pai_sdk.execution.docker.ending import ContainerEnd, ending
+from pai_sdk.execution.docker.containers import (
+    JobContainers,
+    container_exit,
+    is_being_removed,
+    tolerate_missing_engine,
+)
+from pai_sdk.execution.docker.ending import ContainerExit, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.launch import Launch
@@ -48,26 +53,28 @@ __all__ = ["DockerExecutor"]
 
 logger = logging.getLogger(__name__)
 
-_ASK_ENGINE_EVERY_S = 1.0
-_SPARE_AFTER_GRACE_S = 5.0
-_TIDY_WITHIN_S = 60.0  # how long others wait for the process that does it
-_LOOK_S = 0.05
+_ENGINE_INTERVAL_S = 1.0
+_GRACE_MARGIN_S = 5.0
+_CLEANUP_TIMEOUT_S = 60.0  # how long others wait for the process that does it
+_POLL_INTERVAL_S = 0.05
 
 
 class DockerExecutor(Executor):
-    """Runs the instances of a job as containers that need no other process once they have begun.
+    """Runs the instances of a job as containers that need no other process once they are released.
 
-    `instance.sh` is their first process: it writes the log, keeps the time limit and ends the instances together.
-    The executor starts them. The first call of `state` after the end, in any process, records how they ended.
+    `instance.sh` is their first process: it writes the log, enforces the time limit and ends the instances
+    together. The
+    executor starts them. The first call of `state` after the end, in any process, records how they ended.
 
     Args:
-        engine: gives the engine when it is first needed.
-        pip_cache: a folder for pip's downloads, kept from job to job.
-        requirements_dir: a folder for what jobs have installed, kept for jobs with the same requirements.
-        is_closing: whether a pull under way is to be cancelled, because the process that started it ends.
+        engine: returns the engine when it is first needed.
+        pip_cache: a folder for pip's downloads, shared by all jobs.
+        requirements_dir: a folder for installed requirements, shared by jobs with the same requirements.
+        is_closing: returns True when a pull in progress must be cancelled, because the process shuts down.
         options: of all jobs; without them, each job's are the tags of its request.
-        notes_sizes: `state` notes how long the logs are, for a caller that asks several times a second. The note
-            of an instance itself has whole seconds, and some images cannot take it.
+        records_log_sizes: `state` records the sizes of the logs, for a caller that polls several times a
+        second. The
+            instance's own records have whole seconds, and some images cannot write them.
 
     Example:
         >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
@@ -84,13 +91,13 @@ class DockerExecutor(Executor):
         requirements_dir: Path | None = None,
         is_closing: Callable[[], bool] = lambda: False,
         options: LocalOptions | None = None,
-        notes_sizes: bool = False,
+        records_log_sizes: bool = False,
     ) -> None:
         self._find = engine
         self._pip_cache = pip_cache
         self._is_closing = is_closing
         self._options = options
-        self._notes_sizes = notes_sizes
+        self._records_log_sizes = records_log_sizes
         self._logs: dict[Path, InstanceLogs] = {}  # of jobs that run
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
@@ -98,14 +105,14 @@ class DockerExecutor(Executor):
             None if requirements_dir is None else RequirementsCache(requirements_dir, self._containers.in_use)
         )
         self._absence = Absence()
-        # Caches: another process, or this one after a restart, does without. `_unwritten` has the jobs whose end
-        # could not be written, so that this is logged once; `_asked` has the last responses of the engine.
+        # Caches, lost by a restart without harm. `_unwritten` has the jobs whose end could not be written,
+        # so that this is logged once; `_cached_exits` has the last responses of the engine.
         self._unwritten: set[Path] = set()
-        self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
+        self._cached_exits: dict[Path, tuple[float, dict[str, ContainerExit | None]]] = {}
 
     @property
     def engine(self) -> Engine:
-        """The engine; found when first asked for.
+        """Returns the engine, which is searched for on first use.
 
         Raises:
             EngineNotFoundError: there is none.
@@ -116,20 +123,20 @@ class DockerExecutor(Executor):
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> DockerExecutor:
-        """The executor of a service: its clients do not choose whose rights and which network containers have.
+        """Opens the executor for a service: its clients choose neither the containers' user nor their network.
 
         Raises:
             EngineNotFoundError: no engine responds.
         """
         options = LocalOptions()
-        made = cls(
-            pip_cache=setup.cache_dir / "pip", is_closing=setup.is_closing, options=options, notes_sizes=True
+        executor = cls(
+            pip_cache=setup.cache_dir / "pip", is_closing=setup.is_closing, options=options, records_log_sizes=True
         )
-        _ = made.engine
-        return made
+        _ = executor.engine
+        return executor
 
     def close(self) -> None:
-        """Close the connections to the engine; jobs continue."""
+        """Closes the connections to the engine; jobs continue."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
@@ -137,19 +144,15 @@ class DockerExecutor(Executor):
     # ---- the beginning ----
 
     def start(self, spec: LaunchSpec, *, progress: bool = False) -> None:
-        """Pull the image if need be, then start all instances; a job that was started before is left alone.
-
-        Args:
-            spec: the job.
-            progress: show a bar while the image is pulled.
+        """Pulls the image if needed, then starts all instances; does nothing for a job that was started before.
 
         Raises:
             InvalidInputError: the request cannot become containers; nothing was started.
             LocalRunError: the engine refused; nothing was left behind.
         """
         journal = Journal(spec.sandbox.state_dir)
-        with locked(journal.lock, waits=False) as is_ours:
-            if not is_ours or journal.read_job() is not None:
+        with locked(journal.lock, waits=False) as has_lock:
+            if not has_lock or journal.read_job() is not None:
                 return
             if self._pip_cache:
                 self._pip_cache.mkdir(parents=True, exist_ok=True)
@@ -157,37 +160,40 @@ class DockerExecutor(Executor):
                 launch = Launch(self.engine, spec, self._options, self._pip_cache, self._requirements)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
-                # What the engine cannot remove now is found by the next look at the job.
-                with engine_may_be_away():
+                # If the engine is away now, the next `state` of the job removes the containers.
+                with tolerate_missing_engine():
                     if journal.read_job() is not None:
                         self._containers.remove(spec.job_id)
                         journal.forget_job()
                 raise
 
     def withdraw(self, root: Path) -> None:
-        """Take back a start that was cut off; a job whose instances have begun stays."""
+        """Cancels an interrupted start; a job whose instances are released stays."""
         job = _Job.find(root)
-        if job is None or job.shared.has_begun:
+        if job is None or job.shared.is_launched:
             return
-        with locked(job.journal.lock, waits=False) as is_ours:
-            if is_ours and not job.shared.has_begun:
+        with locked(job.journal.lock, waits=False) as has_lock:
+            # Checked again under the lock: the starter may have written `go` after the first check.
+            if has_lock and not job.shared.is_launched:
                 self._containers.remove(job.id)
                 job.journal.forget_job()
 
     # ---- the course ----
 
     def state(self, root: Path) -> ExecutionState:
-        """The state now. The first call that sees the end also writes it and removes the containers.
+        """Returns the current state. The first call that reads the end also writes it and removes the containers.
 
-        In this order: the end that is written already; the exit codes that the instances have written; the engine,
-        for the instances that have written none. Any process may call this at any time; whatever changes something
-        is done under the lock, or is a file of which the first one stays.
+        In this order: the final state if it is written; the exit codes that the instances have written; the
+        engine, for
+        instances that have written none. Any process may call this at any time: every change is made under
+        the lock, or is a
+        file whose first writer wins.
         """
         job = _Job.find(root)
         if job is None:
             return ExecutionState("absent")
         state = self._state_of(job)
-        if self._notes_sizes and state.phase != "absent":
+        if self._records_log_sizes and state.phase != "absent":
             names = [instance.name for instance in state.instances]
             self._logs.setdefault(root, InstanceLogs(job.sandbox, names)).sample(time.time())
             if state.phase == "ended":
@@ -196,16 +202,16 @@ class DockerExecutor(Executor):
 
     def _state_of(self, job: _Job) -> ExecutionState:
         if (final := job.final_state()) is not None:
-            self._tidy(job)
+            self._cleanup(job)
             return final
         shared = job.shared
-        silent = [one.name for one in shared.instances if shared.exit_of(one.name) is None]
-        # `go` is read before the engine is asked: without it, a missing container is one yet to be made.
-        has_begun = shared.has_begun
-        containers = self._containers_of(job, may_remember=has_begun) if silent else {}
-        if containers is None:  # it may respond later, and the job continue
+        silent = [instance.name for instance in shared.instances if shared.read_exit(instance.name) is None]
+        # `go` is read before the engine is asked: without `go`, a missing container may not have been created yet.
+        is_launched = shared.is_launched
+        containers = self._container_exits(job, should_cache=is_launched) if silent else {}
+        if containers is None:  # the engine is away: it may respond later, and the job may continue
             return replace(shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._absence.sentence)
-        if has_begun and all(_has_ended(name, containers) for name in silent):
+        if is_launched and all(_has_ended(name, containers) for name in silent):
             return self._finalize(job, containers)
         for name in silent:
             # Its container has ended without an exit file: killed from outside, or with its engine. The executor
@@ -214,257 +220,260 @@ class DockerExecutor(Executor):
             # no exit file, since it may have written one after the engine was asked.
             end = containers.get(name)
             code = end.code if end else 137
-            has_failed = has_begun and _has_ended(name, containers) and code and shared.stop_request is None
-            if has_failed and shared.exit_of(name) is None:
+            has_failed = is_launched and _has_ended(name, containers) and code and shared.stop_request is None
+            if has_failed and shared.read_exit(name) is None:
                 shared.write_failure(name, code)
         self._enforce_limits(job)
         # No `go` file, and no process that is starting the job: its start was cut off. The starter writes `go`
         # before it releases the lock, so `go` is checked again after the lock was found free.
-        if not has_begun and not job.journal.is_locked() and not shared.has_begun:
+        if not is_launched and not job.journal.is_locked() and not shared.is_launched:
             return self._finalize(job, containers)
         return shared.state()
 
-    def ask_about(self, roots: Iterable[Path]) -> None:
-        """Ask the engine once for the containers of many jobs. `state` then asks only about those that do not run.
-
-        Args:
-            roots: the folders of the jobs; those without a job are left out.
-        """
-        asked_at = time.monotonic()
-        stale = [root for root in roots if asked_at - self._asked.get(root, (0.0,))[0] >= _ASK_ENGINE_EVERY_S]
+    def refresh_many(self, roots: Iterable[Path]) -> None:
+        """Asks the engine once for the containers of many jobs; `state` then asks only about those not running."""
+        sent_at = time.monotonic()
+        stale = [root for root in roots if sent_at - self._cached_exits.get(root, (0.0,))[0] >= _ENGINE_INTERVAL_S]
         jobs = [job for root in stale if (job := _Job.find(root)) is not None and job.final_state() is None]
-        if len(jobs) < 2 or not self._absence.is_to_be_asked:
+        if len(jobs) < 2 or not self._absence.should_call:
             return
-        with engine_may_be_away():
+        with tolerate_missing_engine():
             running = self._containers.running()
             for job in jobs:
                 names = [instance.name for instance in job.shared.instances]
-                if job.shared.has_begun and running.issuperset(names):
-                    self._asked[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
-            self._absence.end()
+                if job.shared.is_launched and running.issuperset(names):
+                    self._cached_exits[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
+            self._absence.record_response()
             return
-        self._absence.begin(asked_at=asked_at)
+        self._absence.record_failure(sent_at=sent_at)
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to end; returns at once. The first reason given stays."""
+        """Asks all instances to exit; returns at once. The reason of the first call is kept."""
         shared = SharedFolder(Sandbox(root.resolve()).shared_dir)
         if shared.path.exists():
             shared.request_stop(reason_code, reason_message)
 
     def _enforce_limits(self, job: _Job) -> None:
-        """End what should have ended by itself: a first process may hang, and a job may kill its watch."""
-        limit_s, begun_at = job.facts["max_running_s"], job.shared.begun_at
-        longest_s = job.facts["grace_s"] + _SPARE_AFTER_GRACE_S
-        if limit_s is not None and begun_at is not None and time.time() - begun_at - limit_s > longest_s:
+        """Kills instances past their limits: a first process can hang, and a job can kill its watchdog."""
+        limit_s, started_at = job.properties["max_running_s"], job.shared.started_at
+        patience_s = job.properties["grace_s"] + _GRACE_MARGIN_S
+        if limit_s is not None and started_at is not None and time.time() - started_at - limit_s > patience_s:
             job.shared.request_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
-        asked_s = job.shared.end_asked_s_ago
-        if asked_s is not None and asked_s > longest_s:
-            with engine_may_be_away():
+        requested_s_ago = job.shared.end_requested_s_ago
+        if requested_s_ago is not None and requested_s_ago > patience_s:
+            with tolerate_missing_engine():
                 self._containers.kill(job.id, job.shared)
 
-    def _containers_of(self, job: _Job, *, may_remember: bool) -> dict[str, ContainerEnd | None] | None:
-        """The end of each container: None for one that runs. The engine is asked at most once a second.
+    def _container_exits(self, job: _Job, *, should_cache: bool) -> dict[str, ContainerExit | None] | None:
+        """Returns the exit of each container, None for a running one; asks the engine at most once a second.
 
-        Gives None when the engine does not respond.
+        Returns None if the engine does not respond.
         """
-        known = self._asked.get(job.sandbox.root)
-        asked_at = time.monotonic()
-        if known and asked_at - known[0] < _ASK_ENGINE_EVERY_S:
-            return known[1]
-        if not self._absence.is_to_be_asked:
+        cached = self._cached_exits.get(job.sandbox.root)
+        sent_at = time.monotonic()
+        if cached and sent_at - cached[0] < _ENGINE_INTERVAL_S:
+            return cached[1]
+        if not self._absence.should_call:
             return None
-        with engine_may_be_away():
-            there = [one for one in self._containers.of(job.id) if not is_being_removed(one)]
-            found = {container.name: end_of(container) for container in there}
-            self._absence.end()
-            if may_remember:
-                self._asked[job.sandbox.root] = (time.monotonic(), found)
-            return found
-        self._absence.begin(asked_at=asked_at)
+        with tolerate_missing_engine():
+            containers = [each for each in self._containers.of(job.id) if not is_being_removed(each)]
+            exits = {container.name: container_exit(container) for container in containers}
+            self._absence.record_response()
+            if should_cache:
+                self._cached_exits[job.sandbox.root] = (time.monotonic(), exits)
+            return exits
+        self._absence.record_failure(sent_at=sent_at)
         return None
 
     # ---- the end ----
 
-    def _finalize(self, job: _Job, containers: Mapping[str, ContainerEnd | None]) -> ExecutionState:
-        """Write how the job ended, and remove its containers and network."""
-        with locked(job.journal.lock, waits=False) as is_ours:
-            if not is_ours:  # another process does it; to this one, the job still runs
+    def _finalize(self, job: _Job, containers: Mapping[str, ContainerExit | None]) -> ExecutionState:
+        """Writes how the job ended, and removes its containers and network."""
+        with locked(job.journal.lock, waits=False) as has_lock:
+            if not has_lock:  # another process finalizes the job; until then it counts as running
                 return job.shared.state()
-            if job.journal.read_job() is None:  # its start was taken back meanwhile
+            if job.journal.read_job() is None:  # withdrawn by another process since the check without the lock
                 return ExecutionState("absent")
             state = job.final_state()
             if state is None:
-                ends = self._final_ends(job, containers)
-                state = ending(job.facts, job.shared, ends, partial(self._engine_has_restarted, job))
+                ends = self._final_exits(job, containers)
+                state = ending(job.properties, job.shared, ends, partial(self._engine_has_restarted, job))
                 for channel in job.outputs:
                     JobFolder(job.sandbox, job.outputs).mend_links(channel)
                 try:
-                    job.containers_left.touch()
+                    # Before the state: if this process is killed in between, a later `state` still removes
+                    # the containers.
+                    job.cleanup_marker.touch()
                     job.journal.write_state(state)
                 except OSError as error:
                     if error.errno not in DISK_IS_FULL:
                         raise
-                    # The containers stay, and with them what is known of the end, until there is free space.
+                    # Keep the containers, which still have the exit codes, until there is free space.
                     if job.sandbox.root not in self._unwritten:
                         self._unwritten.add(job.sandbox.root)
                         logger.warning("the end of job %s cannot be saved: %s", job.id, error)
                     return state
                 job.shared.forget_secrets()
-                self._asked.pop(job.sandbox.root, None)
-        self._tidy(job)
+                self._cached_exits.pop(job.sandbox.root, None)
+        self._cleanup(job)
         return state
 
-    def _final_ends(self, job: _Job, known: Mapping[str, ContainerEnd | None]) -> dict[str, ContainerEnd | None]:
-        """The ends of the containers by the engine; those known before, if it does not respond."""
-        ends = dict(known)
-        with self._engine_asked() as is_worthwhile:
-            for container in self._containers.of(job.id) if is_worthwhile else ():
+    def _final_exits(
+        self, job: _Job, cached: Mapping[str, ContainerExit | None]
+    ) -> dict[str, ContainerExit | None]:
+        """Returns the exits of the containers from the engine; cached ones if it does not respond."""
+        ends = dict(cached)
+        with self._engine_call() as can_call:
+            for container in self._containers.of(job.id) if can_call else ():
                 if is_being_removed(container):
                     continue
-                with engine_may_be_away():
-                    if job.shared.exit_of(container.name) is not None and container.status == "running":
-                        container.wait(timeout=30)  # it has written its exit code, and ends now
+                with tolerate_missing_engine():
+                    if job.shared.read_exit(container.name) is not None and container.status == "running":
+                        container.wait(timeout=30)  # it has written its exit code and is exiting
                         container.reload()
                     has_log = job.shared.has_opened_log(container.name)
-                    end = end_of(container, with_words=not has_log)
+                    end = container_exit(container, with_output=not has_log)
                     ends[container.name] = end
-                    is_unwritten = job.shared.exit_of(container.name) is None
+                    is_unwritten = job.shared.read_exit(container.name) is None
                     if end and end.out_of_memory and is_unwritten and self._containers.was_killed(container):
                         ends[container.name] = replace(end, out_of_memory=False)
         return ends
 
-    def _engine_has_restarted(self, job: _Job, if_away: bool | None) -> bool | None:
-        """Return whether the engine ended, or started anew, while the job ran; None where that is not known."""
-        with self._engine_asked() as is_worthwhile:
-            if is_worthwhile:
-                return self._containers.engine_has_restarted(job.id, since=job.facts.get("launched_at", 0.0))
-        return if_away
+    def _engine_has_restarted(self, job: _Job, default: bool | None) -> bool | None:
+        """Return whether the engine ended or restarted while the job ran; None if unknown."""
+        with self._engine_call() as can_call:
+            if can_call:
+                return self._containers.engine_has_restarted(job.id, since=job.properties.get("launched_at", 0.0))
+        return default
 
     @contextmanager
-    def _engine_asked(self) -> Iterator[bool]:
-        """Leave the block when the engine does not respond; gives False where it did not a moment ago.
+    def _engine_call(self) -> Iterator[bool]:
+        """Leaves the block when the engine does not respond; yields False if it did not a moment ago.
 
-        So one look at a job waits only once for an engine that hangs.
+        So one call of `state` waits only once for an engine that hangs.
         """
-        if not self._absence.is_to_be_asked:
+        if not self._absence.should_call:
             yield False
             return
-        asked_at = time.monotonic()
-        with engine_may_be_away():
+        sent_at = time.monotonic()
+        with tolerate_missing_engine():
             try:
                 yield True
             except EngineNotFoundError:
-                self._absence.begin(asked_at=asked_at)
+                self._absence.record_failure(sent_at=sent_at)
                 raise
 
-    def _tidy(self, job: _Job) -> None:
-        """Remove the containers of a job that has ended; if the engine is away, a later call does it.
+    def _cleanup(self, job: _Job) -> None:
+        """Removes the containers of a job that has ended; if the engine is away, a later call does it.
 
-        While one process removes them, others wait: a caller that sees the end finds the containers gone, and a
-        process that ends right after it, with all its threads, leaves nothing half removed.
+        While one process removes them, others wait: a caller that reads the end can rely on their removal,
+        and a process that
+        exits right after it, with all its threads, leaves no partial removal.
         """
-        deadline = time.monotonic() + _TIDY_WITHIN_S
-        while job.containers_left.exists():
-            with locked(job.journal.lock, waits=False) as is_ours, self._engine_asked() as is_worthwhile:
-                if is_ours and is_worthwhile:
-                    self._give_back_and_remove(job)
-                    job.containers_left.unlink(missing_ok=True)
-            if is_ours or time.monotonic() >= deadline:
+        deadline = time.monotonic() + _CLEANUP_TIMEOUT_S
+        while job.cleanup_marker.exists():
+            with locked(job.journal.lock, waits=False) as has_lock, self._engine_call() as can_call:
+                if has_lock and can_call:
+                    self._remove_containers(job)
+                    job.cleanup_marker.unlink(missing_ok=True)
+            if has_lock or time.monotonic() >= deadline:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
-    def _give_back_and_remove(self, job: _Job) -> None:
-        owner = job.facts.get("give_to")
-        if owner and any(job.shared.exit_of(one.name) is None for one in job.shared.instances):
-            with engine_may_be_away():  # one was killed before it could give its files back
-                self._containers.give_back(job.id, owner)
+    def _remove_containers(self, job: _Job) -> None:
+        owner = job.properties.get("give_to")
+        if owner and any(job.shared.read_exit(instance.name) is None for instance in job.shared.instances):
+            # An instance was killed before it could restore the owner of its files.
+            with tolerate_missing_engine():
+                self._containers.restore_owner(job.id, owner)
         self._containers.remove(job.id)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether the containers of the job are removed; they are now, if the engine responds."""
+        """Return whether the containers of the job are removed; removes them if the engine responds."""
         job = _Job.find(root)
         if job is None:
             return True
-        self._tidy(job)
-        self._asked.pop(job.sandbox.root, None)
-        return not job.containers_left.exists() and not job.journal.is_locked()
+        self._cleanup(job)
+        self._cached_exits.pop(job.sandbox.root, None)
+        return not job.cleanup_marker.exists() and not job.journal.is_locked()
 
     def files(self, root: Path) -> JobFolder:
-        """The files of a job: in its folder, or in the folder of this machine that an output was given."""
+        """Returns the files of a job: in its folder, or in the local folder that is an output's target."""
         job = _Job.find(root)
-        kind = JobFolder if self._notes_sizes else _NotingFiles
+        kind = JobFolder if self._records_log_sizes else _TimedJobFolder
         return kind(Sandbox(root), job.outputs if job is not None else {})
 
     def remove(self, root: Path) -> None:
-        """Remove what a job has in the engine, and its folder; one that runs is killed."""
+        """Removes a job's containers, network and folder; a running job is killed."""
         if (job := _Job.find(root)) is not None:
             self._containers.remove(job.id)
         Sandbox(root.resolve()).remove()
 
     def sweep(self) -> list[str]:
-        """Remove what the engine has of jobs whose folder has gone, and old requirements; gives the jobs' ids."""
+        """Removes the remains of jobs whose folder is gone, and old requirements; returns the job ids."""
         if self._requirements:
             self._requirements.prune()
         return self._containers.remove_orphans(lambda folder: not folder.exists())
 
 
-class _NotingFiles(JobFolder):
-    """The files of a job whose instances note the sizes of their logs, and not the executor."""
+class _TimedJobFolder(JobFolder):
+    """The files of a job whose instances record the sizes of their logs themselves."""
 
     def log(self, instance: str) -> InstanceLog:
-        """The log of an instance, with the notes that the instance takes."""
+        """Returns the log of an instance, with the sizes that the instance records."""
         times = SharedFolder(self.sandbox.shared_dir).times_file(instance)
         return InstanceLog(self.sandbox.log_file(instance), times=times)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The files of a job that was started; all that is known of it.
+    """The files of a job that was started: its complete state.
 
     Attributes:
-        sandbox: its folder.
-        journal: what executors write; no container can write there. Its lock is held by the process that starts
-            the job, writes its end or removes its containers.
-        shared: what the containers write.
-        facts: what was known at its start, see `Launch`.
+        sandbox: the job's folder.
+        journal: written by executors; no container can write there. Its lock is held by the process that
+        starts the
+            job, writes its end or removes its containers.
+        shared: written by the containers.
+        properties: recorded at the start, see `Launch`.
     """
 
     sandbox: Sandbox
     journal: Journal
     shared: SharedFolder
-    facts: dict[str, Any]
+    properties: dict[str, Any]
 
     @classmethod
     def find(cls, root: Path) -> _Job | None:
-        """The job in a folder; None where none was started."""
+        """Returns the job in a folder; None if none was started."""
         sandbox = Sandbox(root.resolve())
         journal = Journal(sandbox.state_dir)
-        facts = journal.read_job()
-        if facts is None:
+        properties = journal.read_job()
+        if properties is None:
             return None
-        instances = [Instance(**instance) for instance in facts["instances"]]
-        return cls(sandbox, journal, SharedFolder(sandbox.shared_dir, instances), facts)
+        instances = [Instance(**instance) for instance in properties["instances"]]
+        return cls(sandbox, journal, SharedFolder(sandbox.shared_dir, instances), properties)
 
     @property
     def id(self) -> str:
-        return str(self.facts["job_id"])
+        return str(self.properties["job_id"])
 
     @property
     def outputs(self) -> dict[str, Path]:
-        """Output channel to its folder."""
-        return {channel: Path(folder) for channel, folder in self.facts.get("outputs", {}).items()}
+        """Returns the folder of each output channel."""
+        return {channel: Path(folder) for channel, folder in self.properties.get("outputs", {}).items()}
 
     @property
-    def containers_left(self) -> Path:
-        """This file exists while the engine may have containers of the job, which has ended."""
+    def cleanup_marker(self) -> Path:
+        """Returns the file that exists while the engine may have containers of the ended job."""
         return self.sandbox.state_dir / "containers-left"
 
     def final_state(self) -> ExecutionState | None:
-        """The end, once it is written."""
+        """Returns the final state once it is written."""
         state = self.journal.read_state()
         return state if state is not None and state.phase == "ended" else None
 
 
-def _has_ended(name: str, containers: Mapping[str, ContainerEnd | None]) -> bool:
-    """Return whether a container has ended, or has gone, as the engine reports it."""
+def _has_ended(name: str, containers: Mapping[str, ContainerExit | None]) -> bool:
+    """Return whether a container has exited or is gone, as the engine reports it."""
     return name not in containers or containers[name] is not None

@@ -1,4 +1,4 @@
-"""Images: the one a job names is on this machine, or it is fetched, or it is said why not."""
+"""Makes the image of a job available on this machine, or explains why it cannot."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 __all__ = ["PullGivenUp", "ensure_image"]
 
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
-_LAYER_COMES = "Downloading"
-_LAYER_IS_THERE = ("Download complete", "Pull complete", "Already exists")
+_LAYER_LOADING = "Downloading"
+_LAYER_COMPLETE = ("Download complete", "Pull complete", "Already exists")
 
 
 class PullGivenUp(Exception):
-    """The image is not needed any more."""
+    """Raised when a pull was cancelled."""
 
 
 def ensure_image(
-    engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[], bool] = lambda: False
+    engine: Engine, image: str, *, progress: bool, should_cancel: Callable[[], bool] = lambda: False
 ) -> str:
-    """The id of an image, which is pulled first where it is not on this machine.
+    """Returns the id of an image, after a pull if it is not on this machine.
 
-    Keys for private registries come from Docker's own configuration (`docker login`).
+    Keys for private registries are read from Docker's own configuration (`docker login`).
 
     Args:
         engine: where the image is needed.
         image: `name`, `name:tag` or `name@sha256:…`.
-        progress: show a bar while it is pulled.
-        is_given_up: asked while it is pulled.
+        progress: show a progress bar during the pull.
+        should_cancel: called repeatedly during the pull.
 
     Raises:
-        PullGivenUp: `is_given_up` said so.
-        ImageError: no such image, no access to it, or no way to its registry.
-        LocalRunError: the engine says nothing any more.
+        PullGivenUp: `should_cancel` returned True.
+        ImageError: no such image, no access to it, or its registry is unreachable.
+        LocalRunError: the engine does not respond any more.
     """
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
@@ -50,36 +50,37 @@ def ensure_image(
         return str(engine.client.images.get(image).id)
     except ImageNotFound:
         pass
-    except APIError as error:  # not a name at all
+    except APIError as error:  # the name is invalid
         raise ImageError(_explained(image, str(error.explanation or error))) from error
     except RequestException as error:
-        raise engine.lost(error, while_doing=f"it was asked for the image {image!r}") from error
+        raise engine.lost_error(error, while_doing=f"it was asked for the image {image!r}") from error
     try:
-        _pull(engine, image, progress=progress, is_given_up=is_given_up)
+        _pull(engine, image, progress=progress, should_cancel=should_cancel)
         return str(engine.client.images.get(image).id)
     except APIError as error:
         raise ImageError(_explained(image, str(error.explanation or error))) from error
     except RequestException as error:
-        raise engine.lost(error, while_doing=f"it pulled the image {image!r}") from error
+        raise engine.lost_error(error, while_doing=f"it pulled the image {image!r}") from error
 
 
-def _pull(engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[], bool]) -> None:
+def _pull(engine: Engine, image: str, *, progress: bool, should_cancel: Callable[[], bool]) -> None:
     from docker.utils import parse_repository_tag
 
     repository, tag = parse_repository_tag(image)
     with ByteBar(f"pulling {image}", is_visible=progress) as bar:
         layers = _Layers(bar)
-        for event in _checked(_report(engine, repository, tag or "latest", is_given_up), image):
-            layers.take(event)
+        for event in _checked(_pull_events(engine, repository, tag or "latest", should_cancel), image):
+            layers.update(event)
 
 
-def _report(
-    engine: Engine, repository: str, tag: str, is_given_up: Callable[[], bool]
+def _pull_events(
+    engine: Engine, repository: str, tag: str, should_cancel: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
-    """The events of a pull.
+    """Yields the events of a pull.
 
-    There is none while a registry does not respond, so another thread reads them. After a cancel this thread ends
-    with the next event of the engine, or at the client's read timeout.
+    There are no events while a registry does not respond, so another thread reads them. After a
+    cancellation that thread
+    exits with the next event of the engine, or at the client's read timeout.
     """
     events: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
     is_cancelled = threading.Event()
@@ -88,6 +89,7 @@ def _report(
         try:
             for event in engine.client.api.pull(repository, tag=tag, stream=True, decode=True):
                 events.put(event)
+                # Reading the stream cannot be interrupted, so the flag is checked between events.
                 if is_cancelled.is_set():
                     return
             events.put(None)
@@ -96,9 +98,9 @@ def _report(
 
     threading.Thread(target=read, name="pull", daemon=True).start()
     try:
-        while not is_given_up():
+        while not should_cancel():
             try:
-                event = events.get(timeout=_LOOK_S)
+                event = events.get(timeout=_POLL_INTERVAL_S)
             except queue.Empty:
                 continue
             if event is None:
@@ -112,7 +114,7 @@ def _report(
 
 
 def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str, Any]]:
-    """The events of a pull; one that reports a failure is an error."""
+    """Yields the events of a pull; raises if one reports a failure."""
     for event in events:
         if "error" in event:
             raise ImageError(_explained(image, str(event["error"])))
@@ -120,23 +122,23 @@ def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str,
 
 
 class _Layers:
-    """Adds up the progress of each layer, as the engine reports it."""
+    """Sums up the progress of each layer, as the engine reports it."""
 
     def __init__(self, bar: ByteBar) -> None:
         self._bar = bar
         self._sizes: dict[str, int] = {}
         self._done: dict[str, int] = {}
 
-    def take(self, event: dict[str, Any]) -> None:
-        """One line of the engine's report."""
+    def update(self, event: dict[str, Any]) -> None:
+        """Processes one line of the engine's report."""
         layer, status = event.get("id", ""), event.get("status", "")
         detail = event.get("progressDetail") or {}
-        if status == _LAYER_COMES and detail.get("total"):
+        if status == _LAYER_LOADING and detail.get("total"):
             if layer not in self._sizes:
                 self._sizes[layer] = detail["total"]
                 self._bar.expect(detail["total"])
             self._advance(layer, detail.get("current", 0))
-        elif status in _LAYER_IS_THERE and layer in self._sizes:
+        elif status in _LAYER_COMPLETE and layer in self._sizes:
             self._advance(layer, self._sizes[layer])
 
     def _advance(self, layer: str, to: int) -> None:
@@ -146,14 +148,14 @@ class _Layers:
             self._done[layer] = to
 
 
-def _explained(image: str, said: str) -> str:
-    text = said.lower()
-    if any(word in text for word in ("unauthorized", "denied", "credentials", "authentication required")):
+def _explained(image: str, reason: str) -> str:
+    lowered = reason.lower()
+    if any(word in lowered for word in ("unauthorized", "denied", "credentials", "authentication required")):
         hint = "check its name; for a private one, `docker login` to its registry first"
-    elif "invalid reference" in text:
+    elif "invalid reference" in lowered:
         hint = "an image is called registry/name:tag, in lower case"
-    elif "not found" in text or "manifest unknown" in text or "no such image" in text:
+    elif "not found" in lowered or "manifest unknown" in lowered or "no such image" in lowered:
         hint = "check its name and tag"
     else:
         hint = "its registry was not reached; `docker pull` it when it can be, or name one of `docker images`"
-    return f"the image {image!r} is not on this machine and cannot be pulled: {said.strip()}; {hint}"
+    return f"the image {image!r} is not on this machine and cannot be pulled: {reason.strip()}; {hint}"

@@ -30,7 +30,7 @@ from pai_sdk.execution.docker.ending import stopped_before_start
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.docker.requirements_cache import KeptRequirements, RequirementsCache
+from pai_sdk.execution.docker.requirements_cache import CachedRequirements, RequirementsCache
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.run.report.layout import RunLayout
 
@@ -56,13 +56,13 @@ class Launch:
     requirements_cache: RequirementsCache | None = None
 
     def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
-        """Create and start all containers, then let the instances begin. After a failure the caller removes them.
+        """Creates and starts all containers, then releases the instances. After a failure the caller removes them.
 
         A job that is stopped while its image is pulled ends without containers.
 
         Args:
-            progress: show a bar while the image is pulled.
-            is_closing: whether the pull is to be cancelled because the caller ends.
+            progress: show a progress bar while the image is pulled.
+            is_closing: returns True when the pull must be cancelled because the caller shuts down.
 
         Raises:
             InvalidInputError: the request cannot become containers.
@@ -80,18 +80,18 @@ class Launch:
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
         algorithm = request.algorithm_spec
-        if give_to and algorithm and algorithm.metric_definitions:  # made by the job, it could not be written to
+        if give_to and algorithm and algorithm.metric_definitions:  # root's containers would create it unwritable
             Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
         shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
             self._give(user)
         journal, job = Journal(self.sandbox.state_dir), self._job(options, limits, give_to)
 
-        def is_given_up() -> bool:
+        def should_cancel() -> bool:
             return shared.stop_request is not None or is_closing()
 
         try:
-            image = ensure_image(self.engine, image_uri, progress=progress, is_given_up=is_given_up)
+            image = ensure_image(self.engine, image_uri, progress=progress, should_cancel=should_cancel)
         except PullGivenUp:
             if shared.stop_request is None:
                 raise
@@ -99,11 +99,11 @@ class Launch:
             journal.write_state(stopped_before_start(shared))
             shared.forget_secrets()
             return
-        # From here on the engine may have containers of the job, which a later `state` or `remove` has to find.
+        # Written before the first container: after an interruption, `state` or `remove` must find all of them.
         journal.write_job(job)
         try:
             network = self._network(options, count=len(instances))
-            with self._kept_requirements(image_uri, image, user, give_to) as kept:
+            with self._cached_requirements(image_uri, image, user, give_to) as cached:
                 for instance in instances:
                     arguments = create_arguments(
                         self.sandbox,
@@ -111,7 +111,7 @@ class Launch:
                         request,
                         instance,
                         image=image,
-                        mounts=replace(self.mounts, requirements=kept),
+                        mounts=replace(self.mounts, requirements=cached),
                         limits=limits,
                         user=user,
                         network=network,
@@ -123,13 +123,12 @@ class Launch:
         except APIError as error:
             raise _explained(error, image_uri, self.mounts) from error
         except RequestException as error:
-            raise self.engine.lost(error, while_doing="it started the job's containers") from error
+            raise self.engine.lost_error(error, while_doing="it started the job's containers") from error
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
         shared.go()
 
     def _image_uri(self) -> str:
-        """The image of the job."""
         algorithm = self.spec.request.algorithm_spec
         if algorithm is None or not algorithm.image:
             raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
@@ -137,16 +136,16 @@ class Launch:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The job's folder."""
+        """Returns the job's folder."""
         return self.spec.sandbox
 
     @property
     def mounts(self) -> ContainerMounts:
-        """The files and folders of this machine that the containers see."""
+        """Returns the files and folders of this machine that are mounted into the containers."""
         return ContainerMounts(self.spec.mounts.inputs, self.spec.mounts.outputs, self.pip_cache)
 
     def _job(self, options: LocalOptions, limits: ContainerLimits, give_to: str) -> dict[str, Any]:
-        """The facts that are needed after the start."""
+        """Returns the job's properties that are needed after the start."""
         return {
             "job_id": self.spec.job_id,
             "instances": [asdict(instance) for instance in self.spec.instances],
@@ -160,37 +159,37 @@ class Launch:
         }
 
     def _user(self, options: LocalOptions) -> tuple[str, str]:
-        """The user of the containers, and the owner of the files at the end if that is another one."""
+        """Returns the user of the containers, and the final owner of the files if that is another one."""
         me = f"{os.getuid()}:{os.getgid()}"
-        if self.engine.is_rootless:  # root inside is the caller outside
+        if self.engine.is_rootless:  # root in the container is the caller on the host
             return "0:0", ""
         if options.user == "root":
             return "0:0", "" if os.getuid() == 0 else me
         user = options.user or me
         if os.getuid() and user.partition(":")[0] != str(os.getuid()):
-            what = f"only root may start containers as another user, and you are {os.getuid()}"
-            raise InvalidInputError([Problem("the local option user", what, "leave it out, or take 'root'")])
+            message = f"only root may start containers as another user, and you are {os.getuid()}"
+            raise InvalidInputError([Problem("the local option user", message, "leave it out, or take 'root'")])
         return user, ""
 
     def _give(self, user: str) -> None:
-        """Give what a job writes to its user; what an output holds already stays as it is."""
+        """Gives what a job writes to its user; existing content of an output stays as it is."""
         uid, _, gid = user.partition(":")
-        places = [
+        folders = [
             self.sandbox.usercode,
             self.sandbox.ml / "output",
             self.sandbox.logs_dir,
             self.sandbox.shared_dir,
         ]
-        places += [path for path in self.mounts.outputs.values() if not any(path.iterdir())]
-        for place in places:
-            for path in (place, *place.rglob("*")):
+        folders += [path for path in self.mounts.outputs.values() if not any(path.iterdir())]
+        for folder in folders:
+            for path in (folder, *folder.rglob("*")):
                 os.chown(path, int(uid), int(gid or 0), follow_symlinks=False)
 
     def _network(self, options: LocalOptions, *, count: int) -> str | None:
-        """The network that the instances of a job share, by whose names they find each other."""
+        """Creates the network that the instances of a job share; they find each other by their names in it."""
         if count > 1 and options.network in ("bridge", "default", "none"):
-            what = f"instances do not find each other by name in {options.network!r}"
-            raise InvalidInputError([Problem("the local option network", what, "leave it out, or take 'host'")])
+            message = f"instances do not find each other by name in {options.network!r}"
+            raise InvalidInputError([Problem("the local option network", message, "leave it out, or take 'host'")])
         if options.network or count == 1:
             return options.network
         name = f"pai-{self.spec.job_id}"
@@ -198,21 +197,21 @@ class Launch:
         return name
 
     def _environments(self, options: LocalOptions, limits: ContainerLimits, *, give_to: str) -> dict[str, str]:
-        """The files of each instance: its variables, and what the script itself needs to know."""
+        """Returns the files of each instance: its variables, and the settings of the script."""
         instances = self.spec.instances
         share = gpu_share(limits, instances)
         if options.network == "host":
             meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
-        elif len(instances) == 1:  # its name is in no network; its ports are its own
+        elif len(instances) == 1:  # in no network, so its name does not resolve; its ports are private
             meeting = Rendezvous.on_loopback([MASTER_PORT, TF_PORT], nproc_per_node=share)
         else:
             meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
         job_type = contract.job_type(self.spec.request)
-        texts = {}
+        files = {}
         for instance, environment in zip(instances, self.spec.environments, strict=True):
             shared = rendezvous_variables(instance, meeting, job_type=job_type)
             variables = {**self._default_environment(), **shared, **environment.at("/ml")}
-            own = {
+            settings = {
                 "PAI_SDK_RANK": instance.rank,
                 "PAI_SDK_LIMIT_S": int(self.spec.limits.max_running_s or 0),
                 "PAI_SDK_GRACE_S": options.grace_s,
@@ -220,12 +219,12 @@ class Launch:
                 "PAI_SDK_GIVE_TO": give_to,
                 "PAI_SDK_UMASK": _umask(),
             }
-            texts[f"{instance.name}.settings"] = "".join(f"{name}={value}\n" for name, value in own.items())
-            texts[f"{instance.name}.env"] = environment_file(variables)
-        return texts
+            files[f"{instance.name}.settings"] = "".join(f"{name}={value}\n" for name, value in settings.items())
+            files[f"{instance.name}.env"] = environment_file(variables)
+        return files
 
     def _default_environment(self) -> dict[str, str]:
-        """Defaults of variables; the values of the request win."""
+        """Returns default variables; the values of the request win."""
         variables = {"PYTHONUNBUFFERED": "1"}
         if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
             variables |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
@@ -235,37 +234,37 @@ class Launch:
 
     def _requirements(self) -> list[str]:
         lines = list(self.spec.request.python_requirements or ())
-        if self._file_of_code.is_file():
+        if self._code_requirements.is_file():
             lines.append("-r /ml/usercode/requirements.txt")
         return lines
 
     @property
-    def _file_of_code(self) -> Path:
+    def _code_requirements(self) -> Path:
         return self.sandbox.usercode / "requirements.txt"
 
     @contextmanager
-    def _kept_requirements(
+    def _cached_requirements(
         self, image_uri: str, image: str, user: str, give_to: str
-    ) -> Iterator[KeptRequirements | None]:
-        """The folder in which the requirements are kept for later jobs; None if there is nothing to keep."""
-        texts = ["".join(f"{line}\n" for line in self.spec.request.python_requirements or ())]
-        if self._file_of_code.is_file():
-            texts.append(self._file_of_code.read_text(encoding="utf-8", errors="backslashreplace"))
-        # Files that root's containers write are given back at the end of a job: too late for other jobs.
-        if self.requirements_cache is None or give_to or not any(text.strip() for text in texts):
+    ) -> Iterator[CachedRequirements | None]:
+        """Yields the folder for the requirements, shared with later jobs; None if there is nothing to cache."""
+        contents = ["".join(f"{line}\n" for line in self.spec.request.python_requirements or ())]
+        if self._code_requirements.is_file():
+            contents.append(self._code_requirements.read_text(encoding="utf-8", errors="backslashreplace"))
+        # Files of root's containers get their owner only at the end of a job, too late for other jobs.
+        if self.requirements_cache is None or give_to or not any(text.strip() for text in contents):
             yield None
             return
         variables = self.spec.environments[0].at("/ml")
         with self.requirements_cache.use(
-            texts, image=image_uri, image_id=image, user=user, variables=variables
-        ) as kept:
-            if kept and not kept.is_complete and os.getuid() == 0:
-                os.chown(kept.folder, *(int(part) for part in f"{user}:0".split(":")[:2]))
-            yield kept
+            contents, image=image_uri, image_id=image, user=user, variables=variables
+        ) as cached:
+            if cached and not cached.is_complete and os.getuid() == 0:
+                os.chown(cached.folder, *(int(part) for part in f"{user}:0".split(":")[:2]))
+            yield cached
 
 
 def _umask() -> str:
-    """The caller's umask, so that a job's files can be read by those who may read the caller's."""
+    """Returns the caller's umask, so that users who can read the caller's files can read a job's."""
     try:
         status = Path("/proc/self/status").read_text(encoding="utf-8")
     except OSError:
@@ -274,21 +273,21 @@ def _umask() -> str:
 
 
 def _explained(error: Exception, image: str, mounts: ContainerMounts) -> PaiError:
-    """The error to raise for a refusal of the engine."""
-    said = str(getattr(error, "explanation", None) or error).strip()
-    if "/bin/sh" in said and ("no such file" in said or "not found" in said):
-        return ImageError(f"the image {image!r} has no /bin/sh, which every job needs; take one with a shell")
-    if "bind source path does not exist" in said:
+    """Returns the error to raise for a refusal of the engine."""
+    reason = str(getattr(error, "explanation", None) or error).strip()
+    if "/bin/sh" in reason and ("no such file" in reason or "not found" in reason):
+        return ImageError(f"the image {image!r} has no /bin/sh, which every job needs; use one with a shell")
+    if "bind source path does not exist" in reason:
         missing = [f"{channel}: {path}" for channel, path in mounts.inputs.items() if not path.exists()]
-        return LocalRunError(f"an input is not there any more: {', '.join(missing) or said}")
-    if "could not select device driver" in said or "nvidia" in said.lower():
+        return LocalRunError(f"an input is not there any more: {', '.join(missing) or reason}")
+    if "could not select device driver" in reason or "nvidia" in reason.lower():
         return LocalRunError(
-            f"the engine cannot give GPUs to containers ({said}); install the NVIDIA container toolkit, or take "
+            f"the engine cannot give GPUs to containers ({reason}); install the NVIDIA container toolkit, or use "
             "instance_type='local'"
         )
-    if "address pool" in said:
+    if "address pool" in reason:
         return LocalRunError(
-            f"the engine has no addresses left for one more network ({said}); `pai-sdk prune` and `docker network "
-            "prune` remove unused ones"
+            f"the engine has no addresses left for one more network ({reason}); `pai-sdk prune` and `docker "
+            "network prune` remove unused ones"
         )
-    return LocalRunError(f"the Docker engine refused the job: {said}")
+    return LocalRunError(f"the Docker engine refused the job: {reason}")

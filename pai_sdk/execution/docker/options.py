@@ -1,4 +1,4 @@
-"""Options of local jobs that no service has: kept in the request's settings, as tags."""
+"""Options of local jobs that no service has: stored as tags in the request's settings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _USER = re.compile(r"root|[0-9]+(:[0-9]+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class LocalOptions:
-    """Options of jobs with `instance_type="local"`. Elsewhere they are labels without meaning.
+    """Options of jobs with `instance_type="local"`. Other backends treat them as labels without effect.
 
     Attributes:
-        user: who the containers run as: `uid:gid`, or `root` (files are given back to you at the end). You, by
-            default.
-        shared_memory: the size of /dev/shm, such as `2GiB`; half of the memory otherwise.
+        user: the user of the containers: `uid:gid`, or `root` (files are given back to you at the end). By
+        default, you.
+        shared_memory: the size of /dev/shm, such as `2GiB`; by default half of the memory.
         gpu_ids: these GPUs, divided among the instances.
-        preempt_after_s: send SIGTERM to the command after these seconds and start it again, once: the drill for
-            spot instances.
+        preempt_after_s: send SIGTERM to the command after these seconds and start it again, once: a drill for spot
+            instances.
         grace_s: seconds between SIGTERM and SIGKILL.
-        network: an existing network to attach the containers to: `host`, for one.
+        network: an existing network to attach the containers to, such as `host`.
 
     Example:
         >>> LocalOptions(preempt_after_s=30, gpu_ids=("0", "1")).settings()
@@ -43,7 +43,7 @@ class LocalOptions:
     network: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """For the parameter `settings` of Processor and Estimator."""
+        """Return the value for the parameter `settings` of Processor and Estimator."""
         tags = {}
         for part in fields(self):
             value = getattr(self, part.name)
@@ -53,13 +53,13 @@ class LocalOptions:
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str] | None) -> LocalOptions:
-        """Read them back from a request.
+        """Parse the options from the tags of a request.
 
         Raises:
-            InvalidInputError: there is no such option, or its value is not of its kind; all of it is listed.
+            InvalidInputError: unknown options or invalid values; all of them are listed.
         """
         problems: list[Problem] = []
-        found: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         kinds = {part.name: type(part.default) for part in fields(cls)}
         for tag, text in (tags or {}).items():
             name = tag.removeprefix(_PREFIX)
@@ -75,11 +75,11 @@ class LocalOptions:
             elif kinds[name] is int and not text.isdecimal():
                 problems.append(Problem(where, f"{text!r} is not a whole number of seconds"))
             elif kinds[name] is int:
-                found[name] = int(text)
+                parsed[name] = int(text)
             elif kinds[name] is tuple:
-                found[name] = tuple(part.strip() for part in text.split(",") if part.strip())
+                parsed[name] = tuple(part.strip() for part in text.split(",") if part.strip())
             else:
-                found[name] = text
+                parsed[name] = text
         if problems:
             raise InvalidInputError(problems)
-        return cls(**found)
+        return cls(**parsed)

@@ -1,15 +1,16 @@
-"""What local jobs have installed for their requirements, kept for later jobs with the same image and list.
+"""Installed requirements of local jobs, cached for later jobs with the same image and requirements.
 
     <digest>/           what one list needs in one image; mounted as `requirements` into the containers of a job
     <digest>/image      the name of the image
     <digest>/python     what pip has installed, as a base for users' packages (PYTHONUSERBASE)
     <digest>/.<name>    what the instance of that name is installing; renamed to `python` when that is done
-    <digest>/complete   `python` is whole; holds its size in bytes, and was touched when a job used it last
+    <digest>/complete   `python` is complete; contains its size in bytes, and its mtime is the last use by a job
     <digest>/kept_for   the day on which it can be used, for requirements that are not exact
     <digest>.lock       shared for a process that starts containers with it, exclusive for one that removes it
 
-The first instance of a job installs (`instance.sh`), so no process has to wait for it. Two jobs at once both
-install, and the first to finish is kept. Only a job that installs can write there; all others see it read-only.
+The first instance of a job installs (`instance.sh`), so no process has to wait for it. If two jobs install
+at once, the
+first one to finish wins. Only a job that installs can write there; all others mount it read-only.
 """
 
 from __future__ import annotations
@@ -27,19 +28,14 @@ from pai_sdk.agent import environments
 from pai_sdk.agent.requirement_lists import EXACT, kept_for
 from pai_sdk.base.files import locked, replace_file
 
-__all__ = ["KeptRequirements", "RequirementsCache"]
+__all__ = ["CachedRequirements", "RequirementsCache"]
 
 _IMAGE = "image"
 
 
 @dataclass(frozen=True)
-class KeptRequirements:
-    """The folder for the requirements of a job.
-
-    Attributes:
-        folder: on this machine.
-        is_complete: whether they are installed there, so that no job needs to write to it.
-    """
+class CachedRequirements:
+    """The folder for the requirements of a job; once complete, no job needs to write to it."""
 
     folder: Path
     is_complete: bool
@@ -47,16 +43,16 @@ class KeptRequirements:
 
 @dataclass(frozen=True)
 class RequirementsCache:
-    """Folders with installed requirements. Several processes may use it at once.
+    """Folders with installed requirements. Several processes can use them at once.
 
     Attributes:
-        folder: where they lie.
-        containers: gives the names of the containers of jobs, and the folders of this machine that they see.
+        folder: the folder that contains them.
+        containers: returns the names of the containers of jobs, and the folders of this machine mounted into them.
 
     Example:
         >>> cache = RequirementsCache(Path("/srv/cache"), lambda: ({}, set()))
-        >>> with cache.use(["./mine.whl"], image="python:3.11", image_id="sha256:0a", user="0:0") as kept:
-        ...     kept is None
+        >>> with cache.use(["./mine.whl"], image="python:3.11", image_id="sha256:0a", user="0:0") as cached:
+        ...     cached is None
         True
     """
 
@@ -66,56 +62,59 @@ class RequirementsCache:
     @contextmanager
     def use(
         self,
-        texts: Sequence[str],
+        contents: Sequence[str],
         *,
         image: str,
         image_id: str,
         user: str,
         variables: Mapping[str, str] | None = None,
-    ) -> Iterator[KeptRequirements | None]:
-        """Choose the folder of a job; within the block, in which the containers are made, no process removes it.
+    ) -> Iterator[CachedRequirements | None]:
+        """Selects the folder of a job; within the block, in which the containers are created, it is not removed.
 
         Args:
-            texts: the requirement files.
+            contents: the contents of the requirement files.
             image: the name of the image.
-            image_id: the image itself.
+            image_id: the digest of the image.
             user: the user of the containers.
-            variables: of the job; those of pip decide what is installed.
+            variables: of the job; those of pip affect what is installed.
 
         Returns:
-            None for requirements that are not kept, since they name files.
+            None for requirements that cannot be cached, because they name files.
         """
-        kept = kept_for(texts)
-        if not kept:
+        validity = kept_for(contents)
+        if not validity:
             yield None
             return
-        of_pip = sorted((name, value) for name, value in (variables or {}).items() if name.startswith("PIP_"))
-        facts = [list(texts), image_id, user, of_pip, kept]
-        folder = self.folder / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        pip_variables = sorted(
+            (name, value) for name, value in (variables or {}).items() if name.startswith("PIP_")
+        )
+        key = [list(contents), image_id, user, pip_variables, validity]
+        folder = self.folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Shared: jobs start at the same time, but `prune` takes the lock alone before it removes the folder.
         with locked(folder.with_name(f"{folder.name}.lock"), shared=True):
             is_complete = environments.is_complete(folder)
             if is_complete:
                 environments.note_use(folder)
             else:
-                self._prepare(folder, image, kept)
-            yield KeptRequirements(folder, is_complete)
+                self._prepare(folder, image, validity)
+            yield CachedRequirements(folder, is_complete)
             if not is_complete:
                 self.prune()
 
-    def _prepare(self, folder: Path, image: str, kept: str) -> None:
-        """Make the folder, and remove what installations that were cut off have left."""
+    def _prepare(self, folder: Path, image: str, validity: str) -> None:
+        """Creates the folder, and removes the drafts of interrupted installations."""
         folder.mkdir(exist_ok=True)
         replace_file(folder / _IMAGE, f"{image}\n", mode=0o644)
-        if kept != EXACT:
-            environments.note_kept_for(folder, kept)
+        if validity != EXACT:
+            environments.note_kept_for(folder, validity)
         names, _ = self.containers()
         for draft in folder.glob(".*"):
             if draft.is_dir() and draft.name.removeprefix(".") not in names:
                 shutil.rmtree(draft, ignore_errors=True)
 
     def prune(self) -> list[Path]:
-        """Remove what was not used for 30 days or on its day, and the least recently used above 20 GiB.
+        """Removes what was unused for 30 days or is past its day, and the least recently used above 20 GiB.
 
         Returns:
             The folders that were removed.
@@ -124,14 +123,15 @@ class RequirementsCache:
             return []
         for folder in self.folder.iterdir():
             if environments.is_complete(folder) and not (folder / "complete").stat().st_size:
-                _note_size(folder)
+                _write_size(folder)
         _, mounted = self.containers()
         return environments.prune(self.folder, is_used=mounted.__contains__)
 
 
-def _note_size(folder: Path) -> None:
-    """Write down how large it is; the instance that has installed it does not know."""
+def _write_size(folder: Path) -> None:
+    """Records the size of an installation, which the instance that installed it does not know."""
     with suppress(OSError):
         used_at = (folder / "complete").stat().st_mtime
         environments.mark_complete(folder)
+        # The mtime is the last use: writing the size must not count as one.
         os.utime(folder / "complete", (used_at, used_at))

@@ -19,20 +19,15 @@ from pai_sdk.logs.times import END_OF_TIME_S, LogTimes
 
 __all__ = ["InstanceExit", "SharedFolder"]
 
-_LONGEST_TEXT_BYTES = 64 * 1024
-_LONGEST_PROBLEM = 300
+_MAX_TEXT_BYTES = 64 * 1024
+_MAX_PROBLEM_CHARACTERS = 300
 _EXIT_CODE = re.compile(r"[0-9]{1,3}")
 _FAILURE = re.compile(r"(\S+)\s+([0-9]{1,3})(\s+silent)?")
 
 
 @dataclass(frozen=True)
 class InstanceExit:
-    """The end of an instance, by its own account.
-
-    Attributes:
-        code: its exit code.
-        at: seconds since 1970, UTC.
-    """
+    """The exit of an instance, as the instance itself wrote it; `at` is in seconds since 1970, UTC."""
 
     code: int
     at: float
@@ -41,19 +36,20 @@ class InstanceExit:
 class SharedFolder(ExecutionRecord):
     """The files by which a job's containers and their executor communicate.
 
-    The containers can write here, so nothing that is read is trusted: neither its content, nor its size, nor that
-    it is a file. What cannot be understood counts as not written.
+    The containers can write here, so nothing that is read is trusted: neither its content, nor its size,
+    nor that it is a
+    file. Invalid content counts as not written. The first writer of a file wins (`publish_once`).
 
     Attributes:
         instances: of the job, in rank order; needed for `state`.
 
     Example:
-        >>> SharedFolder(Path("/srv/jobs/local-1/shared")).has_begun
+        >>> SharedFolder(Path("/srv/jobs/local-1/shared")).is_launched
         False
     """
 
-    _longest_bytes = _LONGEST_TEXT_BYTES
-    _stop_mode = 0o666  # for a container of any user
+    _longest_bytes = _MAX_TEXT_BYTES
+    _stop_mode = 0o666  # a container of any user must be able to read it
 
     def __init__(self, path: Path, instances: Sequence[Instance] = ()) -> None:
         super().__init__(path)
@@ -61,39 +57,34 @@ class SharedFolder(ExecutionRecord):
 
     # ---- what the executor writes ----
 
-    def prepare(self, texts: Mapping[str, str], requirements: Iterable[str]) -> None:
-        """Write the script, the settings and variables (they may be secrets), and what pip is to install.
-
-        Args:
-            texts: the files of the instances, by name.
-            requirements: lines for pip.
-        """
+    def prepare(self, instance_files: Mapping[str, str], requirements: Iterable[str]) -> None:
+        """Writes the script, settings and variables (these may be secrets), and the requirements for pip."""
         for folder in (self.path, *(self.path / name for name in ("home", "pip-cache", "requirements"))):
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_text("utf-8")
-        lines = "".join(f"{line}\n" for line in requirements)  # an index URL may hold a password
-        files = {"instance.sh": script, **texts, **({"requirements.txt": lines} if lines else {})}
-        for name, text in files.items():
-            # Replaced whole, because a shell reads its script while it runs. The draft's name is hidden from the
-            # patterns of the script, but not from `forget_secrets`.
+        lines = "".join(f"{line}\n" for line in requirements)  # an index URL may contain a password
+        contents = {"instance.sh": script, **instance_files, **({"requirements.txt": lines} if lines else {})}
+        for name, text in contents.items():
+            # Replaced by a rename, because a shell reads its script while it runs. The script's patterns skip
+            # the draft's name, but that of `forget_secrets` matches it.
             replace_file(self.path / name, text, draft=self.path / f".{name}")
 
     def go(self) -> None:
-        """Let the instances begin; all containers exist."""
+        """Releases the instances; all containers exist."""
         self._write_first("go", f"{time.time():.3f}\n")
 
     def write_lost(self, instance: str) -> None:
-        """Note that an instance gave no sign of life, before it is killed."""
+        """Records that an instance gave no sign of life, before it is killed."""
         with suppress(OSError):
             self._write_first(f"{instance}.why", "peer\n")
 
     def write_failure(self, instance: str, exit_code: int) -> None:
-        """Note the failure of an instance that could not write it, so that the others end; the first one stays."""
+        """Records the failure of an instance that could not write it, so that the others exit; the first wins."""
         with suppress(OSError):
             self._write_first("failed", f"{instance} {exit_code}\n")
 
     def forget_secrets(self) -> None:
-        """Remove the variables; they are not needed after the end."""
+        """Removes the variables, which are not needed after the end."""
         for file in self.path.glob("*.env"):
             file.unlink(missing_ok=True)
 
@@ -103,35 +94,35 @@ class SharedFolder(ExecutionRecord):
     # ---- the state ----
 
     def state(self) -> ExecutionState:
-        """The state by the account of the instances; that a job has ended is decided by the executor."""
-        failure, names = self.first_failure, [one.name for one in self.instances]
+        """Returns the state that the instances report; the executor decides whether the job has ended."""
+        failure, names = self.first_failure, [instance.name for instance in self.instances]
         return ExecutionState(
             "running" if any(map(self.has_started, names)) else "preparing",
-            started_at=self.begun_at,
-            instances=tuple(self._instance_state(one) for one in self.instances),
+            started_at=self.started_at,
+            instances=tuple(self._instance_state(instance) for instance in self.instances),
             failed_instance=failure[0] if failure and failure[0] in names else None,
         )
 
     def _instance_state(self, instance: Instance) -> InstanceState:
-        ended = self.exit_of(instance.name)
+        ended = self.read_exit(instance.name)
         if ended:
             return self.final_state(instance, ended.code)
         status = "Running" if self.has_started(instance.name) else "Pending"
         return InstanceState(instance.name, instance.role, status)
 
     def final_state(self, instance: Instance, exit_code: int | None) -> InstanceState:
-        """The state of an instance that has ended."""
-        status = "Terminated" if self.why(instance.name) else "Succeed" if exit_code == 0 else "Failed"
+        """Returns the state of an instance that has ended."""
+        status = "Terminated" if self.end_reason(instance.name) else "Succeed" if exit_code == 0 else "Failed"
         return InstanceState(instance.name, instance.role, status, exit_code)
 
     @property
-    def has_begun(self) -> bool:
-        """Return whether the instances may begin."""
+    def is_launched(self) -> bool:
+        """Return whether the instances are released."""
         return self._has("go")
 
     @property
-    def begun_at(self) -> float | None:
-        """Return when they were allowed to, in seconds since 1970."""
+    def started_at(self) -> float | None:
+        """Returns when they were released, in seconds since 1970."""
         try:
             at = float(self._text("go"))
         except ValueError:
@@ -139,41 +130,41 @@ class SharedFolder(ExecutionRecord):
         return at if 0 <= at < END_OF_TIME_S else None
 
     def has_started(self, instance: str) -> bool:
-        """Return whether the command of an instance was started; before, requirements are installed."""
+        """Return whether the command of an instance was started; before that, requirements are installed."""
         return self._has(f"{instance}.started")
 
-    def exit_of(self, instance: str) -> InstanceExit | None:
-        """The end of an instance; None while it runs, or when it could not write that."""
+    def read_exit(self, instance: str) -> InstanceExit | None:
+        """Returns the exit of an instance; None while it runs, or if it could not write it."""
         try:
             text, at = self._read(f"{instance}.exit")
         except OSError:
             return None
-        # The time of a file can be set, also to one that no date can hold.
+        # The job can set the mtime, also to a time outside the range of dates.
         return InstanceExit(int(text), min(max(at, 0.0), time.time())) if _EXIT_CODE.fullmatch(text) else None
 
-    def is_at_its_end(self, instance: str) -> bool:
-        """Return whether an instance has ended, or still gives its files to their owner."""
+    def is_exiting(self, instance: str) -> bool:
+        """Return whether an instance has ended, or is giving its files to their owner."""
         return self._has(f"{instance}.exit") or self._has(f"{instance}.exit.part")
 
-    def why(self, instance: str) -> str:
-        """Return why the executor ended an instance: `stopped`, `timeout`, `peer`; empty when it did not."""
+    def end_reason(self, instance: str) -> str:
+        """Returns why the executor stopped an instance: `stopped`, `timeout`, `peer`; empty if it did not."""
         return self._text(f"{instance}.why")
 
     @property
     def first_failure(self) -> tuple[str, int] | None:
-        """The instance that failed first, and its exit code."""
-        found = _FAILURE.fullmatch(self._text("failed"))
-        return (found[1], int(found[2])) if found else None
+        """Returns the instance that failed first, and its exit code."""
+        match = _FAILURE.fullmatch(self._text("failed"))
+        return (match[1], int(match[2])) if match else None
 
     @property
     def is_failure_silent(self) -> bool:
-        """Return whether that instance only gave no sign of life, so that another one took it for lost."""
-        found = _FAILURE.fullmatch(self._text("failed"))
-        return bool(found and found[3])
+        """Return whether that instance only gave no sign of life, so that another one reported it as lost."""
+        match = _FAILURE.fullmatch(self._text("failed"))
+        return bool(match and match[3])
 
     @property
-    def end_asked_s_ago(self) -> float | None:
-        """Seconds since the instances were asked to end, for any reason; None when they were not."""
+    def end_requested_s_ago(self) -> float | None:
+        """Returns the seconds since the instances were asked to exit, for any reason; None if they were not."""
         moments = []
         for name in ("stop", "failed", "timeout"):
             with suppress(OSError):
@@ -183,19 +174,19 @@ class SharedFolder(ExecutionRecord):
     # ---- what else the instances write ----
 
     def has_opened_log(self, instance: str) -> bool:
-        """Return whether an instance has opened its log; before, its output goes to the engine."""
+        """Return whether an instance has opened its log; before that, its output goes to the engine."""
         return self._has(f"{instance}.beat") or self._log_of(instance) != ""
 
     def log_times(self, instance: str) -> LogTimes:
-        """When the log of an instance had which size; nothing where the image cannot tell."""
+        """Returns the recorded sizes of an instance's log; empty if the image cannot record them."""
         return LogTimes.read(self.times_file(instance))
 
     def times_file(self, instance: str) -> Path:
-        """The file with the sizes that the log of an instance had at some times."""
+        """Returns the file with the recorded sizes of an instance's log."""
         return self.path / f"{instance}.times"
 
     def log_tail(self, instance: str, lines: int) -> list[str]:
-        """The last lines of an instance's log."""
+        """Returns the last lines of an instance's log."""
         return self._log_of(instance).splitlines()[-lines:]
 
     def ran_out_of_memory(self, instance: str) -> bool:
@@ -209,19 +200,19 @@ class SharedFolder(ExecutionRecord):
 
     @property
     def requirements_problem(self) -> str:
-        """Return why pip could not be run at all; empty where it was."""
-        return " ".join(self._text("requirements.failed").split())[:_LONGEST_PROBLEM]
+        """Returns why pip could not be run at all; empty if it was."""
+        return " ".join(self._text("requirements.failed").split())[:_MAX_PROBLEM_CHARACTERS]
 
     def pip_problem(self, instance: str) -> str:
-        """The error of pip in the log of the instance that installed the requirements."""
+        """Returns the error of pip in the log of the instance that installed the requirements."""
         return pip_problem(self._log_of(instance))
 
     def _log_of(self, instance: str) -> str:
-        """The end of a log."""
+        """Returns the tail of a log."""
         try:
             with (self.path.parent / "logs" / f"{instance}.log").open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _LONGEST_TEXT_BYTES))
-                return log.read(_LONGEST_TEXT_BYTES).decode(errors="replace")
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_TEXT_BYTES))
+                return log.read(_MAX_TEXT_BYTES).decode(errors="replace")
         except OSError:
             return ""
 

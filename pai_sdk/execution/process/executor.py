@@ -19,7 +19,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.supervising import job_on_host, kill_supervisors, start_supervisor
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
-from pai_sdk.execution.contract import job_facts
+from pai_sdk.execution.contract import job_description
 from pai_sdk.execution.job_folder import JobFolder
 
 __all__ = ["ProcessExecutor"]
@@ -32,12 +32,14 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class ProcessExecutor(Executor):
     """Runs the instances of a job as processes, under a supervisor that does not depend on this process.
 
-    All instances of a job share its sandbox and meet on the loopback address. Python requirements are installed
-    into a virtual environment that jobs with the same requirements share; packages of this interpreter count as
-    present. The request's image is not used.
+    All instances of a job share its sandbox and meet on the loopback address. Python requirements are
+    installed into a
+    virtual environment that jobs with the same requirements share; packages of this interpreter count as
+    installed. The
+    request's image is not used.
 
     Attributes:
-        cache_dir: where those environments are kept.
+        cache_dir: where those environments are stored.
         grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
 
     Example:
@@ -51,15 +53,15 @@ class ProcessExecutor(Executor):
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
         self.grace_s = grace_s
-        self._here: set[Path] = set()  # the folders of jobs that were seen to run on this machine
+        self._local_roots: set[Path] = set()  # a cache: folders of jobs that are known to run on this machine
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> ProcessExecutor:
-        """The executor of a service."""
+        """Open the executor for a service."""
         return cls(setup.cache_dir)
 
     def start(self, spec: LaunchSpec) -> None:
-        """Start the supervisor and return as soon as it runs. A job that was started before is left alone.
+        """Start the supervisor and return as soon as it runs; does nothing for a job that was started before.
 
         Raises:
             InvalidInputError: the request cannot become processes; nothing was started.
@@ -72,7 +74,7 @@ class ProcessExecutor(Executor):
         start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=_START_TIMEOUT_S)
 
     def withdraw(self, root: Path) -> None:
-        """Take back a start that was cut off.
+        """Cancel an interrupted start.
 
         Raises:
             PaiError: an earlier supervisor is stuck before its start.
@@ -81,78 +83,82 @@ class ProcessExecutor(Executor):
             raise PaiError("an earlier supervisor is stuck before its start; see its log")
 
     def state(self, root: Path) -> ExecutionState:
-        """The state now; processes that a killed supervisor has left behind are killed."""
+        """Return the current state; kills processes that a killed supervisor has left behind."""
         sandbox = Sandbox(root.resolve())
         journal = Journal(sandbox.state_dir)
         state = journal.state()
         if state is None:
             return ExecutionState("absent")
         if state.phase != "ended" or state.reason_code == REASON_SUPERVISOR_LOST:
-            machine = self._other_machine(sandbox.root, journal)
+            machine = self._foreign_machine(sandbox.root, journal)
             if machine is not None:
-                # If only the service there has ended, the processes are still there, and see this request.
+                # The machine may be alive and only its service gone: then its processes read this stop request.
                 journal.request_stop(REASON_NODE_LOST, machine_lost_message(machine))
                 ending = lost(state, ended_at=state.ended_at or time.time())
                 message = machine_lost_message(machine)
                 return replace(ending, reason_code=REASON_NODE_LOST, reason_message=message)
         if state.reason_code == REASON_SUPERVISOR_LOST:
-            # If the guardian was killed too, processes of the instances may still run, and write.
+            # The guardian may have been killed too: then processes of the instances still run, and write.
             for instance in state.instances:
                 mark = f"PAI_INSTANCE_NAME={instance.name}"
                 kill_orphans(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
         return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to end; returns at once. The first reason given stays."""
+        """Ask all instances to exit; returns at once. The reason of the first call is kept."""
         journal = Journal(Sandbox(root).state_dir)
         state = journal.state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether supervisor and guardian have ended."""
+        """Return whether supervisor and guardian have exited."""
         return not Journal(Sandbox(root.resolve()).state_dir).is_locked()
 
     def files(self, root: Path) -> JobFolder:
-        """The files of a job; its instances use its folder."""
+        """Return the files of a job; its instances use its folder."""
         return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
-        """Kill what runs of a job, and remove its folder."""
+        """Kill the processes of a job and remove its folder."""
         sandbox = Sandbox(root.resolve())
         self.withdraw(root)
         journal, deadline = Journal(sandbox.state_dir), time.monotonic() + _START_TIMEOUT_S
         while journal.is_locked():
             if time.monotonic() > deadline:
                 raise PaiError(f"processes of the job in {root} cannot be killed; see its supervisor.log")
+            # Repeated until the lock is free: supervisor and guardian hold it until they have exited.
             kill_supervisors(lambda _, folder: folder == sandbox.root)
             time.sleep(0.01)
         sandbox.remove()
 
     def sweep(self) -> list[str]:
-        """Kill the processes of jobs whose folder has gone; gives their ids."""
-        # As the supervisor sees the folder: it may run in a container with a file system of its own.
+        """Kill the processes of jobs whose folder is gone; returns the job ids."""
+        # Checked in the supervisor's own root: it may run in a container with another file system.
         return kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
 
     def _job(self, spec: LaunchSpec) -> dict[str, Any]:
-        """All the supervisor needs to know, as plain JSON; and where it runs."""
-        job = job_on_host(spec.sandbox, job_facts(spec, grace_s=self.grace_s), cache_dir=self.cache_dir.resolve())
+        """Returns the description of the job for the supervisor, as plain JSON, and this machine's identity."""
+        job = job_on_host(
+            spec.sandbox, job_description(spec, grace_s=self.grace_s), cache_dir=self.cache_dir.resolve()
+        )
         return {**job, "machine": _this_machine()}
 
-    def _other_machine(self, root: Path, journal: Journal) -> str | None:
-        """The machine that has the processes of a job, if it is another one than this."""
-        if root in self._here:
+    def _foreign_machine(self, root: Path, journal: Journal) -> str | None:
+        """Returns the host that runs a job's processes, if it is not this machine."""
+        if root in self._local_roots:
             return None
-        theirs, ours = (journal.read_job() or {}).get("machine", {}), _this_machine()
-        # A machine that was started again keeps its name; a container that was, its kernel.
-        if all(theirs.get(name) not in (None, "", ours[name]) for name in ours):
-            return str(theirs["host"])
-        self._here.add(root)
+        recorded, local = (journal.read_job() or {}).get("machine", {}), _this_machine()
+        # Foreign only if name and boot id both differ: a rebooted machine keeps its name, and a restarted
+        # container keeps the boot id of its kernel.
+        if all(recorded.get(name) not in (None, "", local[name]) for name in local):
+            return str(recorded["host"])
+        self._local_roots.add(root)
         return None
 
 
 def _this_machine() -> dict[str, str]:
-    """What tells machines from each other: the name, and the start of the kernel where the system says it."""
+    """Returns the identity of this machine: the host name, and the boot id if the system has one."""
     try:
         return {"host": socket.gethostname(), "boot": _BOOT.read_text(encoding="ascii").strip()}
     except OSError:

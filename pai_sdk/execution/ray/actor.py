@@ -1,8 +1,9 @@
-"""The actor of one instance: it has the instance's CPUs and GPUs, and calls the agent on its node.
+"""The actor of one instance: it owns the instance's CPUs and GPUs, and calls the agent on its node.
 
-Ray pickles the class by value, so a node needs Ray but no pai_sdk: the agent's modules come with the first call.
-That is why this module imports the standard library only. Variables and keys of a job are in arguments of methods;
-those appear neither in Ray's state API nor in its logs, other than a `runtime_env`.
+Ray pickles the class by value, so a node needs Ray but no pai_sdk: the agent's modules arrive with the first call.
+Therefore this module imports the standard library only. Variables and keys of a job are arguments of
+methods, which,
+unlike a `runtime_env`, appear neither in Ray's state API nor in its logs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class InstanceActor:
     """An instance on a node. If the actor dies, all processes of its instance are killed."""
 
     def open(self, package: dict[str, bytes], folder: str, namespace: str, job_id: str, name: str) -> None:
-        """Take the instance; again is the same.
+        """Creates the instance; a second call does nothing.
 
         Args:
             package: the modules of the agent, by path.
@@ -37,18 +38,18 @@ class InstanceActor:
         base = Path(folder or Path(tempfile.gettempdir()) / f"pai-sdk-{os.geteuid()}")
         installed = self._install(package, base)
         sys.path.insert(0, str(installed))
-        agent = import_module("pai_sdk.agent.remote.instance")  # what was just installed
+        agent = import_module("pai_sdk.agent.remote.instance")  # from the folder installed above
         node = self.node()[:16]
         self._instance = agent.HostedInstance(base, installed, namespace, node, job_id, name)
 
     def node(self) -> str:
-        """The id of the node."""
-        import ray  # not where this module is read, but where the actor runs
+        """Returns the id of the node."""
+        import ray  # present on the node; the service may import this module without Ray
 
         return str(ray.get_runtime_context().get_node_id())
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the `HostedInstance`."""
+        """Calls a method of the `HostedInstance`."""
         return getattr(self._instance, method)(*arguments)
 
     @staticmethod
@@ -68,6 +69,6 @@ class InstanceActor:
                 path.write_bytes(content)
             try:
                 draft.rename(target)
-            except OSError:  # another actor was faster
+            except OSError:  # another actor on this node renamed its copy first; both have the same digest
                 shutil.rmtree(draft)
         return target

@@ -1,8 +1,9 @@
 """The Ray cluster, as the mirror process uses it: placement groups and actors of jobs, found by their names.
 
 All of them are detached: they outlive this process, and the next one finds them. The placement group of a job is
-`pai-NAMESPACE-JOB`, since names of groups are listed for the whole cluster; the actor of an instance is
-`pai-INSTANCE` in the service's own namespace.
+`pai-NAMESPACE-JOB`, because Ray lists group names for the complete cluster; the actor of an instance is
+`pai-INSTANCE`
+in the service's own namespace.
 """
 
 from __future__ import annotations
@@ -29,66 +30,61 @@ __all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote"]
 
 logger = logging.getLogger(__name__)
 
-_THREADS = 8  # of an actor: one waits for news, others stop and read files meanwhile
+_THREADS = 8  # per actor: one waits for news while others stop the instance and read files
 _END_TIMEOUT_S = 20.0
 _UNAVAILABLE_PAUSE_S = 1.0
-_GROUPS_EVERY_S = 0.2
-# Ray tells a cluster that is away and one that wants a token by the same errors.
-_ABOUT_TOKENS = (
+_GROUPS_INTERVAL_S = 0.2
+# Ray raises the same errors for an unreachable cluster and for one that demands a token.
+_AUTHENTICATION_HINT = (
     "if it demands a token (Ray 2.60 and newer), give this service RAY_AUTH_MODE=token and the token, "
     "in RAY_AUTH_TOKEN or by RAY_AUTH_TOKEN_PATH"
 )
-_CONNECT_AGAIN_S = 60.0  # Ray takes up to 45 s to tell that it has not worked
+_CONNECT_DEADLINE_S = 60.0  # Ray takes up to 45 s to report a failed connection
 
 
 class InstanceLost(Exception):
-    """The actor of an instance is gone, and with it all of its processes."""
+    """Raised when the actor of an instance is gone, and with it all of its processes."""
 
 
 class NodeError(PaiError):
-    """The agent on a node could not do what was asked."""
+    """Raised when the agent on a node fails to carry out a call."""
 
 
 class NodeAway(Exception):
-    """The node does not respond, and the cluster has not given it up."""
+    """Raised when a node does not respond and the cluster has not declared it dead."""
 
 
 class Remote:
-    """An instance on its node: calls of its `HostedInstance`.
-
-    Args:
-        handle: of the actor.
-        name: the instance.
-    """
+    """An instance on its node; calls the methods of its `HostedInstance` by the actor's handle."""
 
     def __init__(self, handle: Any, name: str) -> None:
         self._handle = handle
         self.name = name
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Begin a call; `Cluster.ready` says when it is over, and `result` gives its result."""
+        """Starts a call; `Cluster.ready` waits for it, and `result` returns its result."""
         return self._handle.call.remote(method, *arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method and wait for its result, also for a node that does not respond for a while.
+        """Calls a method and waits for its result, also while the node does not respond.
 
         Raises:
             InstanceLost: the actor is gone.
             NodeError: the method raised.
         """
-        return self._insist(lambda: self.ask(method, *arguments))
+        return self._call_until_available(lambda: self.ask(method, *arguments))
 
     def open(self, *arguments: Any) -> str:
-        """Call `InstanceActor.open`; gives the id of the node."""
-        self._insist(lambda: self._handle.open.remote(*arguments))
-        return str(self._insist(lambda: self._handle.node.remote()))
+        """Calls `InstanceActor.open`; returns the id of the node."""
+        self._call_until_available(lambda: self._handle.open.remote(*arguments))
+        return str(self._call_until_available(lambda: self._handle.node.remote()))
 
     def result(self, reference: Any) -> Any:
-        """The result of a call.
+        """Returns the result of a call.
 
         Raises:
             InstanceLost: the actor is gone.
-            NodeAway: ask again.
+            NodeAway: the node does not respond; call again.
             NodeError: the method raised.
         """
         try:
@@ -100,7 +96,7 @@ class Remote:
         except RayTaskError as error:
             raise NodeError(f"{self.name}: {str(error.cause)[:1000]}") from error
 
-    def _insist(self, ask: Callable[[], Any]) -> Any:
+    def _call_until_available(self, ask: Callable[[], Any]) -> Any:
         while True:
             try:
                 return self.result(ask())
@@ -109,11 +105,7 @@ class Remote:
 
 
 class Cluster:
-    """A connection to the cluster; one in a process.
-
-    Args:
-        options: which cluster, and how it is used.
-        namespace: of this service.
+    """A connection to the cluster; one per process, with the service's namespace.
 
     Raises:
         PaiError: it does not respond.
@@ -122,20 +114,20 @@ class Cluster:
     def __init__(self, options: RayOptions, namespace: str) -> None:
         self.options = options
         self.namespace = namespace
-        # By ray://, each call about groups is a task in the cluster: one at a time needs one process there.
+        # By ray://, each call about groups is a task in the cluster: one call at a time needs one process there.
         self._groups_lock = threading.Lock()
-        self._groups_seen: dict[str, dict[str, Any]] = {}
-        self._groups_due = 0.0
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._next_groups_at = 0.0
         ray.cloudpickle.register_pickle_by_value(actor)
         try:
             self._connect()
-        except Exception as error:  # many kinds, by the way that the address is
-            found = f"the Ray cluster at {options.address} cannot be used: {_short(error)}"
-            raise PaiError(f"{found}; {_ABOUT_TOKENS}") from error
+        except Exception as error:  # Ray's exception type depends on the kind of address
+            message = f"the Ray cluster at {options.address} cannot be used: {_summary(error)}"
+            raise PaiError(f"{message}; {_AUTHENTICATION_HINT}") from error
         self._package = ray.put(agent_package())
 
     def _connect(self) -> None:
-        deadline = time.monotonic() + _CONNECT_AGAIN_S
+        deadline = time.monotonic() + _CONNECT_DEADLINE_S
         while True:
             try:
                 ray.init(
@@ -146,9 +138,8 @@ class Cluster:
                     logging_level=logging.ERROR,
                 )
                 return
-            except (
-                ConnectionAbortedError
-            ):  # the head could not start a process for this client; the next one may do
+            # The head could not start a process for this client; the next one may do.
+            except ConnectionAbortedError:
                 if time.monotonic() > deadline:
                     raise
                 logger.exception("connecting again")
@@ -156,18 +147,18 @@ class Cluster:
     # ---- what it has ----
 
     def capacity(self) -> dict[str, float]:
-        """CPUs, GPUs, memory in bytes and nodes of the cluster now."""
-        found = ray.cluster_resources()
+        """Returns CPUs, GPUs, memory in bytes and nodes of the cluster now."""
+        resources = ray.cluster_resources()
         names = {"cpus": "CPU", "gpus": "GPU", "memory_bytes": "memory"}
         nodes = len([node for node in ray.nodes() if node["Alive"]])
-        return {**{ours: float(found.get(theirs, 0)) for ours, theirs in names.items()}, "nodes": nodes}
+        return {**{name: float(resources.get(ray_name, 0)) for name, ray_name in names.items()}, "nodes": nodes}
 
     def has_node(self, node_id: str) -> bool:
-        """Return whether a node is part of the cluster."""
+        """Return whether a node is alive in the cluster."""
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
 
     def jobs(self) -> set[str]:
-        """The jobs of this service that have something in the cluster, by their placement groups."""
+        """Returns the jobs of this service that have a placement group in the cluster."""
         prefix = self._group_name("")
         with self._groups_lock:
             groups = ray.util.placement_group_table().values()
@@ -177,7 +168,7 @@ class Cluster:
     # ---- a job ----
 
     def group(self, job_id: str, bundles: Sequence[Mapping[str, float]]) -> Any:
-        """The placement group of a job, made if there is none."""
+        """Returns the placement group of a job; creates it if there is none."""
         name = self._group_name(job_id)
         with self._groups_lock:
             with suppress(ValueError):
@@ -190,17 +181,17 @@ class Cluster:
             )
 
     def instance(self, name: str) -> Remote | None:
-        """An instance that has an actor."""
+        """Returns an instance that has an actor; None if it has none."""
         try:
             return Remote(ray.get_actor(_actor_name(name), namespace=self.namespace), name)
         except ValueError:
             return None
 
-    def place(self, name: str, group: Any, index: int, bundle: Mapping[str, float]) -> Remote:
-        """The actor of an instance, made if there is none; it has all resources of its bundle."""
-        found = self.instance(name)
-        if found is not None:
-            return found
+    def ensure_actor(self, name: str, group: Any, index: int, bundle: Mapping[str, float]) -> Remote:
+        """Returns the actor of an instance, created if there is none, with all resources of its bundle."""
+        existing = self.instance(name)
+        if existing is not None:
+            return existing
         remote = ray.remote(actor.InstanceActor).options(
             name=_actor_name(name),
             namespace=self.namespace,
@@ -216,18 +207,18 @@ class Cluster:
         return Remote(remote.remote(), name)
 
     def open(self, remote: Remote, job_id: str) -> dict[str, str]:
-        """Let an actor take its instance; gives id and address of its node."""
+        """Creates the instance in its actor; returns id and address of its node."""
         node_id = remote.open(self._package, self.options.node_folder, self.namespace, job_id, remote.name)
-        # The address by which the nodes know each other; a host may have others, too.
+        # The address that nodes use among themselves; a host may have several.
         (address,) = [node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id]
         return {"id": node_id, "address": address}
 
     @staticmethod
     def send(remotes: Sequence[Remote], part: Any) -> None:
-        """Send one part of files to several nodes, by the object store; it is there for this call only."""
+        """Sends a part of files to several nodes by the object store, which keeps it for this call only."""
         reference = ray.put(part)
-        asked = [(remote, remote.ask("receive", reference)) for remote in remotes]
-        for remote, call in asked:
+        calls = [(remote, remote.ask("receive", reference)) for remote in remotes]
+        for remote, call in calls:
             try:
                 remote.result(call)
             except NodeAway:
@@ -235,7 +226,7 @@ class Cluster:
 
     @staticmethod
     def ready(references: Sequence[Any], *, timeout_s: float) -> list[Any]:
-        """The calls that are over; waits until there is one."""
+        """Returns the finished calls; waits until there is one."""
         if not references:
             time.sleep(timeout_s)
             return []
@@ -243,23 +234,23 @@ class Cluster:
         return ready
 
     def is_placed(self, group: Any) -> bool:
-        """Return whether all bundles of a group had their place a moment ago; all jobs share what was seen."""
+        """Return whether all bundles of a group are placed; the table is cached and shared by all jobs."""
         with self._groups_lock:
-            if time.monotonic() >= self._groups_due:
-                self._groups_seen = ray.util.placement_group_table()
-                self._groups_due = time.monotonic() + _GROUPS_EVERY_S
-            return self._groups_seen.get(group.id.hex(), {}).get("state") == "CREATED"
+            if time.monotonic() >= self._next_groups_at:
+                self._groups = ray.util.placement_group_table()
+                self._next_groups_at = time.monotonic() + _GROUPS_INTERVAL_S
+            return self._groups.get(group.id.hex(), {}).get("state") == "CREATED"
 
     def release(self, job_id: str) -> None:
-        """Kill what a job has in the cluster, and give its resources back."""
+        """Kills the actors of a job and returns its resources to the cluster."""
         prefix = _actor_name(f"{job_id}-")
         handles = [
-            ray.get_actor(found["name"], namespace=self.namespace)
-            for found in ray.util.list_named_actors(all_namespaces=True)
-            if found["namespace"] == self.namespace and found["name"].startswith(prefix)
+            ray.get_actor(actor_entry["name"], namespace=self.namespace)
+            for actor_entry in ray.util.list_named_actors(all_namespaces=True)
+            if actor_entry["namespace"] == self.namespace and actor_entry["name"].startswith(prefix)
         ]
-        asked = [handle.call.remote("end") for handle in handles]
-        for handle, reference in zip(handles, asked, strict=True):
+        calls = [handle.call.remote("end") for handle in handles]
+        for handle, reference in zip(handles, calls, strict=True):
             with suppress(RayActorError, RayTaskError, GetTimeoutError):
                 ray.get(reference, timeout=_END_TIMEOUT_S)
             ray.kill(handle)
@@ -274,7 +265,7 @@ def _actor_name(instance: str) -> str:
     return f"pai-{instance}"
 
 
-def _short(error: Exception) -> str:
-    """The first line of what an error says, and the last one where the first only introduces it."""
+def _summary(error: Exception) -> str:
+    """Returns the first line of an error, and the last one if the first only introduces it."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return (f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0])[:500]

@@ -1,8 +1,9 @@
 """Jobs on the nodes of a Ray cluster, without a shared file system.
 
-The executor itself only reads and writes files: the `Journal` of each job, and the `Hub`. Its mirror process
-(`mirror`) has the connection to the cluster. It places the instances of jobs, sends their files, and brings state,
-logs and outputs back into the job's folder, so `files` is that folder.
+The executor itself only reads and writes files: the `Journal` of each job, and the `Hub`. Its mirror
+process (`mirror`)
+has the connection to the cluster. It places the instances of jobs, sends their files, and copies state, logs and
+outputs back into the job's folder, so `files` is that folder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pai_sdk.execution.base import (
     ExecutorSetup,
     LaunchSpec,
 )
-from pai_sdk.execution.contract import cpus, gpus, job_facts
+from pai_sdk.execution.contract import cpus, gpus, job_description
 from pai_sdk.execution.gang_state import ended
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.execution.ray.hub import Hub
@@ -46,15 +47,15 @@ logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 110.0
 _END_TIMEOUT_S = 5.0
-_LONGEST_PAUSE_S = 30.0
-_LOOK_S = 0.5
+_MAX_PAUSE_S = 30.0
+_POLL_INTERVAL_S = 0.5
 _WITHDRAW_PATIENCE_S = 5.0
-_NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")  # keys and settings of the service
-# The package is found wherever this process found it, behind everything else that the interpreter knows.
+_WITHHELD_PREFIXES = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")  # keys and settings of the service
+# The package is imported from where this process found it, with the lowest precedence in sys.path.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk.execution.ray.mirror import main; main(*sys.argv[2:])"
 )
-_FROM_A_BACKUP = (
+_RESTORED_MESSAGE = (
     "The folder of this job was restored from a backup that was made while it ran. Its instances belong to the "
     "service of which the backup was made. Submit it again."
 )
@@ -65,7 +66,7 @@ class RayExecutor(Executor):
     """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed.
 
     Attributes:
-        hub: a folder of this executor's own; others with the same one continue with its jobs.
+        hub: this executor's own folder; a later executor with the same one continues with its jobs.
         options: which cluster, and how it is used.
         grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
     """
@@ -78,13 +79,13 @@ class RayExecutor(Executor):
         self.hub = hub
         self._hub = Hub(hub)
         self._mirror: subprocess.Popen[bytes] | None = None
-        self._keeper: threading.Thread | None = None
+        self._watchdog: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> RayExecutor:
-        """The executor of a service; the first time, it waits until the cluster responds."""
+        """Opens the executor for a service; the first time, it waits until the cluster responds."""
         options = RayOptions.parse(setup.options)
         if find_spec("ray") is None:
             raise PaiError(f'the executor "ray" needs Ray: {install_command("ray")}')
@@ -94,119 +95,120 @@ class RayExecutor(Executor):
         return executor
 
     def connect(self) -> None:
-        """Start the mirror process, and keep one at work until `close`.
+        """Starts the mirror process, and restarts it until `close`.
 
         Raises:
             PaiError: the cluster does not respond, and never did. Later, jobs wait until it does.
         """
         with self._lock:
-            if self._keeper is not None:
+            if self._watchdog is not None:
                 return
-            if not self._hub.knows_cluster and not self._hub.has_mirror:
+            if not self._hub.was_connected and not self._hub.has_mirror:
                 self._start_mirror()
-            self._keeper = threading.Thread(target=self._keep_mirror, name="ray-mirror", daemon=True)
-            self._keeper.start()
+            self._watchdog = threading.Thread(target=self._run_watchdog, name="ray-mirror", daemon=True)
+            self._watchdog.start()
 
     def close(self) -> None:
-        """Leave the mirror process: it ends as soon as there are no jobs."""
+        """Detaches from the mirror process, which exits as soon as it has no jobs."""
         self._closing.set()
-        if self._keeper is not None:
-            self._keeper.join(_END_TIMEOUT_S)  # it may be connecting
+        if self._watchdog is not None:
+            self._watchdog.join(_END_TIMEOUT_S)  # bounded: the thread may be waiting for a connection
         if self._mirror is not None and not self._hub.active():
             with suppress(subprocess.TimeoutExpired):
                 self._mirror.wait(timeout=_END_TIMEOUT_S)
 
     def start(self, spec: LaunchSpec) -> None:
-        """Hand a job to the mirror process; it waits there until the cluster has room for all its instances."""
+        """Hands a job to the mirror process, where it waits until the cluster has room for all its instances."""
         journal = Journal(spec.sandbox.state_dir)
         if journal.read_state() is not None:
             return
-        facts = {
-            **job_facts(spec, grace_s=self.grace_s),
+        job = {
+            **job_description(spec, grace_s=self.grace_s),
             "bundles": [self._bundle(spec)] * len(spec.instances),
             # Ray 2.60 leaves an actor without GPUs the CUDA_VISIBLE_DEVICES of its node.
             "hides_gpus": not gpus(spec.request),
         }
         self.connect()
+        # Before the state is written: a job with a state that the hub does not list counts as lost.
         self._hub.add(spec.job_id, spec.sandbox.root)
         try:
-            journal.write_job(facts)
+            journal.write_job(job)
             journal.keep_room()
-            instances = tuple(InstanceState(one.name, one.role) for one in spec.instances)
+            instances = tuple(InstanceState(instance.name, instance.role) for instance in spec.instances)
             journal.write_state(ExecutionState("preparing", instances=instances))
         except BaseException:
             self.withdraw(spec.sandbox.root)
             raise
 
     def withdraw(self, root: Path) -> None:
-        """Take back a start that was cut off."""
+        """Cancels an interrupted start."""
         journal = Journal(Sandbox(root.resolve()).state_dir)
         journal.withdraw_job(patience_s=_WITHDRAW_PATIENCE_S)
         if journal.read_state() is None:
             self._hub.drop(root.name)
 
     def state(self, root: Path) -> ExecutionState:
-        """The state as the mirror process has written it last.
+        """Returns the state that the mirror process has written last.
 
-        A job that this service has not started, since its folder is from a backup, is lost.
+        A job that this service has not started, because its folder is from a backup, is lost.
         """
         journal = Journal(Sandbox(root).state_dir)
         state = journal.read_state()
         if state is None or state.phase == "ended" or self._hub.has(root.name):
             return state or ExecutionState("absent")
-        state = journal.read_state() or state  # again: it may have ended between the two looks
+        state = journal.read_state() or state  # read again: the job may have ended before `has` was called
         if state.phase != "ended":
-            state = replace(state, reason_code=REASON_NODE_LOST, reason_message=_FROM_A_BACKUP)
+            state = replace(state, reason_code=REASON_NODE_LOST, reason_message=_RESTORED_MESSAGE)
             state = ended(state, now=time.time())
             journal.write_state(state)
         return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to end; returns at once. The first reason given stays."""
+        """Asks all instances to exit; returns at once. The reason of the first call is kept."""
         journal = Journal(Sandbox(root).state_dir)
         state = journal.read_state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether the cluster has nothing of the job any more."""
+        """Return whether the cluster has released all resources of the job."""
         return root.name not in self._hub.active()
 
     def files(self, root: Path) -> JobFolder:
-        """The files of a job, in its folder here; while it runs, its outputs follow after some seconds."""
+        """Returns the files of a job in its local folder; outputs of a running job arrive some seconds late."""
         return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
-        """Remove a job's folder. What the job has in the cluster is killed as soon as the cluster responds."""
+        """Removes a job's folder. Its actors are killed as soon as the cluster responds."""
         self.withdraw(root)
         self._hub.remove(root.name)
         Sandbox(root.resolve()).remove()
 
     def sweep(self) -> Sequence[str]:
-        """Kill what is left of jobs whose folder has gone; gives their ids."""
+        """Kills the remains of jobs whose folder is gone; returns the job ids."""
         gone = [job_id for job_id, root in self._hub.active().items() if not root.exists()]
         for job_id in gone:
             self._hub.remove(job_id)
         return gone
 
     def capacity(self) -> ClusterCapacity | None:
-        """What the cluster reported last; more where it can grow."""
-        found = self._hub.capacity()
-        if found is None:
+        """Returns the capacity that the cluster reported last; more if it can grow."""
+        capacity = self._hub.capacity()
+        if capacity is None:
             return None
         return ClusterCapacity(
-            found["cpus"],
-            int(found["gpus"]),
-            found["memory_bytes"],
-            int(found["nodes"]),
+            capacity["cpus"],
+            int(capacity["gpus"]),
+            capacity["memory_bytes"],
+            int(capacity["nodes"]),
             self.options.cpus_per_instance,
         )
 
     def _bundle(self, spec: LaunchSpec) -> dict[str, float]:
-        """What one instance needs of a node, in Ray's words."""
-        named = cpus(spec.request)
+        """Returns the resources of one instance under Ray's names."""
+        requested_cpus = cpus(spec.request)
         needed = {
-            "CPU": self.options.cpus_per_instance if named is None else named,
+            "CPU": self.options.cpus_per_instance if requested_cpus is None else requested_cpus,
             "GPU": gpus(spec.request),
             "memory": spec.limits.memory_bytes or 0,
         }
@@ -215,7 +217,9 @@ class RayExecutor(Executor):
     # ---- the mirror process ----
 
     def _start_mirror(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(_WITHHELD_PREFIXES)
+        }
         with self._hub.log.open("ab") as log:
             mirror = subprocess.Popen(
                 [
@@ -233,40 +237,44 @@ class RayExecutor(Executor):
                 cwd="/",
                 start_new_session=True,
             )
+        # readline has no timeout: a mirror process that cannot connect is killed, which closes its output.
         timer = threading.Timer(_CONNECT_TIMEOUT_S, mirror.kill)
         timer.start()
         try:
-            said = mirror.stdout.readline().decode(errors="replace").strip() if mirror.stdout else ""
+            first_line = mirror.stdout.readline().decode(errors="replace").strip() if mirror.stdout else ""
         finally:
             timer.cancel()
-        if said != "ready":
+        if first_line != "ready":
             mirror.kill()
             mirror.wait()
             _close(mirror)
-            silent = f"the Ray cluster at {self.options.address} did not respond; see the end of {self._hub.log}"
-            raise PaiError(said or silent)
-        # It may go on when this executor has ended: a thread reaps it, or it would stay a zombie.
+            no_response = (
+                f"the Ray cluster at {self.options.address} did not respond; see the end of {self._hub.log}"
+            )
+            raise PaiError(first_line or no_response)
+        # The mirror may outlive this executor; without a thread that reaps it, it would stay a zombie.
         threading.Thread(target=mirror.wait, name="pai-mirror-reaper", daemon=True).start()
         self._mirror = mirror
 
-    def _keep_mirror(self) -> None:
-        """Start the mirror process again where it has ended: it ends when the cluster goes away."""
+    def _run_watchdog(self) -> None:
+        """Restarts the mirror process after it has exited, which it does when the cluster goes away."""
         pause_s = 0.0
         while not self._closing.wait(pause_s):
-            pause_s = max(pause_s, _LOOK_S)
+            pause_s = max(pause_s, _POLL_INTERVAL_S)
             if self._mirror is not None and self._mirror.poll() is not None:
                 _close(self._mirror)
                 self._mirror = None
             if self._mirror is None:
-                self._hub.relieve()
+                # An orphaned mirror of an earlier service exits then, and this executor starts its own.
+                self._hub.clear_orphaned()
             if self._hub.has_mirror:
-                pause_s = _LOOK_S
+                pause_s = _POLL_INTERVAL_S
             elif self._mirror is None:
                 try:
                     self._start_mirror()
                 except PaiError as error:
                     logger.warning("jobs wait: %s", error)
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    pause_s = min(2 * pause_s, _MAX_PAUSE_S)
         if self._mirror is not None:
             _close(self._mirror)
 

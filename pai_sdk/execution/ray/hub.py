@@ -1,14 +1,14 @@
-"""The folder by which the executor and its mirror process work together; standard library only.
+"""The folder by which the executor and its mirror process communicate; standard library only.
 
     namespace       the name of this service in the cluster
     lock            held by the mirror process
-    alone           its service has ended, and it has not, since there are jobs
+    alone           the service of the mirror process has ended, and the mirror continues with its jobs
     active/JOB      a job that was started and has not ended: the path of its folder
-    removed/JOB     a job whose folder has gone, and which may still have something in the cluster
-    capacity.json   what the cluster reported last
-    mirror.log      what the mirror process has to say
+    removed/JOB     a job whose folder is gone, and which may still have resources in the cluster
+    capacity.json   the capacity that the cluster reported last
+    mirror.log      the log of the mirror process
 
-A service that starts again finds all of it.
+A restarted service finds all of it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ _CAPACITY_LIFE_S = 60.0
 
 
 class Hub:
-    """The folder.
-
-    Args:
-        path: the folder, which is made.
-    """
+    """Reads and writes the folder, which is created if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,83 +42,85 @@ class Hub:
 
     @property
     def namespace(self) -> str:
-        """The name of this service in the cluster."""
+        """Returns the name of this service in the cluster."""
         file = self.path / "namespace"
+        # Several processes may create it at once; the first name stays.
         publish_once(file, secrets.token_hex(6))
         return file.read_text()
 
     @property
     def has_mirror(self) -> bool:
-        """Return whether a mirror process is at work."""
+        """Return whether a mirror process is running."""
         return is_locked(self.lock)
 
-    def leave_alone(self) -> None:
-        """Note that the service of the mirror process has ended."""
+    def mark_orphaned(self) -> None:
+        """Records that the service of the mirror process has ended."""
         self._alone.touch()
 
-    def relieve(self) -> None:
-        """Let a mirror process that is alone end, for one with a service."""
+    def clear_orphaned(self) -> None:
+        """Lets an orphaned mirror process exit, so that one with a service replaces it."""
         self._alone.unlink(missing_ok=True)
 
     @property
-    def is_alone(self) -> bool:
-        """Return whether the mirror process is alone, and nothing has relieved it."""
+    def is_orphaned(self) -> bool:
+        """Return whether the mirror process has no service and no other service replaces it."""
         return self._alone.exists()
 
     # ---- jobs ----
 
     def add(self, job_id: str, root: Path) -> None:
-        """Note a job before its start."""
+        """Records a job before its start."""
         replace_file(self._active / job_id, str(root))
 
     def drop(self, job_id: str) -> None:
-        """Forget a job: it has ended, or never began."""
+        """Removes a job that has ended or never started."""
         (self._active / job_id).unlink(missing_ok=True)
 
     def remove(self, job_id: str) -> None:
-        """Ask for the end of a job whose folder has gone."""
+        """Requests the end of a job whose folder is gone."""
         with suppress(FileNotFoundError):
             (self._active / job_id).rename(self._removed / job_id)
 
     def has(self, job_id: str) -> bool:
-        """Return whether a job was started here and has not ended."""
+        """Return whether a job was started by this service and has not ended."""
         return (self._active / job_id).exists()
 
     def active(self) -> dict[str, Path]:
-        """The jobs that were started, with their folders."""
-        found = {}
+        """Returns the started jobs with their folders."""
+        roots = {}
         for file in self._active.iterdir():
+            # A job may be dropped between the listing and the read; names with a dot are drafts of `replace_file`.
             with suppress(FileNotFoundError):
                 if not file.name.startswith("."):
-                    found[file.name] = Path(file.read_text())
-        return found
+                    roots[file.name] = Path(file.read_text())
+        return roots
 
     def removed(self) -> list[str]:
-        """The jobs whose end was asked for."""
+        """Returns the jobs whose end was requested."""
         return [file.name for file in self._removed.iterdir()]
 
     def forget_removed(self, job_id: str) -> None:
-        """The cluster has nothing of a job any more."""
+        """Forgets a removed job: the cluster has released its resources."""
         (self._removed / job_id).unlink(missing_ok=True)
 
     # ---- the cluster ----
 
-    def write_capacity(self, found: Mapping[str, float]) -> None:
-        """Note what the cluster has."""
-        replace_file(self.path / "capacity.json", json.dumps(found))
+    def write_capacity(self, capacity: Mapping[str, float]) -> None:
+        """Writes the capacity of the cluster."""
+        replace_file(self.path / "capacity.json", json.dumps(capacity))
 
     @property
-    def knows_cluster(self) -> bool:
-        """Return whether a mirror process was connected, now or earlier."""
+    def was_connected(self) -> bool:
+        """Return whether a mirror process has ever been connected."""
         return (self.path / "capacity.json").exists()
 
     def capacity(self) -> dict[str, float] | None:
-        """What the cluster reported last; None if that is long ago."""
+        """Returns the last reported capacity; None if it is older than a minute."""
         file = self.path / "capacity.json"
         try:
             if time.time() - file.stat().st_mtime > _CAPACITY_LIFE_S:
                 return None
-            found: dict[str, float] = json.loads(file.read_text())
+            capacity: dict[str, float] = json.loads(file.read_text())
         except (OSError, ValueError):
             return None
-        return found
+        return capacity

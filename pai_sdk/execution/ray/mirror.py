@@ -1,8 +1,10 @@
-"""The mirror process: it connects to the cluster for a service, and brings here what happens there.
+"""The mirror process: it connects to the cluster for a service, and mirrors the cluster's jobs.
 
-A process of its own, because Ray keeps one connection for all of a process, and ends that process when the cluster
-goes away. It prints `ready`, or why it cannot work. When its standard input is closed, its service has ended: it
-goes on until all jobs have ended, or a service starts one anew. Killed, it loses nothing: the next one goes on.
+It is a process of its own, because Ray keeps one connection per process, and ends that process when the
+cluster goes
+away. It prints `ready`, or why it cannot work. When its standard input is closed, its service has ended: it
+continues
+until all jobs have ended, or another service starts a new one. A kill loses nothing: the next mirror continues.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
 
-_STEP_S = 0.05
+_POLL_INTERVAL_S = 0.05
 _PAUSE_AFTER_ERROR_S = 1.0
-_CAPACITY_EVERY_S = 5.0
-_SWEEP_EVERY_S = 60.0
+_CAPACITY_INTERVAL_S = 5.0
+_SWEEP_INTERVAL_S = 60.0
 
 
 def main(hub_path: str, options: str) -> None:
-    """Mirror until standard input is closed, and then as long as there are jobs and no other service.
+    """Mirrors until standard input is closed, and then as long as there are jobs and no other service.
 
     Args:
         hub_path: the folder of the `Hub`.
@@ -42,42 +44,43 @@ def main(hub_path: str, options: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     hub = Hub(Path(hub_path))
     with locked(hub.lock):
-        hub.relieve()  # an earlier one was killed
-        is_alone = threading.Event()
-        threading.Thread(target=_wait_for_end_of_service, args=(hub, is_alone), daemon=True).start()
+        hub.clear_orphaned()  # the mark of a mirror that was killed
+        service_ended = threading.Event()
+        threading.Thread(target=_watch_service, args=(hub, service_ended), daemon=True).start()
         try:
             cluster = Cluster(RayOptions(**json.loads(options)), hub.namespace)
         except PaiError as error:
-            _say(str(error))
+            _print(str(error))
             sys.exit(1)
         mirror = _Mirror(hub, cluster)
-        _say("ready")
-        while not is_alone.is_set() or (hub.is_alone and not mirror.is_idle):
+        _print("ready")
+        while not service_ended.is_set() or (hub.is_orphaned and not mirror.is_idle):
             mirror.step()
-            time.sleep(_STEP_S)
+            time.sleep(_POLL_INTERVAL_S)
         logging.shutdown()
-        os._exit(0)  # threads of jobs, and of Ray, would go on
+        os._exit(0)  # threads of jobs, and of Ray, would continue during a normal exit
 
 
 class _Mirror:
-    """All jobs: a thread for each."""
+    """Mirrors all jobs, with one thread for each."""
 
     def __init__(self, hub: Hub, cluster: Cluster) -> None:
         self._hub = hub
         self._cluster = cluster
         self._threads: dict[str, threading.Thread] = {}
-        self._capacity_due = self._sweep_due = 0.0
+        self._next_capacity_at = self._next_sweep_at = 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Return whether there is no job that has not ended."""
+        """Return whether there is no unfinished job."""
         return not (self._threads or self._hub.removed() or any(map(Path.exists, self._hub.active().values())))
 
     def step(self) -> None:
-        """Look for jobs to run, and to end."""
+        """Starts new jobs, releases removed ones, and reports the capacity when it is due."""
         for job_id, root in self._hub.active().items():
             if job_id not in self._threads and (root / "state" / "state.json").exists():
                 self._start(job_id, root)
+        # A removed job is released only after its thread has exited, which may still create actors.
         for job_id in self._hub.removed():
             if job_id not in self._threads:
                 self._cluster.release(job_id)
@@ -86,11 +89,11 @@ class _Mirror:
             if not thread.is_alive():
                 del self._threads[job_id]
         now = time.monotonic()
-        if now >= self._capacity_due:
-            self._capacity_due = now + _CAPACITY_EVERY_S
+        if now >= self._next_capacity_at:
+            self._next_capacity_at = now + _CAPACITY_INTERVAL_S
             self._hub.write_capacity(self._cluster.capacity())
-        if now >= self._sweep_due:
-            self._sweep_due = now + _SWEEP_EVERY_S
+        if now >= self._next_sweep_at:
+            self._next_sweep_at = now + _SWEEP_INTERVAL_S
             for job_id in self._cluster.jobs() - self._hub.active().keys():
                 self._cluster.release(job_id)
 
@@ -109,10 +112,10 @@ class _Mirror:
             if root.exists():
                 logger.exception("%s: trying again", job_id)
             time.sleep(_PAUSE_AFTER_ERROR_S)
-            self._end_if_cut_off()
+            self._exit_if_disconnected()
 
-    def _end_if_cut_off(self) -> None:
-        """End this process where the cluster does not respond: the next one connects anew."""
+    def _exit_if_disconnected(self) -> None:
+        """Exits this process if the cluster does not respond: the next one connects anew."""
         try:
             self._cluster.capacity()
         except Exception:
@@ -121,12 +124,12 @@ class _Mirror:
             os._exit(1)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def _wait_for_end_of_service(hub: Hub, is_alone: threading.Event) -> None:
+def _watch_service(hub: Hub, service_ended: threading.Event) -> None:
     sys.stdin.buffer.read()
-    hub.leave_alone()
-    is_alone.set()
+    hub.mark_orphaned()
+    service_ended.set()

@@ -1,4 +1,4 @@
-"""Options of the executor, as `--executor-option name=value` gives them."""
+"""Options of the Ray executor, set by `--executor-option name=value`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _STRATEGIES = ("SPREAD", "STRICT_SPREAD", "PACK", "STRICT_PACK")
 
 @dataclass(frozen=True, kw_only=True)
 class RayOptions:
-    """What a service is told about its Ray cluster.
+    """How a service uses its Ray cluster.
 
     Attributes:
-        address: `auto`: the cluster of the Ray node on this machine; `host:port`: the same, by the address of its
-            head; `ray://host:port`: a cluster elsewhere, by its Ray Client server.
-        cpus_per_instance: CPUs of an instance whose job does not say how many it needs.
+        address: `auto`: the cluster of the Ray node on this machine; `host:port`: the same cluster, by the
+        address of
+            its head; `ray://host:port`: a remote cluster, by its Ray Client server.
+        cpus_per_instance: CPUs of an instance whose job sets none.
         placement: how the instances of a job are placed on nodes; one of Ray's four strategies.
-        node_folder: the folder of a node in which jobs run; one in its folder for temporary files otherwise.
+        node_folder: the folder of a node in which jobs run; by default one in its folder for temporary files.
 
     Example:
         >>> RayOptions.parse({"address": "ray://head:10001"}).cpus_per_instance
@@ -38,36 +39,36 @@ class RayOptions:
     node_folder: str = ""
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> RayOptions:
-        """Read options.
+    def parse(cls, values: Mapping[str, str]) -> RayOptions:
+        """Parses the options.
 
         Raises:
-            InvalidInputError: there is no such option, or its value cannot be used; all of it is listed.
+            InvalidInputError: unknown options or invalid values; all of them are listed.
         """
         names = [part.name for part in fields(cls)]
         problems: list[Problem] = []
-        found: dict[str, Any] = dict(given)
-        for name in given.keys() - set(names):
+        parsed: dict[str, Any] = dict(values)
+        for name in values.keys() - set(names):
             near = nearest(name, names)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             problems.append(Problem(f"executor option {name!r}", "is not known to the executor 'ray'", hint))
-        if "address" in given and not _ADDRESS.fullmatch(given["address"]):
-            problems.append(_wrong("address", given, "write auto, host:port or ray://host:port"))
-        if "placement" in given and given["placement"] not in _STRATEGIES:
-            problems.append(_wrong("placement", given, f"one of {', '.join(_STRATEGIES)}"))
-        if "node_folder" in given and not given["node_folder"].startswith("/"):
-            problems.append(_wrong("node_folder", given, "write an absolute path"))
-        if "cpus_per_instance" in given:
+        if "address" in values and not _ADDRESS.fullmatch(values["address"]):
+            problems.append(_value_problem("address", values, "write auto, host:port or ray://host:port"))
+        if "placement" in values and values["placement"] not in _STRATEGIES:
+            problems.append(_value_problem("placement", values, f"one of {', '.join(_STRATEGIES)}"))
+        if "node_folder" in values and not values["node_folder"].startswith("/"):
+            problems.append(_value_problem("node_folder", values, "write an absolute path"))
+        if "cpus_per_instance" in values:
             try:
-                found["cpus_per_instance"] = float(given["cpus_per_instance"])
+                parsed["cpus_per_instance"] = float(values["cpus_per_instance"])
             except ValueError:
-                found["cpus_per_instance"] = -1.0
-            if not 0 <= found["cpus_per_instance"] < 1e6:
-                problems.append(_wrong("cpus_per_instance", given, "write 4 or 0.5"))
+                parsed["cpus_per_instance"] = -1.0
+            if not 0 <= parsed["cpus_per_instance"] < 1e6:
+                problems.append(_value_problem("cpus_per_instance", values, "write 4 or 0.5"))
         if problems:
             raise InvalidInputError(sorted(problems, key=lambda problem: problem.where))
-        return cls(**found)
+        return cls(**parsed)
 
 
-def _wrong(name: str, given: Mapping[str, str], hint: str) -> Problem:
-    return Problem(f"executor option {name!r}", f"{given[name][:80]!r} cannot be used", hint)
+def _value_problem(name: str, values: Mapping[str, str], hint: str) -> Problem:
+    return Problem(f"executor option {name!r}", f"{values[name][:80]!r} cannot be used", hint)

@@ -1,7 +1,8 @@
-"""Brings the outputs of a job from its nodes into the job's folder on this machine.
+"""Copies the outputs of a job from its nodes into the job's folder on this machine.
 
-A file appears whole, by a rename. If instances on several nodes write the same path, the file of the lowest rank
-is taken. Which version of each file is here is written down, so the next process continues.
+A file appears complete, by a rename. If instances on several nodes write the same path, the file of the
+lowest rank
+wins. The version of each local file is recorded, so the next process continues.
 """
 
 from __future__ import annotations
@@ -19,106 +20,102 @@ from pai_sdk.base.files import replace_file
 
 __all__ = ["OutputMirror", "Source"]
 
-_GROWING = ("tensorboard", "trace")  # channels whose files only grow: the new end is all that is read
+_GROWING = ("tensorboard", "trace")  # channels whose files only grow: only the new tail is read
 
 
 class Source(Protocol):
-    """An instance that is asked for all outputs of the job on its node."""
+    """An instance that returns all outputs of the job on its node."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of its `HostedInstance`."""
+        """Calls a method of the `HostedInstance`."""
         ...
 
 
 class OutputMirror:
-    """The outputs of one job.
-
-    Args:
-        sandbox: the job's folder on this machine.
-    """
+    """Mirrors the outputs of one job. One thread at a time calls `update`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._folder = sandbox.ml / "output"
         self._drafts = sandbox.state_dir / "drafts"
-        self._memory = sandbox.state_dir / "mirrored.json"
-        self._known: dict[str, list[Any]] = {}
+        self._mirrored_file = sandbox.state_dir / "mirrored.json"
+        self._mirrored: dict[str, list[Any]] = {}
         with suppress(FileNotFoundError):
-            self._known = json.loads(self._memory.read_text())
+            self._mirrored = json.loads(self._mirrored_file.read_text())
 
     def update(self, sources: Sequence[tuple[int, Source]], channels: Collection[str] | None = None) -> None:
-        """Fetch what has changed, and remove what the job has removed.
+        """Fetches changed files, and removes files that the job has removed.
 
         Args:
-            sources: one instance of each node, with its rank, in rank order. Files of a node that is not among
-                them stay.
+            sources: one instance of each node, with its rank, in rank order. Files of other nodes stay.
             channels: only these.
         """
-        wanted: dict[str, tuple[int, Source, FileFacts]] = {}
+        current: dict[str, tuple[int, Source, FileFacts]] = {}
         gone: list[str] = []
         for number, (rank, source) in enumerate(sources):
             changed, removed = source.call("outputs", None if channels is None else sorted(channels))
-            for path, facts in changed.items():
-                wanted.setdefault(path, (rank, source, facts))
+            for path, properties in changed.items():
+                current.setdefault(path, (rank, source, properties))
             gone += [] if number else removed
         try:
-            for path, (rank, source, facts) in sorted(wanted.items()):
-                if self._known.get(path) != [rank, facts]:
-                    self._fetch(path, rank, source, facts)
-            asked = {rank for rank, _ in sources}
-            for path, (rank, _) in list(self._known.items()):
-                if rank in asked and path not in wanted and _is_in(path, channels):
+            for path, (rank, source, properties) in sorted(current.items()):
+                if self._mirrored.get(path) != [rank, properties]:
+                    self._fetch(path, rank, source, properties)
+            ranks = {rank for rank, _ in sources}
+            for path, (rank, _) in list(self._mirrored.items()):
+                if rank in ranks and path not in current and _is_in(path, channels):
                     remove(place_of(self._folder, path))
-                    del self._known[path]
+                    del self._mirrored[path]
             for path in gone:
-                if path not in wanted:
+                if path not in current:
                     remove(place_of(self._folder, path))
         finally:
-            replace_file(self._memory, json.dumps(self._known))
+            replace_file(self._mirrored_file, json.dumps(self._mirrored))
 
-    def _fetch(self, path: str, rank: int, source: Source, facts: FileFacts) -> None:
-        if "/" not in path:  # a channel: its folder here is the service's own, and never a link
-            if facts == ["folder"]:
+    def _fetch(self, path: str, rank: int, source: Source, properties: FileFacts) -> None:
+        if "/" not in path:  # a channel: its local folder belongs to the service, and is never a link
+            if properties == ["folder"]:
                 (self._folder / path).mkdir(exist_ok=True)
             return
-        place = place_of(self._folder, path)
-        if facts[0] == "file":
-            self._fetch_file(path, place, rank, source, facts)
-        elif facts[0] == "link":
-            remove(place)
-            place.symlink_to(facts[1])
-        elif place.is_symlink() or not place.is_dir():
-            remove(place)
-            place.mkdir()
-        self._known[path] = [rank, facts]
+        target = place_of(self._folder, path)
+        if properties[0] == "file":
+            self._fetch_file(path, target, rank, source, properties)
+        elif properties[0] == "link":
+            remove(target)
+            target.symlink_to(properties[1])
+        elif target.is_symlink() or not target.is_dir():
+            remove(target)
+            target.mkdir()
+        self._mirrored[path] = [rank, properties]
 
-    def _fetch_file(self, path: str, place: Path, rank: int, source: Source, facts: FileFacts) -> None:
-        _, size_bytes, mtime_ns, mode = facts
-        here = self._size_here(path, place, rank)
-        grows = path.partition("/")[0] in _GROWING and here is not None and here <= size_bytes
+    def _fetch_file(self, path: str, target: Path, rank: int, source: Source, properties: FileFacts) -> None:
+        _, size_bytes, mtime_ns, mode = properties
+        local_bytes = self._local_size(path, target, rank)
+        is_appended = path.partition("/")[0] in _GROWING and local_bytes is not None and local_bytes <= size_bytes
         self._drafts.mkdir(exist_ok=True)
-        draft = place if grows else self._drafts / "file"
-        with draft.open("ab" if grows else "wb") as file:
-            at = here if grows and here is not None else 0
-            while at < size_bytes and (piece := source.call("read_output", path, at)):
-                file.write(piece[: size_bytes - at])
-                at += len(piece)
+        draft = target if is_appended else self._drafts / "file"
+        with draft.open("ab" if is_appended else "wb") as file:
+            offset = local_bytes if is_appended and local_bytes is not None else 0
+            while offset < size_bytes and (chunk := source.call("read_output", path, offset)):
+                file.write(chunk[: size_bytes - offset])
+                offset += len(chunk)
         draft.chmod(mode)
         os.utime(draft, ns=(mtime_ns, mtime_ns))
-        if not grows:
-            if place.is_dir() and not place.is_symlink():
-                remove(place)
-            draft.replace(place)
+        if not is_appended:
+            if target.is_dir() and not target.is_symlink():
+                remove(target)
+            # A rename replaces files and links, but not a folder.
+            draft.replace(target)
 
-    def _size_here(self, path: str, place: Path, rank: int) -> int | None:
-        """The size of the file here, if it is the beginning of that on its node."""
-        known = self._known.get(path)
-        if known is None or known[0] != rank or known[1][0] != "file" or place.is_symlink():
+    def _local_size(self, path: str, target: Path, rank: int) -> int | None:
+        """Returns the size of the local file, if it is a prefix of the remote one."""
+        mirrored = self._mirrored.get(path)
+        if mirrored is None or mirrored[0] != rank or mirrored[1][0] != "file" or target.is_symlink():
             return None
         try:
-            size_bytes = place.stat().st_size
+            size_bytes = target.stat().st_size
         except OSError:
             return None
-        return size_bytes if size_bytes == known[1][1] else None
+        return size_bytes if size_bytes == mirrored[1][1] else None
 
 
 def _is_in(path: str, channels: Collection[str] | None) -> bool:

@@ -1,4 +1,4 @@
-"""The modules of pai_sdk that a node needs: the agent, and what it is made of. Standard library only."""
+"""The modules of pai_sdk that a node needs: the agent and its dependencies. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 __all__ = ["agent_package"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_BESIDE_THE_AGENT = ("base/__init__.py", "base/files.py", "errors.py")
+_AGENT_DEPENDENCIES = ("base/__init__.py", "base/files.py", "errors.py")
 
 
 def agent_package() -> dict[str, bytes]:
-    """The modules, by their path in a folder of `sys.path`."""
+    """Returns the modules by their path in a folder of `sys.path`."""
     names = [
-        *_BESIDE_THE_AGENT,
+        *_AGENT_DEPENDENCIES,
         *(path.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.glob("agent/**/*.py")),
     ]
     return {"pai_sdk/__init__.py": b"", **{f"pai_sdk/{name}": (_PACKAGE / name).read_bytes() for name in names}}

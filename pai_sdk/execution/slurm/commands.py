@@ -1,4 +1,4 @@
-"""The commands of Slurm: each ends within a limited time, and has none of the service's variables."""
+"""Runs Slurm commands, each with a timeout and without the variables of the service."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["COMMANDS", "SlurmAway", "SlurmRefused", "missing_commands", "run"]
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 _TIMEOUT_S = 20.0
-_MOST_OUTPUT_BYTES = 64 << 20
-_HANDED_ON = ("HOME", "LOGNAME", "PATH", "SLURM_CONF", "USER")
-# What Slurm says when it cannot know whether it would do as asked: it is tried again.
-_AWAY = (
+_MAX_OUTPUT_BYTES = 64 << 20
+_PASSED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SLURM_CONF", "USER")
+# Errors after which it is unknown whether the command was carried out: the caller retries.
+_UNAVAILABLE_MESSAGES = (
     "Unable to contact slurm controller",
     "Socket timed out",
     "Connection refused",
@@ -40,34 +40,34 @@ _AWAY = (
 
 
 class SlurmAway(PaiError):
-    """Slurm does not respond. Whether it has done what it was asked is not known."""
+    """Raised when Slurm does not respond, so that the effect of a command is unknown."""
 
 
 class SlurmRefused(PaiError):
-    """Slurm has responded, and does not do it."""
+    """Raised when Slurm has responded and refused a command."""
 
 
 def missing_commands() -> list[str]:
-    """The commands that are not on this machine."""
+    """Returns the Slurm commands that are not installed on this machine."""
     return [name for name in COMMANDS if shutil.which(name) is None]
 
 
-def run(command: Sequence[str], *, text: str = "") -> str:
-    """Run a command of Slurm; returns what it printed.
+def run(command: Sequence[str], *, stdin: str = "") -> str:
+    """Runs a Slurm command and returns its output.
 
     Args:
-        command: its name and arguments, without secrets: every user of the machine can read them.
-        text: its standard input.
+        command: name and arguments, without secrets: every user of the machine can read them.
+        stdin: the standard input.
 
     Raises:
-        SlurmAway: it cannot be said whether it has worked.
-        SlurmRefused: it has not worked.
+        SlurmAway: it is unknown whether the command was carried out.
+        SlurmRefused: the command failed.
     """
-    environment = {name: value for name in _HANDED_ON if (value := os.environ.get(name))}
+    environment = {name: value for name in _PASSED_VARIABLES if (value := os.environ.get(name))}
     try:
         done = subprocess.run(
             command,
-            input=text.encode(),
+            input=stdin.encode(),
             capture_output=True,
             env={**environment, "LC_ALL": "C"},
             cwd="/",
@@ -79,10 +79,10 @@ def run(command: Sequence[str], *, text: str = "") -> str:
     except OSError as error:
         raise SlurmAway(f"{command[0]} cannot be started: {error}") from error
     if done.returncode != 0:
-        said = " ".join(done.stderr.decode(errors="replace").split())[-1000:]
-        said = said.replace(f"{command[0]}: error: ", "")
-        problem = f"{command[0]}: {said or f'exit code {done.returncode}'}"
-        if done.returncode < 0 or any(part in said for part in _AWAY):
+        stderr = " ".join(done.stderr.decode(errors="replace").split())[-1000:]
+        stderr = stderr.replace(f"{command[0]}: error: ", "")
+        problem = f"{command[0]}: {stderr or f'exit code {done.returncode}'}"
+        if done.returncode < 0 or any(part in stderr for part in _UNAVAILABLE_MESSAGES):
             raise SlurmAway(problem)
         raise SlurmRefused(problem)
-    return done.stdout[:_MOST_OUTPUT_BYTES].decode(errors="replace")
+    return done.stdout[:_MAX_OUTPUT_BYTES].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What Slurm knows of our jobs: asked once for all, in the background, and only while a job is looked at."""
+"""Slurm's view of the service's jobs: polled once for all jobs, in the background, and only on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.slurm.commands import SlurmAway, SlurmRefused, run
 
-__all__ = ["QueuedJob", "SlurmQueue", "cancel", "entries", "name_of"]
+__all__ = ["QueuedJob", "SlurmQueue", "cancel", "list_entries", "slurm_job_name"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +24,12 @@ _PREFIX = "pai-"
 _NUMBER = re.compile("[0-9]+([_+].*)?")
 _STATE = re.compile("[A-Z][A-Z_]*")
 _FIELDS = ("JobID", "State", "PreemptTime", "Reason", "Name", "WorkDir")
-_PENDING = frozenset(
+_PENDING_STATES = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
-# A state that is in neither list is one of a job that has not ended: RUNNING, COMPLETING, SUSPENDED, STOPPED,
-# SIGNALING, STAGE_OUT, RESIZING, and what other releases of Slurm have.
-_OVER = frozenset(
+# A state in neither list belongs to an unfinished job: RUNNING, COMPLETING, SUSPENDED, STOPPED, SIGNALING,
+# STAGE_OUT, RESIZING, and states of other Slurm releases.
+_FINISHED_STATES = frozenset(
     {
         "BOOT_FAIL",
         "CANCELLED",
@@ -50,13 +50,13 @@ class QueuedJob:
     """One Slurm job.
 
     Attributes:
-        number: its number.
-        state: a word of Slurm, such as `PENDING`.
+        number: the Slurm job id.
+        state: Slurm's name of the state, such as `PENDING`.
         is_preempted: whether it has to make room for another job.
-        reason: why it is in this state, in a word of Slurm.
-        job_id: our job.
+        reason: Slurm's name of the reason for the state.
+        job_id: the id of the service's job.
         root: the folder of that job.
-        attempt: which attempt at it, from 1.
+        attempt: the attempt at that job, from 1.
     """
 
     number: str
@@ -68,18 +68,18 @@ class QueuedJob:
     attempt: int = 1
 
     @property
-    def is_over(self) -> bool:
-        """Return whether none of its processes is left, as far as Slurm knows."""
-        return self.state in _OVER
+    def is_finished(self) -> bool:
+        """Return whether it has no running process, as far as Slurm knows."""
+        return self.state in _FINISHED_STATES
 
     @property
     def is_pending(self) -> bool:
         """Return whether it waits for nodes."""
-        return self.state in _PENDING
+        return self.state in _PENDING_STATES
 
 
-def name_of(job_id: str, attempt: int) -> str:
-    """The name of the Slurm job of an attempt at a job.
+def slurm_job_name(job_id: str, attempt: int) -> str:
+    """Returns the name of the Slurm job for an attempt at a job.
 
     Example:
         >>> name_of("train1", 1), name_of("train1", 2)
@@ -88,97 +88,101 @@ def name_of(job_id: str, attempt: int) -> str:
     return f"{_PREFIX}{job_id}" if attempt == 1 else f"{_PREFIX}{job_id}.{attempt}"
 
 
-def entries(*, root: Path | None = None) -> list[QueuedJob]:
-    """Ask Slurm for the jobs of this user that are ours; Slurm forgets a job some minutes after its end.
+def list_entries(*, root: Path | None = None) -> list[QueuedJob]:
+    """Asks Slurm for this service's jobs; with `root`, for the last attempt at the job in that folder.
 
-    Args:
-        root: only for the last attempt at the job in this folder.
+    Slurm forgets a job some minutes after its end.
 
     Raises:
-        SlurmAway: it does not respond, or what it says cannot be understood.
-        SlurmRefused: it does not say.
+        SlurmAway: Slurm does not respond, or its output cannot be parsed.
+        SlurmRefused: Slurm refuses the query.
     """
     fields = ",".join(f"{name}:|" for name in _FIELDS)
-    wanted = [] if root is None else [f"--name={name_of(root.name, Sandbox(root).attempt)}"]
+    name_filter = [] if root is None else [f"--name={slurm_job_name(root.name, Sandbox(root).attempt)}"]
     printed = run(
-        ["squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", *wanted, f"--Format={fields}"]
+        ["squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", *name_filter, f"--Format={fields}"]
     )
-    found = []
+    queued = []
     for line in printed.splitlines():
         parts = line.split("|", len(_FIELDS) - 1)
-        if f"|{_PREFIX}" not in line:  # a job of the same user that is not ours: an array, or with any name
+        if f"|{_PREFIX}" not in line:  # another job of this user: an array, or a job with an arbitrary name
             continue
         if len(parts) != len(_FIELDS) or not (_NUMBER.fullmatch(parts[0]) and _STATE.fullmatch(parts[1])):
             raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
         number, state, preempted, reason, name, folder = parts
-        if name.startswith(_PREFIX) and number.isdecimal():  # the others are parts of an array of the user's own
-            its_root = Path(folder.rstrip().removesuffix("|"))
-            if root is not None and its_root != root:
+        if name.startswith(_PREFIX) and number.isdecimal():  # other numbers are tasks of the user's own arrays
+            job_root = Path(folder.rstrip().removesuffix("|"))
+            if root is not None and job_root != root:
                 continue
             has_time = preempted.strip() not in ("", "N/A", "None", "Unknown")
             job_id, _, attempt = name.removeprefix(_PREFIX).partition(".")
             count = int(attempt) if attempt.isdecimal() else 1
-            found.append(QueuedJob(number, state, has_time, reason, job_id, its_root, count))
-    return found
+            queued.append(QueuedJob(number, state, has_time, reason, job_id, job_root, count))
+    return queued
 
 
 class SlurmQueue:
-    """The last response of Slurm, which is asked in the background: no caller waits for it.
+    """The last response of Slurm. It is polled in the background, at most every `interval_s`; no caller waits.
 
-    Args:
-        every_s: how often Slurm is asked at most.
+    `_lock` guards the fields that the worker thread writes: the jobs, the response count and the poll time.
     """
 
-    def __init__(self, *, every_s: float = 2.0) -> None:
-        self._every_s = every_s
+    def __init__(self, *, interval_s: float = 2.0) -> None:
+        self._interval_s = interval_s
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="slurm")
         self._lock = threading.Lock()
-        self._asking: Future[None] | None = None
-        self._asked_at = 0.0
-        self._answers = 0
-        # By folder: a service that was made of a backup has jobs with the same ids.
-        self._known: dict[Path, list[QueuedJob]] = {}
-        self._seen_at: dict[Path, int] = {}  # how many responses there were when it was last known or new
+        self._refreshing: Future[None] | None = None
+        self._refreshed_at = 0.0
+        self._num_responses = 0
+        # By folder and not by id: a service that was restored from a backup has jobs with the same ids.
+        self._jobs_by_root: dict[Path, list[QueuedJob]] = {}
+        # The number of responses when a job was last present, or first asked for.
+        self._last_response_with: dict[Path, int] = {}
         self._problem = ""
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stops polling."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def find(self, root: Path) -> list[QueuedJob] | None:
-        """The Slurm jobs of the last attempt at a job, those that are not over first; None while not known.
+        """Returns the Slurm jobs of a job's last attempt, unfinished ones first; None while unknown.
 
-        An empty list means that two responses in a row did not have the job, both since this process asks for it.
+        An empty list means that two responses in a row, both requested after the first call for it, lacked
+        the job.
         """
         with self._lock:
-            self._ask_if_due()
+            self._refresh_if_due()
             attempt = Sandbox(root).attempt
-            found = [entry for entry in self._known.get(root, ()) if entry.attempt == attempt]
-            if found:
-                self._seen_at[root] = self._answers
-                return sorted(found, key=lambda entry: (entry.is_over, -int(entry.number)))
-            # The first response may be older than the job, and the one after it may have been on its way.
-            return [] if self._answers - self._seen_at.setdefault(root, self._answers) > 2 else None
+            queued = [entry for entry in self._jobs_by_root.get(root, ()) if entry.attempt == attempt]
+            if queued:
+                self._last_response_with[root] = self._num_responses
+                return sorted(queued, key=lambda entry: (entry.is_finished, -int(entry.number)))
+            # The first response may be older than the job, and the next one may have been requested before it.
+            return (
+                []
+                if self._num_responses - self._last_response_with.setdefault(root, self._num_responses) > 2
+                else None
+            )
 
     def forget(self, root: Path) -> None:
-        """This job is not looked at any more, or it has a new Slurm job."""
+        """Forgets a job: it has ended, or gets a new Slurm job."""
         with self._lock:
-            self._seen_at.pop(root, None)
-            self._known.pop(root, None)
+            self._last_response_with.pop(root, None)
+            self._jobs_by_root.pop(root, None)
 
     def cancel(self, root: Path) -> None:
-        """Cancel the Slurm jobs of the job in a folder, in the background."""
-        self._worker.submit(_quietly_cancel, root)
+        """Cancels the Slurm jobs of the job in a folder, in the background."""
+        self._worker.submit(_cancel_quietly, root)
 
-    def _ask_if_due(self) -> None:
-        is_asking = self._asking is not None and not self._asking.done()
-        if not is_asking and time.monotonic() - self._asked_at >= self._every_s:
-            self._asked_at = time.monotonic()
-            self._asking = self._worker.submit(self._ask)
+    def _refresh_if_due(self) -> None:
+        is_refreshing = self._refreshing is not None and not self._refreshing.done()
+        if not is_refreshing and time.monotonic() - self._refreshed_at >= self._interval_s:
+            self._refreshed_at = time.monotonic()
+            self._refreshing = self._worker.submit(self._refresh)
 
-    def _ask(self) -> None:
+    def _refresh(self) -> None:
         try:
-            found = entries()
+            queued = list_entries()
         except PaiError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -187,37 +191,35 @@ class SlurmQueue:
         if self._problem:
             self._problem = ""
             logger.info("Slurm responds again")
-        known: dict[Path, list[QueuedJob]] = {}
-        for entry in found:
-            known.setdefault(entry.root, []).append(entry)
+        jobs_by_root: dict[Path, list[QueuedJob]] = {}
+        for entry in queued:
+            jobs_by_root.setdefault(entry.root, []).append(entry)
         with self._lock:
-            self._known = known
-            self._answers += 1
-            self._asked_at = time.monotonic()
+            self._jobs_by_root = jobs_by_root
+            self._num_responses += 1
+            self._refreshed_at = time.monotonic()
 
 
-def cancel(entry: QueuedJob, *, kills: bool = False) -> None:
-    """Cancel a Slurm job.
+def cancel(entry: QueuedJob, *, should_kill: bool = False) -> None:
+    """Cancels a Slurm job; with `should_kill`, without a grace period.
 
-    Args:
-        entry: as Slurm has just told of it: a controller that lost its state gives numbers to other jobs.
-        kills: without a grace period.
+    `entry` must be fresh: a controller that has lost its state reuses job numbers, so the name is checked too.
 
     Raises:
-        SlurmAway: it is not known whether it was cancelled.
+        SlurmAway: it is unknown whether the job was cancelled.
     """
-    one = [f"--name={name_of(entry.job_id, entry.attempt)}", entry.number]
-    with suppress(SlurmRefused):  # it waits for its nodes, so there is nothing to be killed; or it has just ended
-        if kills:  # the steps: with --full, Slurm 22.05 cancels the job instead, and kills after its KillWait
-            run(["scancel", "--signal=KILL", *one])
+    target = [f"--name={slurm_job_name(entry.job_id, entry.attempt)}", entry.number]
+    with suppress(SlurmRefused):  # pending, so there is nothing to kill; or just ended
+        if should_kill:  # only the steps: with --full, Slurm 22.05 cancels the job, and kills after its KillWait
+            run(["scancel", "--signal=KILL", *target])
     with suppress(SlurmRefused):
-        run(["scancel", *one])
+        run(["scancel", *target])
 
 
-def _quietly_cancel(root: Path) -> None:
+def _cancel_quietly(root: Path) -> None:
     try:
-        for entry in entries(root=root):
-            if not entry.is_over:
+        for entry in list_entries(root=root):
+            if not entry.is_finished:
                 cancel(entry)
     except PaiError as error:
         logger.warning("the Slurm job of %s could not be cancelled: %s", root.name, error)

@@ -1,4 +1,4 @@
-"""A job as the arguments and the script of `sbatch`. No secret is in them: Slurm keeps and shows both."""
+"""Turns a job into the arguments and the script of `sbatch`. Neither has secrets: Slurm displays both."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pai_sdk.execution.base import LaunchSpec
 from pai_sdk.execution.contract import cpus, gpus
 from pai_sdk.execution.slurm.commands import SlurmAway, run
 from pai_sdk.execution.slurm.options import SlurmOptions
-from pai_sdk.execution.slurm.queue import name_of
+from pai_sdk.execution.slurm.queue import slurm_job_name
 
-__all__ = ["LOG", "resources_of", "submit"]
+__all__ = ["LOG", "instance_resources", "submit"]
 
 LOG = "slurm.log"
-"""What Slurm's own commands print, in the folder of the job's state."""
+"""The output of Slurm's own commands, in the folder of the job's state."""
 
 _BATCH = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk.agent.slurm.batch import main; "
@@ -27,40 +27,37 @@ _BATCH = (
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
 _MIB = 1 << 20
-_SPARE_S = 300  # the supervisor ends a job at its limit; Slurm only should that fail
-_DOWN = re.compile("down|drain|fail|inval|maint|unk")
+_TIME_LIMIT_MARGIN_S = 300  # the supervisor enforces the limit; Slurm only if the supervisor fails
+_DOWN_STATE = re.compile("down|drain|fail|inval|maint|unk")
 
 
-def resources_of(spec: LaunchSpec, options: SlurmOptions) -> dict[str, Any]:
-    """What each instance needs.
+def instance_resources(spec: LaunchSpec, options: SlurmOptions) -> dict[str, Any]:
+    """Returns the resources of each instance.
 
     Raises:
         InvalidInputError: an amount cannot be read.
     """
-    named = cpus(spec.request)
+    requested_cpus = cpus(spec.request)
     return {
-        "cpus": max(1, math.ceil(named)) if named is not None else int(options.cpus_per_instance),
+        "cpus": max(1, math.ceil(requested_cpus))
+        if requested_cpus is not None
+        else int(options.cpus_per_instance),
         "memory_mib": math.ceil((spec.limits.memory_bytes or 0) / _MIB),
         "gpus": gpus(spec.request),
     }
 
 
 def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
-    """Submit a job; returns the number of its Slurm job.
-
-    Args:
-        root: the job's folder.
-        job: its description, see `executor`.
-        options: of the service.
+    """Submits a job and returns the number of its Slurm job.
 
     Raises:
-        SlurmAway: it is not known whether it was submitted.
-        SlurmRefused: it was not.
+        SlurmAway: it is unknown whether the job was submitted.
+        SlurmRefused: the job was not submitted.
     """
     count, needed = len(job["instances"]), job["resources"]
-    nodes = _nodes(options.partition) if count > 1 else 1
+    nodes = _count_nodes(options.partition) if count > 1 else 1
     arguments = [
-        f"--job-name={name_of(job['job_id'], Sandbox(root).attempt)}",
+        f"--job-name={slurm_job_name(job['job_id'], Sandbox(root).attempt)}",
         f"--chdir={root}",
         f"--output=state/{LOG}",
         "--open-mode=append",
@@ -72,9 +69,11 @@ def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
         *options.arguments(),
     ]
     if job["max_running_s"]:
-        arguments.append(f"--time={math.ceil((job['max_running_s'] + job['grace_s'] + _SPARE_S) / 60)}")
-    words = [options.python, "-I", "-S", "-c", _BATCH, _PACKAGE_PARENT, str(root)]
-    printed = run(["sbatch", "--parsable", *arguments], text=f"#!/bin/sh\nexec {shlex.join(words)}\n")
+        arguments.append(
+            f"--time={math.ceil((job['max_running_s'] + job['grace_s'] + _TIME_LIMIT_MARGIN_S) / 60)}"
+        )
+    argv = [options.python, "-I", "-S", "-c", _BATCH, _PACKAGE_PARENT, str(root)]
+    printed = run(["sbatch", "--parsable", *arguments], stdin=f"#!/bin/sh\nexec {shlex.join(argv)}\n")
     number = printed.strip().partition(";")[0]
     if not number.isdecimal():
         raise SlurmAway(f"sbatch printed what cannot be understood: {printed[:200]!r}")
@@ -82,7 +81,7 @@ def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
 
 
 def _placement(count: int, nodes: int, needed: Mapping[str, Any], gpu_type: str) -> list[str]:
-    """A node for each instance where there are enough of them; else as many instances a node as fit."""
+    """Returns the node arguments: one instance per node if there are enough nodes, else as many as fit."""
     kind = f"{gpu_type}:" if gpu_type else ""
     memory, gpus_each = needed["memory_mib"], needed["gpus"]
     if nodes >= count:
@@ -94,14 +93,14 @@ def _placement(count: int, nodes: int, needed: Mapping[str, Any], gpu_type: str)
     return arguments + ([f"--gpus-per-task={kind}{gpus_each}"] if gpus_each else [])
 
 
-def _nodes(partition: str) -> int:
-    """How many nodes a job may be spread over; at least 1."""
+def _count_nodes(partition: str) -> int:
+    """Returns how many nodes a job can use; at least 1."""
     printed = run(["sinfo", "--noheader", "--format=%P|%D|%T"])
-    names, found = set(partition.split(",")) if partition else set(), dict[str, int]()
+    names, counts = set(partition.split(",")) if partition else set(), dict[str, int]()
     for line in printed.splitlines():
-        name, _, rest = line.partition("|")
-        nodes, _, state = rest.partition("|")
-        is_wanted = name in names or name.rstrip("*") in names if names else name.endswith("*")
-        if is_wanted and nodes.isdecimal() and not _DOWN.match(state):
-            found[name] = found.get(name, 0) + int(nodes)
-    return max(1, *found.values()) if found else 1
+        name, _, columns = line.partition("|")
+        nodes, _, state = columns.partition("|")
+        is_selected = name in names or name.rstrip("*") in names if names else name.endswith("*")
+        if is_selected and nodes.isdecimal() and not _DOWN_STATE.match(state):
+            counts[name] = counts.get(name, 0) + int(nodes)
+    return max(1, *counts.values()) if counts else 1

@@ -1,4 +1,4 @@
-"""Why Slurm has ended a job, or never began it."""
+"""Why Slurm has ended a job, or has never started it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pai_sdk.agent.reasons import (
 )
 from pai_sdk.execution.slurm.queue import QueuedJob
 
-__all__ = ["lost", "not_begun", "verdict"]
+__all__ = ["lost", "never_started", "verdict"]
 
 _VERDICTS = {
     "PREEMPTED": (REASON_PREEMPTED, "it had to make room for another job; submit it again"),
@@ -39,45 +39,40 @@ _VERDICTS = {
     "REVOKED": (REASON_STOPPED_FROM_OUTSIDE, "another cluster has taken it over"),
 }
 _UNKNOWN = (
-    "Slurm does not know the job any more: its controller has lost its state, or the job ended while nobody "
-    "asked. Submit it again."
+    "Slurm does not know the job any more: its controller has lost its state, or the job ended while the "
+    "service did not run. Submit it again."
 )
 
 
-def verdict(found: Sequence[QueuedJob]) -> Ending | None:
-    """Why Slurm has ended a job; None where the job has ended by itself, as far as Slurm knows.
+def verdict(queued: Sequence[QueuedJob]) -> Ending | None:
+    """Returns why Slurm has ended a job; None if the job has exited by itself, as far as Slurm knows.
 
     Args:
-        found: the Slurm jobs of the job, all of them over; empty when Slurm knows of none.
+        queued: the finished Slurm jobs of the job; empty if Slurm knows of none.
     """
-    for entry in found:
+    for entry in queued:
         state = "PREEMPTED" if entry.is_preempted else entry.state
         if state in _VERDICTS:
-            code, why = _VERDICTS[state]
-            return Ending(code, f"Slurm has ended the job (Slurm job {entry.number}, {state}): {why}.")
+            code, reason = _VERDICTS[state]
+            return Ending(code, f"Slurm has ended the job (Slurm job {entry.number}, {state}): {reason}.")
     return None
 
 
-def lost(found: Sequence[QueuedJob]) -> Ending:
-    """Why a job ended whose instances could not say so."""
-    if not found:
+def lost(queued: Sequence[QueuedJob]) -> Ending:
+    """Returns the ending of a job whose instances could not report one."""
+    if not queued:
         return Ending(REASON_NODE_LOST, _UNKNOWN)
-    return verdict(found) or Ending(REASON_SUPERVISOR_LOST, supervisor_lost_message())
+    return verdict(queued) or Ending(REASON_SUPERVISOR_LOST, supervisor_lost_message())
 
 
-def not_begun(found: Sequence[QueuedJob], log: str) -> Ending:
-    """Why a job ended whose instances never began.
-
-    Args:
-        found: its Slurm jobs, all of them over.
-        log: the last lines of what Slurm's commands printed on the node.
-    """
-    ending = verdict(found)
-    if ending is not None or not found:
+def never_started(queued: Sequence[QueuedJob], log: str) -> Ending:
+    """Returns the ending of a job whose instances never started; `log` is the output of Slurm's commands."""
+    ending = verdict(queued)
+    if ending is not None or not queued:
         return ending or Ending(REASON_NODE_LOST, _UNKNOWN)
-    said = f" It printed: {log}" if log else ""
+    output = f" It printed: {log}" if log else ""
     return Ending(
         REASON_SANDBOX_FAILED,
-        f"The job could not be run on its node (Slurm job {found[0].number}, {found[0].state}). The folders of "
-        f"jobs and the Python of this service must be at the same paths on every node.{said}",
+        f"The job could not be run on its node (Slurm job {queued[0].number}, {queued[0].state}). The folders of "
+        f"jobs and the Python of this service must be at the same paths on every node.{output}",
     )

@@ -45,7 +45,7 @@ class _Definition:
     trouble: str = ""
     is_slow: bool = False  # too slow for lines of more than `_USUAL_LINE`
 
-    def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
+    def matches(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
         """The first group of each match in the lines, with the number of its line."""
         if self.trouble:
             return

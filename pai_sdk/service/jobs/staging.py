@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
 from pai_sdk.execution.base import JobFiles
-from pai_sdk.execution.output_uploader import note_resumed
+from pai_sdk.execution.output_uploader import record_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
@@ -102,7 +102,7 @@ def stage(
             if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
                 uri = OssUri.parse(output.output_uri or "")
                 copier.resume(uri, files.output(output.name), output.name, tell)
-        note_resumed(files, [output.name for output in request.output_channels])
+        record_resumed(files, [output.name for output in request.output_channels])
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
             if put_table is not None and is_table(channel.input_uri):

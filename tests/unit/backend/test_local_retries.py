@@ -33,7 +33,7 @@ class LocalProcesses(ProcessExecutor):
     def start(self, spec: LaunchSpec, *, progress: bool = False) -> None:
         super().start(spec)
 
-    def ask_about(self, roots: Iterable[Path]) -> None:
+    def refresh_many(self, roots: Iterable[Path]) -> None:
         return None
 
     def close(self) -> None:

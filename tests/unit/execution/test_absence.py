@@ -15,10 +15,10 @@ def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
     absence = Absence(clock=lambda: 0.0)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            absence.begin(asked_at=0.0)
+            absence.record_failure(sent_at=0.0)
         assert "has not responded since" in absence.sentence
         for _ in range(3):
-            absence.end()
+            absence.record_response()
     assert absence.sentence == ""
     gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine_health")]
     assert "has not responded since" in gone
@@ -30,10 +30,10 @@ def test_one_that_hangs_is_asked_less_often_than_one_that_is_gone() -> None:
     now = [100.0]
     for took_s, pause_s in ((0.0, 1.0), (5.0, 5.0)):
         absence = Absence(clock=lambda: now[0])
-        assert absence.is_to_be_asked
+        assert absence.should_call
         asked_at, now[0] = now[0], now[0] + took_s
-        absence.begin(asked_at=asked_at)
+        absence.record_failure(sent_at=asked_at)
         now[0] += pause_s - 0.1
-        assert not absence.is_to_be_asked
+        assert not absence.should_call
         now[0] += 0.2
-        assert absence.is_to_be_asked
+        assert absence.should_call

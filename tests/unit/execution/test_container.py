@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.amounts import parse_bytes
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.docker.container import ContainerLimits, ContainerMounts, create_arguments, environment_file
 from pai_sdk.execution.docker.options import LocalOptions
@@ -56,13 +56,13 @@ def arguments_of(
     [("8", 8 << 30), ("512Mi", 512 << 20), ("1.5 GB", 3 << 29), ("64k", 64 << 10), ("2TiB", 2 << 40)],
 )
 def test_amounts_of_memory(text, expected):
-    assert bytes_of(text) == expected
+    assert parse_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "8 X", "1e3"])
 def test_what_is_no_amount_of_memory(text):
     with pytest.raises(ValueError, match="is not an amount"):
-        bytes_of(text)
+        parse_bytes(text)
 
 
 def test_limits_become_the_engines(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.agent.distributed import name_instances
-from pai_sdk.execution.docker.ending import ContainerEnd, ending
+from pai_sdk.execution.docker.ending import ContainerExit, ending
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 JOB = {"memory_bytes": None, "max_running_s": None}
@@ -32,7 +32,7 @@ def shared(tmp_path: Path) -> SharedFolder:
 
 def told(
     shared: SharedFolder,
-    ends: dict[str, ContainerEnd | None],
+    ends: dict[str, ContainerExit | None],
     count: int = 1,
     *,
     job: dict[str, Any] = JOB,
@@ -44,28 +44,32 @@ def told(
 
 def test_a_success_that_could_not_be_written_down_is_one(shared: SharedFolder) -> None:
     """The disk was full; the engine knows the exit code."""
-    state = told(shared, {"j-master-0": ContainerEnd(0)})
+    state = told(shared, {"j-master-0": ContainerExit(0)})
     assert (state["succeeded"], state["reason_code"]) == (True, "")
 
 
 def test_a_failure_that_could_not_be_written_down_keeps_its_code(shared: SharedFolder) -> None:
-    state = told(shared, {"j-master-0": ContainerEnd(3)})
+    state = told(shared, {"j-master-0": ContainerExit(3)})
     assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", "NonZeroExit")
 
 
 @pytest.mark.parametrize(
     ("end", "code", "says"),
     [
-        (ContainerEnd(137), "KilledBySignal", "killed from outside (exit code 137)"),
-        (ContainerEnd(255), "KilledBySignal", "killed from outside (exit code 255)"),
-        (ContainerEnd(137, out_of_memory=True), "OutOfMemory", "ran out of memory"),
-        (ContainerEnd(128, error="no GPU"), "ContainerNotStarted", "could not be started: no GPU"),
-        (ContainerEnd(2, words="sh: Permission denied"), "ContainerNotStarted", "It said: sh: Permission denied"),
+        (ContainerExit(137), "KilledBySignal", "killed from outside (exit code 137)"),
+        (ContainerExit(255), "KilledBySignal", "killed from outside (exit code 255)"),
+        (ContainerExit(137, out_of_memory=True), "OutOfMemory", "ran out of memory"),
+        (ContainerExit(128, error="no GPU"), "ContainerNotStarted", "could not be started: no GPU"),
+        (
+            ContainerExit(2, output="sh: Permission denied"),
+            "ContainerNotStarted",
+            "It said: sh: Permission denied",
+        ),
         (None, "SupervisorLost", "was removed from outside"),
     ],
 )
 def test_an_instance_that_could_not_tell_itself(
-    shared: SharedFolder, end: ContainerEnd | None, code: str, says: str
+    shared: SharedFolder, end: ContainerExit | None, code: str, says: str
 ) -> None:
     for is_told_by_us in (False, True):
         if is_told_by_us:
@@ -79,7 +83,7 @@ def test_an_instance_that_knows_of_its_memory_what_the_engine_missed(shared: Sha
     """The engine hears of the kernel's kill and of the end from different sides, in any order."""
     for name, text in (("memory", ""), ("exit", "137\n")):
         (shared.path / f"j-master-0.{name}").write_text(text)
-    state = told(shared, {"j-master-0": ContainerEnd(137)})
+    state = told(shared, {"j-master-0": ContainerExit(137)})
     assert state["reason_code"] == "OutOfMemory"
     assert "ran out of memory: it reached its limit" in state["reason_message"]
 
@@ -101,12 +105,12 @@ def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(
 ) -> None:
     """Whether it goes on to its end all the same, or is killed by us since it cannot hear that it is to end."""
     (shared.path / "failed").write_text("j-worker-0 137 silent\n")
-    ends: dict[str, ContainerEnd | None] = {}
+    ends: dict[str, ContainerExit | None] = {}
     if code == 0:
         (shared.path / "j-worker-0.exit").write_text("0\n")
     else:
         shared.write_lost("j-worker-0")
-        ends = {"j-worker-0": ContainerEnd(137)}
+        ends = {"j-worker-0": ContainerExit(137)}
     (shared.path / "j-master-0.why").write_text("peer\n")
     (shared.path / "j-master-0.exit").write_text("143\n")
     state = told(shared, ends, count=2, has_restarted=True)
@@ -116,7 +120,7 @@ def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(
 
 def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(shared: SharedFolder) -> None:
     (shared.path / "failed").write_text("j-worker-0 137 silent\n")
-    state = told(shared, {"j-worker-0": ContainerEnd(137)}, count=2)
+    state = told(shared, {"j-worker-0": ContainerExit(137)}, count=2)
     assert "killed from outside" in state["reason_message"]
 
 
@@ -141,7 +145,7 @@ def test_who_told_a_container_to_end(
 
 @pytest.mark.parametrize("code", [137, 255])
 def test_a_container_that_an_engine_found_dead_when_it_started(shared: SharedFolder, code: int) -> None:
-    state = told(shared, {"j-master-0": ContainerEnd(code)}, has_restarted=True)
+    state = told(shared, {"j-master-0": ContainerExit(code)}, has_restarted=True)
     assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", "EngineRestarted")
 
 
@@ -210,18 +214,18 @@ def test_a_failure_whose_note_is_broken_is_no_success(shared: SharedFolder, text
     """On a full disk the note of who failed first is empty; the exit code may find free space a moment later."""
     (shared.path / "failed").write_text(text)
     (shared.path / "j-master-0.exit").write_text("3\n")
-    state = told(shared, {"j-master-0": ContainerEnd(3)})
+    state = told(shared, {"j-master-0": ContainerExit(3)})
     assert (state["succeeded"], state["failed_instance"]) == (False, "j-master-0")
     assert "exit code 3" in state["reason_message"]
     (shared.path / "j-master-0.why").write_text(
         "peer\n"
     )  # an instance that finds such a note ends, as if it were another's
-    assert told(shared, {"j-master-0": ContainerEnd(3)})["failed_instance"] == "j-master-0"
+    assert told(shared, {"j-master-0": ContainerExit(3)})["failed_instance"] == "j-master-0"
 
 
 def test_who_was_killed_because_it_did_not_listen_to_a_stop_was_stopped(shared: SharedFolder) -> None:
     shared.request_stop("StoppedByUser", "The job was stopped.")
-    state = told(shared, {"j-master-0": ContainerEnd(137)})
+    state = told(shared, {"j-master-0": ContainerExit(137)})
     assert (state["reason_code"], state["reason_message"]) == ("StoppedByUser", "The job was stopped.")
 
 
@@ -252,20 +256,20 @@ def test_a_success_that_a_stop_came_too_late_for_is_one(shared: SharedFolder) ->
 def test_what_a_job_writes_into_the_folder_breaks_nothing(shared: SharedFolder, text: str) -> None:
     for name in ("failed", "stop", "j-master-0.exit", "j-master-0.why", "go"):
         (shared.path / name).write_text(text, errors="surrogateescape")
-    assert told(shared, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
+    assert told(shared, {"j-master-0": ContainerExit(3)})["phase"] == "ended"
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e300"])
 def test_a_beginning_that_is_no_time_is_not_known(shared: SharedFolder, text: str) -> None:
     """A record of the job has dates, and a list of all jobs has all records."""
     (shared.path / "go").write_text(text)
-    assert told(shared, {"j-master-0": ContainerEnd(3)})["started_at"] is None
+    assert told(shared, {"j-master-0": ContainerExit(3)})["started_at"] is None
 
 
 @pytest.mark.parametrize("text", ["-1", "256000", "9" * 4_000, "0x1", "٣"])
 def test_an_exit_code_that_is_none_is_asked_of_the_engine(shared: SharedFolder, text: str) -> None:
     (shared.path / "j-master-0.exit").write_text(text)
-    (instance,) = told(shared, {"j-master-0": ContainerEnd(3)})["instances"]
+    (instance,) = told(shared, {"j-master-0": ContainerExit(3)})["instances"]
     assert instance["exit_code"] == 3
 
 
@@ -286,10 +290,10 @@ def test_a_link_or_a_pipe_in_the_folder_is_not_read(shared: SharedFolder, tmp_pa
     for put in (lambda: place.symlink_to(secret), lambda: os.mkfifo(place)):
         place.unlink(missing_ok=True)
         put()
-        state = told(shared, {"j-master-0": ContainerEnd(3)})
+        state = told(shared, {"j-master-0": ContainerExit(3)})
         assert "s3cret" not in str(state)
-        assert shared.begun_at != 9
-        assert shared.exit_of("j-master-0") is None
+        assert shared.started_at != 9
+        assert shared.read_exit("j-master-0") is None
         assert shared.first_failure is None
 
 
@@ -341,7 +345,7 @@ def test_an_instance_that_was_asked_to_end_has_not_succeeded(shared: SharedFolde
     shared.request_stop("StoppedByUser", "by Ann")
     (shared.path / "j-master-0.why").write_text("stopped\n")
     (shared.path / "j-master-0.exit").write_text("0\n")
-    state = told(shared, {"j-master-0": ContainerEnd(0)})
+    state = told(shared, {"j-master-0": ContainerExit(0)})
     assert (state["reason_code"], state["instances"][0]["status"]) == ("StoppedByUser", "Terminated")
 
 

@@ -96,10 +96,10 @@ def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_gra
     assert engine_has.paused.status == "paused", "its grace period is not over"
     long_ago = time.time() - 60
     os.utime(shared.path / "failed", (long_ago, long_ago))
-    executor._asked.clear()
+    executor._cached_exits.clear()
     executor.state(tmp_path)
     assert engine_has.paused.status == "exited"
-    executor._asked.clear()
+    executor._cached_exits.clear()
     executor._containers.remove = lambda job_id: None  # type: ignore[method-assign]
     state = executor.state(tmp_path)
     assert (state.phase, state.failed_instance, state.reason_code) == ("ended", "j-worker-0", "SupervisorLost")
@@ -121,7 +121,7 @@ def engine_of(*, containers: object = None, events: list[dict[str, Any]] | None 
         yield from events or []
 
     client = SimpleNamespace(containers=containers, api=SimpleNamespace(events=tell))
-    engine = SimpleNamespace(client=client, is_podman=False, must_respond=lambda: None)
+    engine = SimpleNamespace(client=client, is_podman=False, check_responds=lambda: None)
     return cast("Engine", engine)
 
 

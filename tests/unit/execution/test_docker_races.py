@@ -38,14 +38,14 @@ def shared(tmp_path: Path) -> SharedFolder:
 class Containers:
     """What the engine has, and who is at it."""
 
-    def __init__(self, of: Callable[[], list[Any]], give_back: Callable[[], None] = lambda: None) -> None:
-        self._of, self._give_back = of, give_back
+    def __init__(self, of: Callable[[], list[Any]], restore_owner: Callable[[], None] = lambda: None) -> None:
+        self._of, self._give_back = of, restore_owner
         self.done: list[str] = []
 
     def of(self, job_id: str) -> list[Any]:
         return self._of()
 
-    def give_back(self, job_id: str, to: str) -> None:
+    def restore_owner(self, job_id: str, to: str) -> None:
         self._give_back()
         self.done.append("given back")
 
@@ -149,12 +149,12 @@ def test_who_is_told_of_the_end_finds_nothing_left_to_do(tmp_path: Path, shared:
 
     another = threading.Thread(target=look)
 
-    def give_back() -> None:
+    def restore_owner() -> None:
         another.start()
         another.join(0.5)  # however long it takes: it is not to come back before this one does
 
     killed = [container(name, "exited", 137) for name in ("j-master-0", "j-worker-0")]
-    containers = Containers(lambda: killed, give_back)
+    containers = Containers(lambda: killed, restore_owner)
     executor = executor_of(containers)
     assert executor.state(tmp_path).phase == "ended"
     another.join()

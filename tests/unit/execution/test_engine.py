@@ -48,7 +48,7 @@ def test_an_engine_that_hangs_is_not_asked_for_more_than_a_ping(monkeypatch, bri
     """What is asked after it has much more time to answer."""
     asked = []
     monkeypatch.setattr("docker.DockerClient", lambda **_: asked.append("client") or FakeClient())
-    monkeypatch.setattr("pai_sdk.execution.docker.engine._RESPONDS_WITHIN_S", 0.1)
+    monkeypatch.setattr("pai_sdk.execution.docker.engine._PING_TIMEOUT_S", 0.1)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
     with listening(brief), pytest.raises(EngineNotFoundError, match="does not respond"):
         find_engine()

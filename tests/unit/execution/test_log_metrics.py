@@ -208,8 +208,8 @@ def test_much_log_without_values_is_not_read_again(sandbox: Sandbox, monkeypatch
     sandbox.log_file(FIRST).write_text("loss=1\n" + "nothing\n" * 500_000)
     collect(sandbox)
     read: list[int] = []
-    texts = RegexPattern.texts
-    monkeypatch.setattr(RegexPattern, "texts", lambda one, lines: read.append(len(lines)) or texts(one, lines))
+    texts = RegexPattern.matches
+    monkeypatch.setattr(RegexPattern, "matches", lambda one, lines: read.append(len(lines)) or texts(one, lines))
     collect(sandbox, is_final=True)
     assert sum(read) < 500_000 // 4
     assert losses(sandbox) == [1.0]

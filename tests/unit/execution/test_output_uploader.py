@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.job_folder import JobFolder
-from pai_sdk.execution.output_uploader import OutputUploader, note_resumed
+from pai_sdk.execution.output_uploader import OutputUploader, record_resumed
 from pai_sdk.run.report.checkpoints import CheckpointConfig, FolderState, latest_checkpoint, rotate, save
 from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.stores.local import LocalStore
@@ -19,7 +19,7 @@ def test_checkpoints_that_a_later_attempt_rotates_go_from_the_store(tmp_path: Pa
     saved, state = sandbox.output_dir("checkpoints"), tmp_path / "state"
     for folder in (saved, state, sandbox.state_dir):
         folder.mkdir(parents=True)
-    note_resumed(files, ["checkpoints"])
+    record_resumed(files, ["checkpoints"])
     for attempt in (1, 2, 3):
         uploader = OutputUploader(files, {"checkpoints": lambda: there})
         start = latest_checkpoint(saved)

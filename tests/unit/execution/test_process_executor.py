@@ -20,7 +20,7 @@ from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.agent.supervising import hidden_by_ml, job_on_host, start_supervisor
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.execution.contract import job_facts, launch_spec
+from pai_sdk.execution.contract import job_description, launch_spec
 from pai_sdk.execution.process.executor import ProcessExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
@@ -473,7 +473,7 @@ def test_an_instance_without_gpus_sees_none_unless_the_user_says_which(
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
     request = make_request("true", Environments={"CUDA_VISIBLE_DEVICES": "1"} if explicit else {})
     spec = launch_spec(tmp_path / "train1", "train1", request)
-    facts = {**job_facts(spec, grace_s=10), "hides_gpus": hides}
+    facts = {**job_description(spec, grace_s=10), "hides_gpus": hides}
     [instance] = job_on_host(spec.sandbox, facts, cache_dir=tmp_path / "cache")["instances"]
     found = instance["environments"]["plain"]
     assert found["CUDA_VISIBLE_DEVICES"] == ("1" if explicit else "" if hides else "0,1")
@@ -491,7 +491,7 @@ def test_a_state_that_was_cut_off_is_a_lost_job(jobs: Jobs) -> None:
 def test_a_job_with_a_lifeline_is_killed_with_the_process_that_holds_it(tmp_path: Path) -> None:
     spec = launch_spec(tmp_path / "train1", "train1", make_request("sleep 1000 & echo $!; wait"))
     journal = Journal(spec.sandbox.state_dir)
-    journal.write_job(job_on_host(spec.sandbox, job_facts(spec, grace_s=10), cache_dir=tmp_path / "cache"))
+    journal.write_job(job_on_host(spec.sandbox, job_description(spec, grace_s=10), cache_dir=tmp_path / "cache"))
     reader, writer = os.pipe()
     start_supervisor(spec.sandbox.root, package=_REPOSITORY, timeout_s=30, lifeline=reader)
     os.close(reader)

@@ -11,7 +11,7 @@ import pytest
 from pai_sdk.agent import environments
 from pai_sdk.agent.requirement_lists import today
 from pai_sdk.base.files import locked
-from pai_sdk.execution.docker.requirements_cache import KeptRequirements, RequirementsCache
+from pai_sdk.execution.docker.requirements_cache import CachedRequirements, RequirementsCache
 
 EXACT = ["tiny==1\n"]
 
@@ -37,14 +37,14 @@ def cache(tmp_path: Path, containers: Containers) -> RequirementsCache:
     return RequirementsCache(tmp_path / "cache", containers)
 
 
-def use(cache: RequirementsCache, texts: list[str] = EXACT, **more: object) -> KeptRequirements:
+def use(cache: RequirementsCache, texts: list[str] = EXACT, **more: object) -> CachedRequirements:
     facts = {"image": "img", "image_id": "sha256:0a", "user": "1:1", **more}
     with cache.use(texts, **facts) as kept:  # type: ignore[arg-type]
         assert kept is not None
         return kept
 
 
-def install(kept: KeptRequirements, size_bytes: int = 10) -> None:
+def install(kept: CachedRequirements, size_bytes: int = 10) -> None:
     """Do as `instance.sh` does."""
     (kept.folder / "python").mkdir()
     (kept.folder / "python" / "tiny.py").write_bytes(b"#" * size_bytes)
@@ -55,7 +55,7 @@ def test_a_folder_is_that_of_a_list_in_an_image_for_a_user_and_an_index(cache: R
     first = use(cache)
     assert not first.is_complete
     install(first)
-    assert use(cache) == KeptRequirements(first.folder, is_complete=True)
+    assert use(cache) == CachedRequirements(first.folder, is_complete=True)
     assert use(cache, variables={"LR": "0.1"}).is_complete
     others = [
         use(cache, ["tiny==2\n"]),
@@ -84,7 +84,7 @@ def test_what_an_installation_that_was_cut_off_has_left_is_removed(
     for name in (".killed-master-0", ".running-master-0"):
         (kept.folder / name / "lib").mkdir(parents=True)
     containers.names = {"running-master-0"}
-    assert use(cache) == KeptRequirements(kept.folder, is_complete=False)
+    assert use(cache) == CachedRequirements(kept.folder, is_complete=False)
     assert {path.name for path in kept.folder.glob(".*")} == {".running-master-0"}
 
 

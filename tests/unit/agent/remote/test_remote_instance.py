@@ -15,7 +15,7 @@ import pytest
 from pai_sdk.agent.protocol import ExecutionState
 from pai_sdk.agent.remote.file_parts import pack
 from pai_sdk.agent.remote.instance import HostedInstance
-from pai_sdk.execution.contract import job_facts, launch_spec
+from pai_sdk.execution.contract import job_description, launch_spec
 from pai_sdk.execution.ray.package import agent_package
 from tests import ml
 from tests.unit.execution.conftest import make_request
@@ -53,7 +53,7 @@ def begin(instance: HostedInstance, folder: Path, command: str) -> None:
         instance.receive(part)
     instance.filled()
     assert instance.is_filled()
-    facts: dict[str, Any] = json.loads(json.dumps({**job_facts(spec, grace_s=10), "logs_at": [0, 0]}))
+    facts: dict[str, Any] = json.loads(json.dumps({**job_description(spec, grace_s=10), "logs_at": [0, 0]}))
     instance.begin(facts)
     instance.begin(facts)
 

@@ -78,7 +78,7 @@ class Nodes:
         self.released.append(job_id)
 
 
-def end_of(tmp_path: Path, *nodes: Node) -> ExecutionState:
+def container_exit(tmp_path: Path, *nodes: Node) -> ExecutionState:
     """The end of a job whose instances were let begin on these nodes."""
     sandbox = Sandbox(tmp_path / "j")
     for folder in (sandbox.state_dir, sandbox.logs_dir, sandbox.ml / "output"):
@@ -111,7 +111,7 @@ def test_an_instance_that_misses_a_lost_one_is_not_the_cause(tmp_path: Path, rea
     misses = Node("j-master-0", state_of("j-master-0", "Failed", exit_code=1, reason=reason))
     running = state_of("j-worker-0", "Running")
     gone = Node("j-worker-0", running, running, is_lost=True)
-    state = end_of(tmp_path, misses, gone)
+    state = container_exit(tmp_path, misses, gone)
     failed = "j-worker-0" if expected == "NodeLost" else "j-master-0"
     assert (state.reason_code, state.failed_instance, state.succeeded) == (expected, failed, False)
     assert [one.exit_code for one in state.instances] == [1, None]
@@ -121,7 +121,7 @@ def test_a_failure_in_a_job_that_loses_no_node_is_the_reason(tmp_path: Path) -> 
     fails = Node("j-master-0", state_of("j-master-0", "Failed", exit_code=3, reason="NonZeroExit"))
     ended = state_of("j-worker-0", "Terminated", exit_code=143)
     other = Node("j-worker-0", state_of("j-worker-0", "Running"), ended)
-    state = end_of(tmp_path, fails, other)
+    state = container_exit(tmp_path, fails, other)
     assert (state.reason_code, state.failed_instance) == ("NonZeroExit", "j-master-0")
     assert other.stopped == ["NonZeroExit"]
 
@@ -129,7 +129,7 @@ def test_a_failure_in_a_job_that_loses_no_node_is_the_reason(tmp_path: Path) -> 
 def test_an_instance_that_has_failed_and_is_lost_then_is_its_own_cause(tmp_path: Path) -> None:
     failed = state_of("j-master-0", "Failed", exit_code=3, reason="NonZeroExit")
     running = state_of("j-worker-0", "Running")
-    state = end_of(
+    state = container_exit(
         tmp_path,
         Node("j-master-0", failed, failed, is_lost=True),
         Node("j-worker-0", running, state_of("j-worker-0", "Terminated", exit_code=143)),

@@ -26,9 +26,9 @@ def test_a_job_in_a_state_of_another_release_has_not_ended_and_hides_no_other(
         f"7|{state}|N/A|None|pai-a|/jobs/a|",
         "8|NODE_FAIL|N/A|NodeDown|pai-b.2|/jobs/b|",
     ]
-    found = {entry.job_id: entry for entry in queue.entries()}
-    assert (found["a"].is_over, found["a"].is_pending, found["a"].state) == (False, False, state)
-    assert (found["b"].is_over, found["b"].attempt, found["b"].root) == (True, 2, Path("/jobs/b"))
+    found = {entry.job_id: entry for entry in queue.list_entries()}
+    assert (found["a"].is_finished, found["a"].is_pending, found["a"].state) == (False, False, state)
+    assert (found["b"].is_finished, found["b"].attempt, found["b"].root) == (True, 2, Path("/jobs/b"))
 
 
 def test_arrays_and_other_jobs_of_the_same_user_are_left_out(printed: list[str]) -> None:
@@ -39,7 +39,7 @@ def test_arrays_and_other_jobs_of_the_same_user_are_left_out(printed: list[str])
         "9|WHAT|EVER",
         "7|RUNNING|N/A|None|pai-a|/jobs/a|",
     ]
-    assert [entry.job_id for entry in queue.entries()] == ["a"]
+    assert [entry.job_id for entry in queue.list_entries()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_arrays_and_other_jobs_of_the_same_user_are_left_out(printed: list[str])
 def test_a_line_that_is_cut_off_makes_no_job_look_forgotten(printed: list[str], line: str) -> None:
     printed += [line, "7|RUNNING|N/A|None|pai-b|/jobs/b|"]
     with pytest.raises(SlurmAway, match="cannot be understood"):
-        queue.entries()
+        queue.list_entries()
