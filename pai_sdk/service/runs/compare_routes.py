@@ -1,4 +1,4 @@
-"""Many runs at once: their curves on one x axis, and the hyperparameters in which they differ."""
+"""Routes that compare runs: curves on one x axis, and differing hyperparameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, comparison_res
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_responses import diff_row
 from pai_sdk.service.runs.responses import LIVE, best_of, json_list, tagged
-from pai_sdk.service.runs.run_routes import XName, asked
+from pai_sdk.service.runs.run_routes import XName, call_manager
 from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import invalid_parameter
 
@@ -28,8 +28,8 @@ __all__ = ["check_comparison", "router"]
 
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
-_MOST_RUNS = 10_000
-_SMOOTHING_COSTS = 3  # times the memory of the points
+_MAX_RUNS = 10_000
+_SMOOTHING_COSTS = 3  # smoothing copies the points: three times their memory
 _Text = Annotated[str, Field(max_length=4096)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -37,12 +37,12 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 class _Selection(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    runs: list[_Text] | None = Field(None, max_length=_MOST_RUNS, description="Ids of runs.")
+    runs: list[_Text] | None = Field(None, max_length=_MAX_RUNS, description="Ids of runs.")
     filter: str | None = Field(None, max_length=16_384, description="Or a filter, as for the list of runs.")
 
 
 class CompareRequest(_Selection):
-    """Which curves are compared, and how."""
+    """Body of a comparison of curves."""
 
     tags: list[_Text] = Field(min_length=1, max_length=50)
     x: XName = "step"
@@ -59,7 +59,7 @@ class CompareRequest(_Selection):
 
 
 class DiffRequest(_Selection):
-    """Which runs are compared by their hyperparameters, and by which metric those are ranked."""
+    """Body of a comparison of hyperparameters, optionally ranked by a metric."""
 
     metric: _Text | None = None
 
@@ -67,13 +67,14 @@ class DiffRequest(_Selection):
 @router.post("/compare", responses={200: {"content": {CSV: {}, PAIC: {}}}})
 @within(COMPARE)
 def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequest) -> Response:
-    """Curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
+    """Compare curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
 
-    The extremes are exact: each bucket has the least and the largest of its values. Smoothing comes before. A view
-    with at most two points a bucket has all points, and `exact` says so. Runs that lack a tag have no curve. With
-    `group_by`, the runs with the same values have one curve, of their means, with a band where one is asked for.
+    The extremes are exact: each bucket has the minimum and the maximum of its values, after smoothing. A view with
+    at most two points per bucket has all points, and `exact` is true. Runs without a tag have no curve. With
+    `group_by`, runs with the same values share one curve of their means, with a band if one is requested.
 
-    The size of the response is runs x tags x buckets; what would be too large is refused before it is computed.
+    The size of the response is runs x tags x buckets; a response that would be too large is refused before it is
+    computed.
     """
     manager = loaded(runs)
     selected = _selected(body)
@@ -88,14 +89,14 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
 
-    def found() -> Iterator[tuple[str, Comparison]]:
-        for tag in body.tags:  # a tag at a time: the points of all of them would take too much memory
+    def comparisons() -> Iterator[tuple[str, Comparison]]:
+        for tag in body.tags:  # tag by tag, which bounds the memory for points
             work.check()
-            yield tag, asked(manager.compare, selected, tag, **options)
+            yield tag, call_manager(manager.compare, selected, tag, **options)
 
     members = [[brief.id for brief in _having(briefs, tag)] for tag in body.tags] if body.group_by else []
     content = comparison_response(
-        found(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
+        comparisons(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
     )
     return tagged(request, content, media_type, LIVE)
 
@@ -103,24 +104,25 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
 @router.post("/hparams/diff")
 @within(DIFF)
 def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequest) -> Response:
-    """The hyperparameters in which runs differ, by run, and those that are the same in all of them.
+    """Compare the hyperparameters of runs: differing ones by run, and those that are equal in all runs.
 
-    A run that lacks one is not among its values; null is a value. With a metric, those come first that explain
-    most of it: `correlation` is the rank correlation, `explained` the part of the variance of the ranks.
+    A run without a hyperparameter is missing in its values; null is a value. With a metric, the hyperparameters
+    are sorted by how much of it they explain: `correlation` is the rank correlation, `explained` the explained
+    part of the variance of the ranks.
     """
     manager = loaded(runs)
     selected = _selected(body)
     briefs = _briefs(manager, selected, work)
     work.hold(sum(len(brief.hparams) for brief in briefs), "hyperparameters")
-    row = diff_row(asked(manager.hparams_diff, selected, metric=body.metric))
+    row = diff_row(call_manager(manager.hparams_diff, selected, metric=body.metric))
     return tagged(request, json_list("differing", row.pop("differing"), row, work), JSON, LIVE)
 
 
 def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
-    """Refuse the comparison of one metric that would have too many points in memory.
+    """Refuses a comparison of one metric that would need too many points in memory.
 
     Raises:
-        WireError: it would.
+        WireError: there are too many points.
     """
     points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
     if is_smoothed:
@@ -129,7 +131,7 @@ def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smo
 
 
 def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
-    """The number of entries of the curves of a metric, at least where the view has all of its points."""
+    """Returns the number of entries in the curves of a metric; exact if the view has all points."""
     counts = [brief.tags[tag].count for brief in _having(briefs, tag)]
     if all(count <= 2 * buckets for count in counts):
         return sum(counts)
@@ -137,33 +139,33 @@ def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
 
 
 def _having(briefs: Sequence[RunBrief], tag: str) -> list[RunBrief]:
-    """The runs that have a metric: what the members of a group count."""
+    """Returns the runs that have a metric, in the order in which members of a group are numbered."""
     return [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
 
 
 def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[RunBrief]:
-    """The runs that are asked for; an id of no run is left out here, and refused by the comparison.
+    """Returns the selected runs; unknown ids are skipped, and refused by the comparison.
 
     Raises:
         WireError: there are too many, or the filter cannot be read.
     """
     if isinstance(selected, str):
-        page = asked(manager.runs, selected, "-created", _MOST_RUNS)
-        if page.total > _MOST_RUNS:
-            raise work.exceeded(f"compares {page.total:,} runs, and {_MOST_RUNS:,} are allowed")
+        page = call_manager(manager.runs, selected, "-created", _MAX_RUNS)
+        if page.total > _MAX_RUNS:
+            raise work.exceeded(f"compares {page.total:,} runs, and {_MAX_RUNS:,} are allowed")
         return [*page.runs]
-    found = []
+    briefs = []
     for run_id in dict.fromkeys(selected):
         with suppress(RunNotFoundError):
-            found.append(manager.run(run_id).brief)
-    return found
+            briefs.append(manager.run(run_id).brief)
+    return briefs
 
 
 def _selected(body: _Selection) -> str | list[str]:
-    """Ids of runs, or a filter.
+    """Returns ids of runs, or a filter.
 
     Raises:
-        WireError: neither is given, or both are.
+        WireError: the body has neither of them, or both.
     """
     if (body.runs is None) == (body.filter is None):
         raise invalid_parameter("runs, filter: give one of them.")

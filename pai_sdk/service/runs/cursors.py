@@ -1,7 +1,7 @@
-"""Cursors: how far a client has read, as text that only the service reads.
+"""Cursors: how far a client has read, as a string that only the service parses.
 
-A cursor has a part for each source, `<epoch>.<version>.<offset>`. The epoch changes when a source is another one
-than before: a file that was replaced, or a service that was started again. Then the client is told to fetch again.
+A cursor has a part for each source, `<epoch>.<version>.<offset>`. The epoch changes when a source is replaced, for
+example a file, or when the service is restarted. Then the client has to fetch again.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Position", "epoch_of_points", "join_cursor", "read_cursor"]
 
 _PART = re.compile(r"([0-9a-f]{8}):([0-9a-zA-Z_-]{1,40})\.([0-9]{1,18})\.([0-9]{1,18})")
-_LONGEST = 16_384
+_MAX_CURSOR_LENGTH = 16_384
 
 
 @dataclass(frozen=True)
 class Position:
-    """The place up to which one source was read.
+    """The position up to which one source was read.
 
     Attributes:
         epoch: of the source.
         version: of what was read.
-        offset: points or lines that were read.
+        offset: number of points or lines that were read.
     """
 
     epoch: str
@@ -40,7 +40,7 @@ class Position:
 
 
 def join_cursor(positions: Mapping[str, Position]) -> str:
-    """One cursor for several sources.
+    """Joins the positions of several sources in one cursor.
 
     Example:
         >>> cursor = join_cursor({"runs": Position("a1b2", 7, 0)})
@@ -51,18 +51,18 @@ def join_cursor(positions: Mapping[str, Position]) -> str:
 
 
 def read_cursor(text: str, sources: list[str]) -> dict[str, Position]:
-    """The places of these sources in a cursor, without those that it does not have, or in another form."""
-    found: dict[str, Position] = {}
+    """Parses the positions of these sources in a cursor; missing and malformed ones are left out."""
+    positions: dict[str, Position] = {}
     keys = {_key(source): source for source in sources}
-    for part in text[:_LONGEST].split("~"):
+    for part in text[:_MAX_CURSOR_LENGTH].split("~"):
         match = _PART.fullmatch(part)
         if match is not None and match[1] in keys:
-            found[keys[match[1]]] = Position(match[2], int(match[3]), int(match[4]))
-    return found
+            positions[keys[match[1]]] = Position(match[2], int(match[3]), int(match[4]))
+    return positions
 
 
 def epoch_of_points(series: Series, count: int) -> str:
-    """The epoch of the first points of a series: the same as long as its first and its last one are."""
+    """Returns the epoch of the first `count` points of a series, by its first and last point."""
     if not count:
         return "0"
     ends = [0, count - 1]

@@ -1,7 +1,7 @@
-"""Curves as responses: JSON for people, CSV for tables, columns for pages and programs.
+"""Responses with curves: JSON, CSV, and binary columns for the page and programs.
 
-A view with at most two points a bucket has all its points. Otherwise each bucket has its least and its largest
-value (`low`, `high`) and its last one (`value`); an empty bucket has null, in columns NaN.
+A view with at most two points per bucket has all points. Otherwise each bucket has its minimum and maximum (`low`,
+`high`) and its last value (`value`); an empty bucket has null, in columns NaN.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ JSON = "application/json"
 CSV = "text/csv"
 PAIC = "application/vnd.pai.columns"
 
-_LEAST_POINT_BYTES = 16  # in text: a step, a time, a value, and what is between them
+_MIN_POINT_BYTES = 16  # as text: step, time, value and separators
 _POINT_COLUMNS_BYTES = 20
 
 
 def value_bytes(media_type: str, *, is_double: bool) -> int:
-    """The least that one bucket of one curve takes in a response: an extreme, another one, a count."""
+    """Returns the minimum size of one bucket of one curve in a response: two extremes and a count."""
     if media_type == PAIC:
         return 16 if is_double else 8
     return 8
@@ -40,7 +40,7 @@ def value_bytes(media_type: str, *, is_double: bool) -> int:
 def series_response(
     series: Series,
     media_type: str,
-    facts: Mapping[str, Any],
+    header: Mapping[str, Any],
     x: XAxis,
     start: float | None,
     end: float | None,
@@ -48,65 +48,65 @@ def series_response(
     smooth: float,
     work: Work,
 ) -> bytes:
-    """The points of one metric, or their buckets.
+    """Returns the points of one metric, or their buckets.
 
     Args:
         series: the points.
         media_type: of the response.
-        facts: what it says besides, where it has a place for that.
-        x: what the axis is.
-        start: the least x; None for all.
-        end: the largest x, likewise.
-        buckets: how many; 0 for all points.
+        header: other keys of the response; ignored for CSV.
+        x: unit of the axis.
+        start: the minimum x; None for all points.
+        end: the maximum x; None for all points.
+        buckets: number of buckets; 0 for all points.
         smooth: weight of the smoothing, from 0 to less than 1.
         work: the request.
 
     Raises:
-        InvalidInputError: an argument cannot be used.
-        WireError: the response is larger than the request may have.
+        InvalidInputError: an argument is invalid.
+        WireError: the response exceeds the budget of the request.
     """
     from pai_sdk.run.plots.buckets import compared
 
     if not buckets:
-        return _all_points(series, media_type, facts, x, start, end, smooth, work)
-    found = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
-    return comparison_response([(series.tag, found)], media_type, facts, has_last=True, work=work)
+        return _all_points(series, media_type, header, x, start, end, smooth, work)
+    comparison = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
+    return comparison_response([(series.tag, comparison)], media_type, header, has_last=True, work=work)
 
 
 def comparison_response(
     comparisons: Iterable[tuple[str, Comparison]],
     media_type: str,
-    facts: Mapping[str, Any],
+    header: Mapping[str, Any],
     members: Sequence[Sequence[str]] = (),
     *,
     work: Work,
     has_last: bool = False,
     is_double: bool = False,
 ) -> bytes:
-    """Curves of one or more tags.
+    """Returns curves of one or more tags.
 
     Args:
-        comparisons: tag and curves; made one after the other, and not kept.
+        comparisons: tag and curves, created one by one and not retained.
         media_type: of the response.
-        facts: what it says besides.
-        members: for each tag the runs that the members of curves count; none where a curve is of one run.
+        header: other keys of the response; ignored for CSV.
+        members: run ids per tag, to which the members of curves are indices; empty if each curve is of one run.
         work: the request, which counts the bytes.
-        has_last: whether the last value of each bucket is wanted.
-        is_double: whether columns have double precision.
+        has_last: include the last value of each bucket.
+        is_double: columns have double precision.
 
     Raises:
-        WireError: the response is larger than the request may have, or takes longer.
+        WireError: the response exceeds the budget of the request.
     """
     if media_type == CSV:
         names = ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf")
         return csv_text(names, _rows(comparisons), work.spend)
     if media_type == PAIC:
-        return _columns(comparisons, facts, members, work=work, has_last=has_last, is_double=is_double)
-    described = (
-        _in_json(tag, found, members[at] if members else [], has_last=has_last)
-        for at, (tag, found) in enumerate(comparisons)
+        return _columns(comparisons, header, members, work=work, has_last=has_last, is_double=is_double)
+    rows = (
+        _in_json(tag, comparison, members[at] if members else [], has_last=has_last)
+        for at, (tag, comparison) in enumerate(comparisons)
     )
-    return json_list("comparisons", described, facts, work)
+    return json_list("comparisons", rows, header, work)
 
 
 # ---- all points -----------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def comparison_response(
 def _all_points(
     series: Series,
     media_type: str,
-    facts: Mapping[str, Any],
+    header: Mapping[str, Any],
     x: XAxis,
     start: float | None,
     end: float | None,
@@ -128,16 +128,16 @@ def _all_points(
     from pai_sdk.run.plots.buckets import smoothed
 
     value = smoothed(series.value, smooth) if smooth else series.value
-    place: npt.NDArray[Any] = series.step if x in ("step", "relative_step") else series.wall
-    if x.startswith("relative") and len(place):
-        place = place - place[0]
-    wanted = np.ones(len(place), bool)
+    x_values: npt.NDArray[Any] = series.step if x in ("step", "relative_step") else series.wall
+    if x.startswith("relative") and len(x_values):
+        x_values = x_values - x_values[0]
+    mask = np.ones(len(x_values), bool)
     if start is not None:
-        wanted &= place >= start
+        mask &= x_values >= start
     if end is not None:
-        wanted &= place <= end
-    step, wall, place, value = series.step[wanted], series.wall[wanted], place[wanted], value[wanted]
-    size_bytes = (_POINT_COLUMNS_BYTES if media_type == PAIC else _LEAST_POINT_BYTES) * len(step)
+        mask &= x_values <= end
+    step, wall, x_values, value = series.step[mask], series.wall[mask], x_values[mask], value[mask]
+    size_bytes = (_POINT_COLUMNS_BYTES if media_type == PAIC else _MIN_POINT_BYTES) * len(step)
     work.require(size_bytes, f"it has {len(step):,} points")
     if media_type == CSV:
         rows = zip(step.tolist(), wall.tolist(), value.tolist(), strict=True)
@@ -145,69 +145,83 @@ def _all_points(
     counts = {"x": x, "points": len(value), "shown": len(value), "exact": True}
     if media_type == PAIC:
         columns = [BinaryColumn("step", step), BinaryColumn("wall", wall), BinaryColumn("value", value)]
-        return write_columns([*columns, *([BinaryColumn("x", place)] if "_" in x else [])], {**facts, **counts})
-    values, others = finite(value.tolist())
-    listed = {"steps": step.tolist(), "walls": wall.tolist(), "values": values}
+        return write_columns(
+            [*columns, *([BinaryColumn("x", x_values)] if "_" in x else [])], {**header, **counts}
+        )
+    values, nonfinite = finite(value.tolist())
+    lists = {"steps": step.tolist(), "walls": wall.tolist(), "values": values}
     if "_" in x:
-        listed["xs"] = place.tolist()
-    return json_bytes({**facts, **counts, **listed, **({"nonfinite": others} if others else {})})
+        lists["xs"] = x_values.tolist()
+    return json_bytes({**header, **counts, **lists, **({"nonfinite": nonfinite} if nonfinite else {})})
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------
 
 
-def _in_json(tag: str, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
-    described = {**_facts(tag, found), "edges": [] if found.is_exact else found.edges.tolist()}
-    return {**described, "curves": [_curve(curve, found, run_ids, has_last=has_last) for curve in found.curves]}
+def _in_json(tag: str, comparison: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
+    described = {
+        **_comparison_header(tag, comparison),
+        "edges": [] if comparison.is_exact else comparison.edges.tolist(),
+    }
+    return {
+        **described,
+        "curves": [_curve(curve, comparison, run_ids, has_last=has_last) for curve in comparison.curves],
+    }
 
 
-def _facts(tag: str, found: Comparison) -> dict[str, Any]:
-    return {"tag": tag, "x": found.x, "points": found.points, "shown": found.shown, "exact": found.is_exact}
+def _comparison_header(tag: str, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "tag": tag,
+        "x": comparison.x,
+        "points": comparison.points,
+        "shown": comparison.shown,
+        "exact": comparison.is_exact,
+    }
 
 
-def _members(curve: Curve, found: Comparison, run_ids: Sequence[str]) -> dict[str, Any]:
-    label = {"label": found.labels[curve.name]} if curve.name in found.labels else {}
+def _members(curve: Curve, comparison: Comparison, run_ids: Sequence[str]) -> dict[str, Any]:
+    label = {"label": comparison.labels[curve.name]} if curve.name in comparison.labels else {}
     return {"name": curve.name, **label, "runs": [run_ids[at] for at in curve.members if at < len(run_ids)]}
 
 
-def _curve(curve: Curve, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
-    row = _members(curve, found, run_ids)
-    if found.is_exact:
+def _curve(curve: Curve, comparison: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
+    row = _members(curve, comparison, run_ids)
+    if comparison.is_exact:
         row["xs"] = curve.x.tolist()
-    if found.is_exact or has_last or len(curve.members) > 1 or curve.low is None:
-        row["values"], others = finite(curve.value.tolist())
-        if found.is_exact and others:
-            row["nonfinite"] = others
+    if comparison.is_exact or has_last or len(curve.members) > 1 or curve.low is None:
+        row["values"], nonfinite = finite(curve.value.tolist())
+        if comparison.is_exact and nonfinite:
+            row["nonfinite"] = nonfinite
     if curve.low is not None and curve.high is not None:
         row["low"], row["high"] = finite(curve.low.tolist())[0], finite(curve.high.tolist())[0]
-    if not found.is_exact:
+    if not comparison.is_exact:
         row["counts"] = curve.count.tolist()
-        places = (curve.nan_count + curve.inf_count).nonzero()[0].tolist()
-        if places:
-            counted = [[at, int(curve.nan_count[at]), int(curve.inf_count[at])] for at in places]
+        buckets = (curve.nan_count + curve.inf_count).nonzero()[0].tolist()
+        if buckets:
+            counted = [[at, int(curve.nan_count[at]), int(curve.inf_count[at])] for at in buckets]
             row["nonfinite_buckets"] = counted
     return row
 
 
 def _rows(comparisons: Iterable[tuple[str, Comparison]]) -> Iterator[Sequence[Any]]:
-    for tag, found in comparisons:
-        edges = found.edges.tolist()
-        for curve in found.curves:
+    for tag, comparison in comparisons:
+        edges = comparison.edges.tolist()
+        for curve in comparison.curves:
             low = [None] * len(curve.value) if curve.low is None else curve.low.tolist()
             high = [None] * len(curve.value) if curve.high is None else curve.high.tolist()
-            begins = curve.x.tolist() if found.is_exact else edges[:-1]
-            ends = begins if found.is_exact else edges[1:]
+            starts = curve.x.tolist() if comparison.is_exact else edges[:-1]
+            ends = starts if comparison.is_exact else edges[1:]
             counts = (curve.count.tolist(), curve.nan_count.tolist(), curve.inf_count.tolist())
-            for x, end, value, least, largest, *counted in zip(
-                begins, ends, curve.value.tolist(), low, high, *counts, strict=True
+            for x, end, value, low_value, high_value, *counted in zip(
+                starts, ends, curve.value.tolist(), low, high, *counts, strict=True
             ):
                 if counted[0]:
-                    yield (tag, curve.name, x, end, value, least, largest, *counted)
+                    yield (tag, curve.name, x, end, value, low_value, high_value, *counted)
 
 
 def _columns(
     comparisons: Iterable[tuple[str, Comparison]],
-    facts: Mapping[str, Any],
+    header: Mapping[str, Any],
     members: Sequence[Sequence[str]],
     *,
     work: Work,
@@ -218,18 +232,18 @@ def _columns(
 
     columns: list[BinaryColumn] = []
     described = []
-    for at, (tag, found) in enumerate(comparisons):
+    for at, (tag, comparison) in enumerate(comparisons):
         run_ids = members[at] if members else []
-        names = [_members(curve, found, run_ids) if run_ids else curve.name for curve in found.curves]
-        described.append({**_facts(tag, found), "curves": names})
-        added = [*_columns_of(tag, found, has_last=has_last, is_double=is_double)]
+        names = [_members(curve, comparison, run_ids) if run_ids else curve.name for curve in comparison.curves]
+        described.append({**_comparison_header(tag, comparison), "curves": names})
+        added = [*_columns_of(tag, comparison, has_last=has_last, is_double=is_double)]
         work.spend(sum(column.values.nbytes for column in added))
         columns += added
-    return write_columns(columns, {**facts, "comparisons": described})
+    return write_columns(columns, {**header, "comparisons": described})
 
 
-def _columns_of(tag: str, found: Comparison, *, has_last: bool, is_double: bool) -> Iterator[BinaryColumn]:
-    """The columns of one tag; those of several curves stand one behind the other."""
+def _columns_of(tag: str, comparison: Comparison, *, has_last: bool, is_double: bool) -> Iterator[BinaryColumn]:
+    """Yields the columns of one tag; the curves are concatenated."""
     import numpy as np
 
     from pai_sdk.run.events.binary_columns import BinaryColumn
@@ -240,18 +254,18 @@ def _columns_of(tag: str, found: Comparison, *, has_last: bool, is_double: bool)
             return BinaryColumn(name, joined.astype(dtype), {"tag": tag})
 
     number = np.float64 if is_double else np.float32
-    curves = found.curves
-    if found.is_exact:
+    curves = comparison.curves
+    if comparison.is_exact:
         yield column("length", [np.array([len(curve.x)]) for curve in curves], np.uint32)
         yield column("x", [curve.x for curve in curves], np.float64)
     else:
-        yield BinaryColumn("edges", found.edges, {"tag": tag})
-    if found.is_exact or has_last or any(len(curve.members) > 1 or curve.low is None for curve in curves):
+        yield BinaryColumn("edges", comparison.edges, {"tag": tag})
+    if comparison.is_exact or has_last or any(len(curve.members) > 1 or curve.low is None for curve in curves):
         yield column("value", [curve.value for curve in curves], number)
     if curves and curves[0].low is not None:
         yield column("low", [curve.low for curve in curves if curve.low is not None], number)
         yield column("high", [curve.high for curve in curves if curve.high is not None], number)
-    if not found.is_exact and curves:
+    if not comparison.is_exact and curves:
         nan = np.stack([curve.nan_count for curve in curves])
         infinite = np.stack([curve.inf_count for curve in curves])
         at, bucket = np.nonzero(nan + infinite)

@@ -1,8 +1,8 @@
-"""The one event stream of a client (server-sent events), with one cursor for everything on it.
+"""The event stream of a client (server-sent events), with one cursor for all its topics.
 
-Every 250 ms the topics of the stream are asked for what is new, in a thread; the messages are sent in pieces of a
-megabyte, with one cursor behind the last of them. A client that was away gives its cursor back (`Last-Event-ID`)
-and gets the rest. Nothing is queued for a client: while it does not read, nothing is asked.
+Every 250 ms a thread polls the topics of the stream. The messages are sent in chunks of 1 MiB; the last message
+has the cursor. A client that reconnects sends its cursor (`Last-Event-ID`), and the stream continues there.
+Nothing is queued for a client: while it does not read, its topics are not polled.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["EventStream", "router"]
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _BATCH_S = 0.25
-_PIECE_BYTES = 1 << 20
-_TO_END_S = 5.0
+_CHUNK_BYTES = 1 << 20
+_CLOSE_S = 5.0
 _COMMENT_S = 15.0
 _RECONNECT_MS = 1000
 _MEDIA_TYPE = "text/event-stream"
@@ -34,73 +34,76 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream:
-    """The topics that one client follows. Used by one thread at a time.
+    """The topics that one client follows. Not thread-safe: one thread at a time.
 
     Args:
         source: the runs.
         topics: names and parts, from `read_topics`.
-        cursor: of an earlier stream with these topics, or some of them; empty for a new one.
+        cursor: of an earlier stream with some of these topics; empty for a new stream.
         work: the request.
 
     Raises:
-        WireError: there is no such run, or there are too many points to be followed.
+        WireError: there is no such run, or the topics have too many points.
     """
 
     def __init__(
         self, source: RunSource, topics: Sequence[tuple[str, list[str]]], cursor: str, work: Work
     ) -> None:
-        known = read_cursor(cursor, [name for name, _ in topics])
+        positions = read_cursor(cursor, [name for name, _ in topics])
         self._source, manager = source, source.manager
         points = sum(count_points(manager, *parts[1:]) for _, parts in topics if parts[0] == "scalars")
         work.hold(points, "points in the memory of this stream")
-        self._runs = RunsTopic(manager, known.get(RunsTopic.name))
+        self._runs = RunsTopic(manager, positions.get(RunsTopic.name))
         is_followed = any(parts[0] == RunsTopic.name for _, parts in topics)
         self._changes = manager.subscribe(since=self._runs.since if is_followed else None)
-        self._topics: list[Topic] = [self._topic(source, name, parts, known.get(name)) for name, parts in topics]
-        self._messages: Iterator[Message] | None = None  # of a look that has not come to its end
-        self._held: Message | None = None  # the last of them so far: it may be the last of all
+        self._topics: list[Topic] = [
+            self._topic(source, name, parts, positions.get(name)) for name, parts in topics
+        ]
+        self._messages: Iterator[Message] | None = None  # of a poll that is not completely sent
+        self._pending: Message | None = None  # sent with the next one, or with the cursor if it is the last one
 
-    def _topic(self, source: RunSource, name: str, parts: Sequence[str], known: Position | None) -> Topic:
+    def _topic(self, source: RunSource, name: str, parts: Sequence[str], resume_from: Position | None) -> Topic:
         kind, *more = parts
         if kind == RunsTopic.name:
             return self._runs
         if kind == "log":
-            return LogTopic(name, source, more[0], more[1] if len(more) > 1 else None, known)
-        return PointsTopic(name, source.manager, more[0], more[1], known)
+            return LogTopic(name, source, more[0], more[1] if len(more) > 1 else None, resume_from)
+        return PointsTopic(name, source.manager, more[0], more[1], resume_from)
 
     @property
     def cursor(self) -> str:
-        """The cursor at which a later stream continues."""
+        """Returns the cursor at which a later stream continues."""
         return join_cursor({topic.name: topic.position for topic in self._topics})
 
     @property
     def has_more(self) -> bool:
-        """True if the next piece is there already."""
+        """Returns True if the next chunk is available without a poll."""
         return self._messages is not None
 
-    def piece(self) -> bytes:
-        """The next messages as they are sent, about a megabyte; nothing when there is nothing new."""
+    def next_chunk(self) -> bytes:
+        """Returns the next messages, about 1 MiB in the format of the stream; empty if there are none."""
         if self._messages is None:
-            _ = self._source.manager  # it is kept, as long as it is asked for
+            _ = self._source.manager  # each access restarts the idle timeout of the manager
             change = self._changes.get(timeout_s=0)
-            self._messages = (message for topic in self._topics for message in topic.look(change))
-        found: list[bytes] = []
-        left_bytes = _PIECE_BYTES
+            self._messages = (message for topic in self._topics for message in topic.poll(change))
+        chunks: list[bytes] = []
+        remaining_bytes = _CHUNK_BYTES
         for message in self._messages:
-            if self._held is not None:
-                found.append(_wire(self._held))
-                left_bytes -= len(found[-1])
-            self._held = message
-            if left_bytes <= 0:
-                return b"".join(found)
-        if self._held is not None:
-            # Only the last one has the cursor: a client that is cut off before gets all of them again.
-            found.append(_wire(self._held, self.cursor))
-        self._messages = self._held = None
-        return b"".join(found)
+            if self._pending is not None:
+                chunks.append(_wire(self._pending))
+                remaining_bytes -= len(chunks[-1])
+            self._pending = message
+            if remaining_bytes <= 0:
+                return b"".join(chunks)
+        if self._pending is not None:
+            # Only the last message has the cursor: a client that is disconnected before it receives all of them
+            # again.
+            chunks.append(_wire(self._pending, self.cursor))
+        self._messages = self._pending = None
+        return b"".join(chunks)
 
     def close(self) -> None:
-        """End it."""
+        """Unsubscribes from changes."""
         self._changes.close()
 
 
@@ -117,32 +120,33 @@ async def follow_events(
     ] = "",
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
-    """One stream of what is new (server-sent events), at most four times a second.
+    """Follow changes as server-sent events, at most four times a second.
 
     The first message is `ready`. `runs` has the ids of changed and removed runs. `scalars` has points of a metric:
-    `first` is the index of the first of them, and a client drops what it has from there on. `rewrite` comes before
-    it when a training has gone back in steps. `log` has lines with their instances and times, `first` is
-    the number of the first. `reset` says that a source is another one than before: fetch it again.
-    `resync` says the same of the list of runs.
+    `first` is the index of the first point, and a client drops its points from this index on. `rewrite` precedes
+    it if a training has gone back in steps. `log` has lines with their instances and times; `first` is the number
+    of the first line. `reset` means that a source was replaced: fetch it again. `resync` means that the list of
+    runs must be fetched again.
 
-    Each message has an id, the cursor. A stream that begins with `Last-Event-ID`, or `cursor`, goes on behind it
-    without loss and without repetition. The service ends a stream after a while; its client connects again.
+    The id of a message is the cursor. A stream with `Last-Event-ID`, or `cursor`, continues there without loss and
+    without repetition. The service ends a stream after a time; its client reconnects.
     """
     stream = await work.run(EventStream, runs, read_topics(topics), last_event_id or cursor, work)
-    return StreamingResponse(_sent(stream, runs, work), media_type=_MEDIA_TYPE, headers=_HEADERS)
+    return StreamingResponse(_stream_events(stream, runs, work), media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
-async def _sent(stream: EventStream, runs: RunSource, work: Work) -> AsyncIterator[bytes]:
+async def _stream_events(stream: EventStream, runs: RunSource, work: Work) -> AsyncIterator[bytes]:
     clock = asyncio.get_running_loop().time
-    ends_at, quiet_since = clock() + min(runs.longest_stream_s, work.left_s - _TO_END_S), clock()
+    # The stream ends some seconds before the limit of the request, so that it ends between two messages.
+    ends_at, quiet_since = clock() + min(runs.max_stream_s, work.left_s - _CLOSE_S), clock()
     try:
         yield f"retry: {_RECONNECT_MS}\n\n".encode() + _wire(Message("ready", {}), stream.cursor)
         while not runs.is_closing and clock() < ends_at:
-            if piece := await work.run(stream.piece):
-                yield piece
+            if chunk := await work.run(stream.next_chunk):
+                yield chunk
                 quiet_since = clock()
             elif clock() - quiet_since >= _COMMENT_S:
-                yield b":\n\n"
+                yield b":\n\n"  # a comment: proxies close idle connections
                 quiet_since = clock()
             if not stream.has_more:
                 await asyncio.sleep(min(_BATCH_S, max(0.0, ends_at - clock())))

@@ -1,4 +1,4 @@
-"""Runs: the files that they have left, to browse and to download."""
+"""Routes of the files of runs: browse and download."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.runs.responses import LIVE, json_response
-from pai_sdk.service.runs.source import WHOLE_FOLDER, RunsOf, RunSource
+from pai_sdk.service.runs.source import ROOT_FOLDER, RunsOf, RunSource
 from pai_sdk.service.tickets import Tickets
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 from pai_sdk.storage.base import Store, checked_path
@@ -24,15 +24,15 @@ __all__ = ["router"]
 
 router = APIRouter(route_class=BudgetedRoute)
 
-_MOST_ENTRIES = 2000
-_MOST_LISTED = 50_000  # files that one request looks at, in all folders below
+_MAX_ENTRIES = 2000
+_MAX_FILES = 50_000  # files that one request lists, including subfolders
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-# Control characters, and those that change the order in which others are drawn, as in `report\u202egnp.exe`.
+# Control characters, and those that reverse the displayed order, as in `report\u202egnp.exe`.
 _NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class DownloadRequest(BaseModel):
-    """Which file is wanted."""
+    """Body of a request for a download."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,21 +47,21 @@ def list_files_of_run(
     run_id: str,
     path: Annotated[str, Query(max_length=4096, description="A folder; the top without it.")] = "",
 ) -> Response:
-    """A folder of the files of a run: its outputs by channel, its checkpoints, its logs."""
+    """List a folder of the files of a run: outputs by channel, checkpoints, logs."""
     stores = runs.files(run_id)
-    place = path.strip("/")
-    if not place and WHOLE_FOLDER not in stores:
-        found = [{"name": name, "is_folder": True, "size_bytes": None, "modified_at": None} for name in stores]
-        return json_response({"path": "", "entries": found, "truncated": False}, LIVE)
-    store, within_store = _store_of(stores, place)
+    folder = path.strip("/")
+    if not folder and ROOT_FOLDER not in stores:
+        channels = [{"name": name, "is_folder": True, "size_bytes": None, "modified_at": None} for name in stores]
+        return json_response({"path": "", "entries": channels, "truncated": False}, LIVE)
+    store, within_store = _store_of(stores, folder)
     entries, is_truncated = _entries(store, within_store, work)
-    return json_response({"path": place, "entries": entries, "truncated": is_truncated}, LIVE)
+    return json_response({"path": folder, "entries": entries, "truncated": is_truncated}, LIVE)
 
 
 @router.post("/api/v1/runs/{run_id:path}/downloads")
 @within(RUNS)
 def prepare_download(request: Request, runs: RunsOf, run_id: str, body: DownloadRequest) -> Response:
-    """A one-time address of a file of a run, valid for a minute: a link can have it, which sends no key."""
+    """Create a one-time URL of a file of a run, valid for a minute: a link of the page sends no key."""
     store, path = _store_of(runs.files(run_id), body.path.strip("/"))
     try:
         store.head(path)
@@ -74,24 +74,24 @@ def prepare_download(request: Request, runs: RunsOf, run_id: str, body: Download
 @router.get("/ui/download/{ticket}", include_in_schema=False)
 @within(DOWNLOAD)
 def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
-    """The file of a one-time address, as an attachment: for whoever has the address, what its maker can see."""
-    known = _tickets(request).take(ticket)
-    if known is None:
+    """Download the file of a one-time URL as an attachment, with the rights of the user who created the URL."""
+    download = _tickets(request).take(ticket)
+    if download is None:
         raise WireError(403, "TicketNotValid", "The address was used or has expired; download the file again.")
-    principal, run_id, path = known
-    request.scope["state"]["principal"] = principal  # so the gate ends this when the key is revoked
-    runs: RunSource = request.app.state.context.runs.seen_by(principal)
+    principal, run_id, path = download
+    request.scope["state"]["principal"] = principal  # the gate then ends this download when the key is revoked
+    runs: RunSource = request.app.state.context.runs.visible_to(principal)
     store, within_store = _store_of(runs.files(run_id), path)
     try:
-        facts = store.head(within_store)
+        info = store.head(within_store)
     except (StorageError, InvalidInputError) as error:
         raise _not_found(path) from error
     name = _NOT_IN_A_NAME.sub("_", path.rpartition("/")[2])
     plain = _NOT_IN_A_FILE_NAME.sub("-", name).strip("-.")[:100] or "file"
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name.encode(errors='replace'))}"
     headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-    pieces = store.read(within_store, 0, facts.size_bytes)  # a file that grows is sent as long as it is now
-    return StreamingResponse(work.pieces(pieces), media_type="application/octet-stream", headers=headers)
+    chunks = store.read(within_store, 0, info.size_bytes)  # a growing file is sent up to its current size
+    return StreamingResponse(work.pieces(chunks), media_type="application/octet-stream", headers=headers)
 
 
 def _tickets(request: Request) -> Tickets[tuple[Principal, str, str]]:
@@ -100,44 +100,44 @@ def _tickets(request: Request) -> Tickets[tuple[Principal, str, str]]:
 
 
 def _store_of(stores: Mapping[str, Store], path: str) -> tuple[Store, str]:
-    """The store of the first part of a path, and the rest of it; or that of the whole folder.
+    """Returns the store of the first part of a path and the remaining path; or the root store and the path.
 
     Raises:
-        WireError: there is no such store, or the path leads out of it.
+        WireError: there is no such store, or the path is outside of it.
     """
-    name, rest = (WHOLE_FOLDER, path) if WHOLE_FOLDER in stores else path.partition("/")[::2]
+    name, subpath = (ROOT_FOLDER, path) if ROOT_FOLDER in stores else path.partition("/")[::2]
     if name not in stores:
         raise _not_found(path)
     try:
-        return stores[name], checked_path(rest) if rest else ""
+        return stores[name], checked_path(subpath) if subpath else ""
     except InvalidInputError as error:
         raise invalid_parameter(f"path: {str(error)[:500]}") from error
 
 
 def _entries(store: Store, folder: str, work: Work) -> tuple[list[dict[str, Any]], bool]:
-    """The entries of a folder, by name; and whether there are more than were looked at."""
+    """Returns the entries of a folder, by name, and whether the list is truncated."""
     prefix = f"{folder}/" if folder else ""
-    found: dict[str, dict[str, Any]] = {}
-    listed = 0
+    entries: dict[str, dict[str, Any]] = {}
+    num_files = 0
     try:
         for file in store.list(prefix, folders=True, unlisted=lambda path, error: None):
-            listed += 1
-            if listed % 1000 == 0:
+            num_files += 1
+            if num_files % 1000 == 0:
                 work.check()
             name, separator, _ = file.path[len(prefix) :].partition("/")
             if not name:
                 continue
-            if listed > _MOST_LISTED or (name not in found and len(found) == _MOST_ENTRIES):
-                return [*found.values()], True
+            if num_files > _MAX_FILES or (name not in entries and len(entries) == _MAX_ENTRIES):
+                return [*entries.values()], True
             modified_at = None if file.modified_ns is None else file.modified_ns / 1e9
             if separator:
-                known = found.setdefault(
+                entry = entries.setdefault(
                     name, {"name": name, "is_folder": True, "size_bytes": 0, "modified_at": modified_at}
                 )
-                known["size_bytes"] += file.size_bytes
-                known["modified_at"] = max(known["modified_at"] or 0.0, modified_at or 0.0) or None
+                entry["size_bytes"] += file.size_bytes
+                entry["modified_at"] = max(entry["modified_at"] or 0.0, modified_at or 0.0) or None
             else:
-                found[name] = {
+                entries[name] = {
                     "name": name,
                     "is_folder": False,
                     "size_bytes": file.size_bytes,
@@ -145,7 +145,7 @@ def _entries(store: Store, folder: str, work: Work) -> tuple[list[dict[str, Any]
                 }
     except StorageError as error:
         raise _not_found(folder) from error
-    return [*found.values()], False
+    return [*entries.values()], False
 
 
 def _not_found(path: str) -> WireError:

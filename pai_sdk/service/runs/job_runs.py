@@ -1,4 +1,4 @@
-"""The runs of a service: its jobs, with what their instances have written on this machine."""
+"""The runs of a service: its jobs, with the local files of their instances."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.runs.kept_manager import KeptManager
+from pai_sdk.service.runs.kept_manager import OnDemandManager
 from pai_sdk.service.runs.responses import ResponseCache, RowCache
 from pai_sdk.service.runs.source import RunMark, checkpoint_marks, folders_in
 from pai_sdk.service.state.folder import DataFolder
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JobRuns"]
 
-_POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs are read again when they are
+_POINTS_BYTES = 48 << 20  # cache of points; other runs are read again on demand
 _THREADS = 2
 _REFRESH_S = 0.5
-_JOBS_A_QUERY = 500
+_JOBS_PER_QUERY = 500
 _EVERYTHING = Principal.operator("")
 _MODEL, _TRACE = "model", "trace"
 
@@ -48,15 +48,15 @@ _MODEL, _TRACE = "model", "trace"
 class JobRuns:
     """The runs of the jobs of a service that a user can see.
 
-    Each user who looks at runs has a manager of their own. It reads the runs that they can see and no others, so
-    nothing that it counts, compares or streams is of another run. It is closed when they look no more.
+    Each active user has a manager, which reads only the runs that they can see. So nothing that it counts,
+    compares or streams is of another run. It is closed when they are idle.
 
     Args:
         jobs: the jobs.
-        logs: their logs.
+        logs: opens the logs of jobs.
         folder: of the service.
-        store: where the outputs of jobs are published.
-        longest_stream_s: see `RunSource`.
+        store: with the published outputs of jobs.
+        max_stream_s: duration of an event stream.
         principal: the user; the service itself by default.
     """
 
@@ -66,34 +66,35 @@ class JobRuns:
         logs: JobLogReader,
         folder: DataFolder,
         store: ObjectStore,
-        longest_stream_s: float,
+        max_stream_s: float,
         principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
         self.rows = RowCache()
-        self.longest_stream_s = longest_stream_s
+        self.max_stream_s = max_stream_s
         self._jobs = jobs
         self._logs = logs
         self._folder = folder
         self._store = store
         self._principal = principal
         self._lock = threading.Lock()  # guards the next two
-        self._of_others: dict[str, JobRuns] = {}  # by user: what they can see now
-        # With those of earlier rights, which go when their managers are idle and no request uses them.
+        self._by_user: dict[str, JobRuns] = {}  # by user, with their current rights
+        # Including those of earlier rights. The set is weak: these are dropped when no request uses them and their
+        # managers are idle.
         self._to_close: WeakSet[JobRuns] = WeakSet()
-        self._manager = KeptManager(self._new_manager)
-        # The last record of each job, and the version of the job; used by the manager's thread only.
-        self._known: dict[str, tuple[int, RunRecord]] = {}
+        self._manager = OnDemandManager(self._new_manager)
+        # The version and the last record of each job; used by the manager's thread only, hence without the lock.
+        self._cached_records: dict[str, tuple[int, RunRecord]] = {}
 
     @property
     def manager(self) -> RunManager:
-        """The manager, started."""
+        """Returns the running manager."""
         return self._manager.get()
 
     def _new_manager(self) -> RunManager:
         from pai_sdk.run.watch.manager import RunManager
 
-        self._known = {}
+        self._cached_records = {}
         manager = RunManager(
             records=self._records,
             refresh_s=_REFRESH_S,
@@ -104,38 +105,36 @@ class JobRuns:
         return manager.start()
 
     def finished_at(self, run_id: str | None) -> float:
-        """When the job of a run finished; see `RunSource`."""
+        """Returns the monotonic time at which the job of a run finished; minus infinity if it has not."""
         return self._jobs.finish_times.of(run_id and run_id.partition("/")[0])
 
-    def seen_by(self, principal: Principal) -> JobRuns:
-        """The runs that a user can see."""
+    def visible_to(self, principal: Principal) -> JobRuns:
+        """Returns the source of the runs that a user can see; it is cached while their rights are unchanged."""
         if principal.key_of_view == self._principal.key_of_view or principal.may("admin"):
             return self
         with self._lock:
-            found = self._of_others.get(principal.user)
-            if found is None or found._principal.key_of_view != principal.key_of_view:
-                found = JobRuns(
-                    self._jobs, self._logs, self._folder, self._store, self.longest_stream_s, principal
-                )
-                self._of_others[principal.user] = found
-                self._to_close.add(found)
-        return found
+            runs = self._by_user.get(principal.user)
+            if runs is None or runs._principal.key_of_view != principal.key_of_view:
+                runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self.max_stream_s, principal)
+                self._by_user[principal.user] = runs
+                self._to_close.add(runs)
+        return runs
 
     def close(self) -> None:
-        """Stop the managers that were started."""
+        """Stops all managers."""
         self._manager.close()
         with self._lock:
-            others = [*self._to_close]
-        for other in others:
-            other.close()
+            children = [*self._to_close]
+        for child in children:
+            child.close()
 
     @property
     def is_closing(self) -> bool:
-        """True if the service is shutting down."""
+        """Returns True if the service is shutting down."""
         return self._jobs.changes.closed
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
-        """The log of a job.
+        """Opens the log of a job.
 
         Raises:
             WireError: there is no such job, or it has no such instance.
@@ -143,38 +142,39 @@ class JobRuns:
         return self._logs.open(self._job(run_id), instance)
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """The output channels of a job, here or where they were published, and its logs.
+        """Returns the output channels of a job, local or published, and its logs.
 
         Raises:
             WireError: there is no such job.
         """
         job, sandbox = self._job(run_id), self._sandbox(run_id)
-        found: dict[str, Store] = {}
+        stores: dict[str, Store] = {}
         for output in RecordedRequest.model_validate(job.request).output_channels:
             name, uri = str(output.name), output.output_uri
             if uri is not None and uri.startswith("oss://"):
-                found[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
+                stores[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
                 if name == _MODEL:
                     trace = BucketStore(self._store, OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/"))
                     if next(trace.list(), None) is not None:
-                        found.setdefault(_TRACE, trace)
-        # Here is what is not published yet. A trace without a channel of its own lies in the model's.
-        found |= folders_in(sandbox.output_dir(_MODEL), sandbox.root, only=[_TRACE])
-        found |= folders_in(sandbox.ml / "output", sandbox.root)
+                        stores.setdefault(_TRACE, trace)
+        # Local folders are not published yet, so they replace the published ones. A trace without its own channel
+        # is in the channel of the model.
+        stores |= folders_in(sandbox.output_dir(_MODEL), sandbox.root, only=[_TRACE])
+        stores |= folders_in(sandbox.ml / "output", sandbox.root)
         if sandbox.logs_dir.is_dir():
-            found["logs"] = LocalStore(sandbox.logs_dir, links="inside")
-        return dict(sorted(found.items()))
+            stores["logs"] = LocalStore(sandbox.logs_dir, links="inside")
+        return dict(sorted(stores.items()))
 
-    def queue_places(self) -> Mapping[str, int]:
-        """The places of the jobs in the lines of their owners."""
-        place = func.row_number().over(partition_by=Job.owner, order_by=(Job.priority.desc(), Job.number))
-        queued = select(Job.id, place.label("place"), visible_jobs(self._principal).label("is_visible"))
+    def queue_positions(self) -> Mapping[str, int]:
+        """Returns the positions of jobs in the queues of their owners."""
+        position = func.row_number().over(partition_by=Job.owner, order_by=(Job.priority.desc(), Job.number))
+        queued = select(Job.id, position.label("place"), visible_jobs(self._principal).label("is_visible"))
         with self._jobs.database.read() as session:
             rows = session.execute(queued.where(Job.status.in_(QUEUED)))
             return {row.id: row.place for row in rows if row.is_visible}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
-        """The statuses and events of a job, and its checkpoints.
+        """Returns the statuses, events and checkpoints of a job.
 
         Raises:
             WireError: there is no such job.
@@ -199,30 +199,32 @@ class JobRuns:
                 yield RunMark("checkpoint", f"checkpoint {step}", info.modified_at, step)
 
     def _open(self, uri: str) -> Store:
-        """The folder of a record: what the job has written here, or else what was published of it."""
+        """Opens the folder of a record: the local one, or the published one."""
         if uri.startswith("oss://"):
             return BucketStore(self._store, OssUri.parse(uri))
         return LocalStore(uri, links="inside")  # a job can put any link into its folder
 
     def _records(self) -> list[RunRecord]:
-        """The record of each run by the job table; only jobs that have changed are read in full."""
-        mine = select(Job.id, Job.version).where(visible_jobs(self._principal))
+        """Returns the record of each run; reads only the jobs whose version has changed."""
+        visible = select(Job.id, Job.version).where(visible_jobs(self._principal))
         with self._jobs.database.read() as session:
-            versions = {row.id: row.version for row in session.execute(mine)}
+            versions = {row.id: row.version for row in session.execute(visible)}
             changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
-            for begin in range(0, len(changed), _JOBS_A_QUERY):
-                wanted = Job.id.in_(changed[begin : begin + _JOBS_A_QUERY])
-                for job in session.scalars(select(Job).where(wanted)):
-                    self._known[job.id] = (job.version, self._record(job))
-        self._known = {run_id: known for run_id, known in self._known.items() if run_id in versions}
-        return [record for _, record in self._known.values()]
+            for start in range(0, len(changed), _JOBS_PER_QUERY):
+                is_in_batch = Job.id.in_(changed[start : start + _JOBS_PER_QUERY])
+                for job in session.scalars(select(Job).where(is_in_batch)):
+                    self._cached_records[job.id] = (job.version, self._record(job))
+        self._cached_records = {
+            run_id: entry for run_id, entry in self._cached_records.items() if run_id in versions
+        }
+        return [record for _, record in self._cached_records.values()]
 
     def _version_of(self, run_id: str) -> int:
-        return self._known[run_id][0] if run_id in self._known else -1
+        return self._cached_records[run_id][0] if run_id in self._cached_records else -1
 
     def _record(self, job: Job) -> RunRecord:
         local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
-        # A job that has not started has no files: the folders of thousands in the queue are not looked at.
+        # A job that has not started has no files: this avoids scans of the folders of thousands of queued jobs.
         has_files = job.started_at is not None
         is_published = has_files and JobStatus(job.status).is_terminal and not local.is_dir()
         return RunRecord(
@@ -245,7 +247,7 @@ class JobRuns:
 
 
 def _published(job: Job, channel: str) -> str | None:
-    """The URI to which an output channel of a job is published; None if it has no such channel."""
+    """Returns the URI to which an output channel of a job is published; None if it has no such channel."""
     outputs = RecordedRequest.model_validate(job.request).output_channels
     uri = next((each.output_uri for each in outputs if each.name == channel), None)
     return uri if uri is not None and uri.startswith("oss://") else None

@@ -1,4 +1,4 @@
-"""Runs: their logs, by line, by time and from the end; searched; and as a file."""
+"""Routes of the logs of runs: lines by number, time or byte; search; download."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
-_MOST_LINES = 10_000
-_LARGEST = (1 << 63) - 1
+_MAX_LINES = 10_000
+_MAX_OFFSET = (1 << 63) - 1
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NDJSON = "application/x-ndjson"
 _Instance = Annotated[str | None, Query(description="One instance. Without it: all instances, merged.")]
-_After = Annotated[int | None, Query(ge=0, le=_LARGEST, description="A byte of the instance's log.")]
+_After = Annotated[int | None, Query(ge=0, le=_MAX_OFFSET, description="A byte of the instance's log.")]
 
 
 @router.get("/log/search", response_class=StreamingResponse, responses={200: {"content": {_NDJSON: {}}}})
@@ -40,15 +40,15 @@ def search_log(
     ignore_case: bool = False,
     instance: _Instance = None,
     after: _After = None,
-    shown: Annotated[int, Query(ge=0, le=_MOST_LINES, description="The most hits with their lines.")] = 1000,
+    shown: Annotated[int, Query(ge=0, le=_MAX_LINES, description="The most hits with their lines.")] = 1000,
     time_limit: Annotated[float, Query(gt=0, le=60, description="In seconds.")] = 20.0,
 ) -> Response:
-    """Search the log of a run, all of it, while it is read: objects in JSON, one a line.
+    """Search the complete log of a run. The response is a stream of JSON objects, one per line.
 
-    A `hit` has the line's number, its byte and where the match is. A `progress` has how many hits the next part of
-    the log has. The last object is `done`, with all hits counted; `complete` is false if the search was ended
-    before the end of the log, and `trouble` says why. Close the connection to stop the search. Lines are
-    numbered within their instance.
+    A `hit` has the number of the line, its byte offset and the position of the match. A `progress` has the number
+    of hits of the last searched part. The last object is `done` with the total number of hits; `complete` is false
+    if the search stopped before the end of the log, and `trouble` has the reason. Close the connection to stop the
+    search. Lines are numbered within their instance.
     """
     log = runs.log(run_id, instance)
     if after is not None and len(log.instances) > 1:
@@ -58,14 +58,14 @@ def search_log(
     except ValueError as error:
         raise invalid_parameter(f"q: {error}") from error
     steps = search(log.instances, query, after=after or 0, shown=shown, time_limit_s=time_limit, check=work.check)
-    pieces = work.pieces(_in_ndjson(steps))
-    return StreamingResponse(pieces, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
+    chunks = work.pieces(_in_ndjson(steps))
+    return StreamingResponse(chunks, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/log/file", response_class=StreamingResponse, responses={200: {"content": {"application/gzip": {}}}})
 @within(DOWNLOAD)
 def download_log(runs: RunsOf, work: WorkOf, run_id: str, instance: _Instance = None) -> Response:
-    """The log of a run as a gzip file; of several instances in one order, each line with its instance."""
+    """Download the log of a run as a gzip file; lines of several instances are merged, each with its instance."""
     log = runs.log(run_id, instance)
     name = _NOT_IN_A_FILE_NAME.sub("-", f"{run_id}-{instance}" if instance else run_id).strip("-.")[:100] or "run"
     headers = {"Content-Disposition": f'attachment; filename="{name}.log.gz"', "Cache-Control": "no-store"}
@@ -77,9 +77,11 @@ def download_log(runs: RunsOf, work: WorkOf, run_id: str, instance: _Instance = 
 def read_log(
     runs: RunsOf,
     run_id: str,
-    line: Annotated[int | None, Query(ge=0, le=_LARGEST, description="Number of the first line, from 0.")] = None,
-    lines: Annotated[int, Query(ge=1, le=_MOST_LINES, description="The most lines.")] = 200,
-    tail: Annotated[int | None, Query(ge=1, le=_MOST_LINES, description="The number of last lines.")] = None,
+    line: Annotated[
+        int | None, Query(ge=0, le=_MAX_OFFSET, description="Number of the first line, from 0.")
+    ] = None,
+    lines: Annotated[int, Query(ge=1, le=_MAX_LINES, description="The most lines.")] = 200,
+    tail: Annotated[int | None, Query(ge=1, le=_MAX_LINES, description="The number of last lines.")] = None,
     time: Annotated[
         float | None, Query(ge=0, le=1e11, description="Begin at this time, in seconds since 1970.")
     ] = None,
@@ -89,18 +91,18 @@ def read_log(
     ] = None,
     instance: _Instance = None,
 ) -> Response:
-    """Lines of the log of a run, each with its number, the byte it begins at, its instance and its time.
+    """Read lines of the log of a run, each with its number, byte offset, instance and time.
 
-    From a line on, from a time on, from a byte on, or the last ones; from line 0 without any of these. Fewer lines
-    than were asked for come where lines are long. `complete` says that no line will follow the last one.
+    Start at a line, a time or a byte, or read the last lines; the default is line 0. The response has fewer lines
+    than requested if lines are long. `complete` is true if no line will follow the last one.
     """
-    given = [
+    selected = [
         name
         for name, value in (("line", line), ("tail", tail), ("time", time), ("after", after))
         if value is not None
     ]
-    if len(given) > 1:
-        raise invalid_parameter(f"{' and '.join(given)}: give one of them.")
+    if len(selected) > 1:
+        raise invalid_parameter(f"{' and '.join(selected)}: give one of them.")
     try:
         log = runs.log(run_id, instance)
     except WireError as error:
@@ -115,10 +117,10 @@ def read_log(
     page = log.page(-tail if tail else start, tail or lines)
     return json_response(
         {
-            "lines": [found._asdict() for found in page.lines()],
+            "lines": [entry._asdict() for entry in page.lines()],
             "total": page.total,
             "complete": page.is_final,
-            "instances": [one.name for one in log.instances],
+            "instances": [instance_log.name for instance_log in log.instances],
         },
         LIVE,
     )
@@ -132,8 +134,8 @@ def _in_ndjson(steps: Iterator[SearchStep]) -> Iterator[bytes]:
     total, last = 0, None
     for step in steps:
         total, last = total + step.count, step
-        found = [{"kind": "hit", **hit._asdict()} for hit in step.hits]
-        yield _lines_of([*found, _progress(step)])
+        hits = [{"kind": "hit", **hit._asdict()} for hit in step.hits]
+        yield _lines_of([*hits, _progress(step)])
     trouble = last.trouble if last else ""
     yield _lines_of([{"kind": "done", "hits": total, "complete": not trouble, "trouble": trouble}])
 

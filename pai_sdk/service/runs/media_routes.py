@@ -1,4 +1,4 @@
-"""Runs: the images, histograms and texts in their event files."""
+"""Routes of images, histograms and texts in the event files of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.runs.curve_responses import JSON
 from pai_sdk.service.runs.list_responses import plain
 from pai_sdk.service.runs.responses import LIVE, json_list, tagged
-from pai_sdk.service.runs.run_routes import asked, found_run
+from pai_sdk.service.runs.run_routes import call_manager, get_watched_run
 from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import WireError
 
@@ -23,12 +23,12 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _KINDS = ("image", "histogram", "text", "audio")
-_MOST_ITEMS = 200
-_MOST_BINS = 64
-_LONGEST_TEXT = 20_000
-_LARGEST_IMAGE_BYTES = 15 << 20
+_MAX_ITEMS = 200
+_MAX_BINS = 64
+_MAX_TEXT_LENGTH = 20_000
+_MAX_IMAGE_BYTES = 15 << 20
 _IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 
 
 @router.get("/media")
@@ -41,28 +41,28 @@ def list_media(
     kind: Annotated[Literal["image", "histogram", "text", "audio"] | None, Query()] = None,
     tag: Annotated[str, Query(max_length=4096)] = "",
 ) -> Response:
-    """What the event files of a run have besides numbers: its tags, and with `kind` and `tag` the items of one.
+    """List the tags of images, histograms, texts and audio of a run; with `kind` and `tag`, the items of one tag.
 
-    Of many items, at most 200 come, from the whole training. Images are fetched one by one.
+    The response has at most 200 items, spread over the training. Images are fetched one by one.
     """
-    run = found_run(runs, run_id)
-    named = [(one.tag, one.kind, one.count) for one in run.tags().values() if one.kind in _KINDS]
-    tags = [{"tag": name, "kind": its_kind, "count": count} for name, its_kind, count in named]
+    run = get_watched_run(runs, run_id)
+    summaries = [summary for summary in run.tags().values() if summary.kind in _KINDS]
+    tags = [{"tag": summary.tag, "kind": summary.kind, "count": summary.count} for summary in summaries]
     items: Iterable[dict[str, Any]] = ()
     if kind == "image" and tag:
         items = [
-            {"index": one.number, "step": one.step, "wall": one.wall, "size_bytes": one.size_bytes}
-            for one in _thinned(asked(run.images, tag))
+            {"index": image.number, "step": image.step, "wall": image.wall, "size_bytes": image.size_bytes}
+            for image in _thinned(call_manager(run.images, tag))
         ]
     elif kind == "text" and tag:
         items = (
-            {**_place(index, entry), "text": _cut(entry.value)}
-            for index, entry in _thinned([*enumerate(asked(run.text, tag))])
+            {**_location(index, entry), "text": _truncated(entry.value)}
+            for index, entry in _thinned([*enumerate(call_manager(run.text, tag))])
         )
     elif kind == "histogram" and tag:
         items = (
-            {**_place(index, entry), "bins": _bins(entry.value.tolist())}
-            for index, entry in _thinned([*enumerate(asked(run.histograms, tag))])
+            {**_location(index, entry), "bins": _bins(entry.value.tolist())}
+            for index, entry in _thinned([*enumerate(call_manager(run.histograms, tag))])
         )
     content = json_list("items", items, {"tags": tags}, work)
     return tagged(request, content, JSON, LIVE)
@@ -78,38 +78,38 @@ def read_image(
     tag: Annotated[str, Query(max_length=4096)],
     index: Annotated[int, Query(ge=0, description="As the list of images has it.")],
 ) -> Response:
-    """One image: PNG, JPEG or GIF, by what it begins with."""
-    found = asked(found_run(runs, run_id).images, tag, index)
-    content: bytes = found[0].content if found else b""
-    media_type = next((name for begin, name in _IMAGE_TYPES.items() if content.startswith(begin)), None)
+    """Read one image: PNG, JPEG or GIF, by its first bytes."""
+    images = call_manager(get_watched_run(runs, run_id).images, tag, index)
+    content: bytes = images[0].content if images else b""
+    media_type = next((name for magic, name in _IMAGE_TYPES.items() if content.startswith(magic)), None)
     if media_type is None:
         raise WireError(404, "RUN_IMAGE_NOT_FOUND", f"{tag[:200]!r} has no PNG, JPEG or GIF with index {index}.")
-    if len(content) > _LARGEST_IMAGE_BYTES:
+    if len(content) > _MAX_IMAGE_BYTES:
         raise WireError(400, "ImageTooLarge", f"The image has {len(content):,} bytes; read it from the file.")
     work.spend(len(content))
     return tagged(request, content, media_type, {**LIVE, "X-Content-Type-Options": "nosniff"})
 
 
-def _thinned(items: Sequence[_One]) -> Sequence[_One]:
-    """At most 200 of them, the first and the last among them."""
-    if len(items) <= _MOST_ITEMS:
+def _thinned(items: Sequence[_Item]) -> Sequence[_Item]:
+    """Selects at most 200 items, including the first and the last one."""
+    if len(items) <= _MAX_ITEMS:
         return items
     last = len(items) - 1
-    return [items[round(at * last / (_MOST_ITEMS - 1))] for at in range(_MOST_ITEMS)]
+    return [items[round(at * last / (_MAX_ITEMS - 1))] for at in range(_MAX_ITEMS)]
 
 
-def _place(index: int, entry: Entry) -> dict[str, Any]:
+def _location(index: int, entry: Entry) -> dict[str, Any]:
     return {"index": index, "step": entry.step, "wall": entry.wall}
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _LONGEST_TEXT:
+def _truncated(text: str) -> str:
+    if len(text) <= _MAX_TEXT_LENGTH:
         return text
-    return f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
+    return f"{text[:_MAX_TEXT_LENGTH]}… ({len(text):,} characters)"
 
 
 def _bins(rows: Sequence[Sequence[float]]) -> list[list[Any]]:
-    """At most 64 bins: neighbours are joined."""
-    width = -(-len(rows) // _MOST_BINS) or 1
+    """Merges neighbouring bins to at most 64."""
+    width = -(-len(rows) // _MAX_BINS) or 1
     joined = [rows[at : at + width] for at in range(0, len(rows), width)]
-    return [[plain(some[0][0]), plain(some[-1][1]), plain(sum(row[2] for row in some))] for some in joined]
+    return [[plain(group[0][0]), plain(group[-1][1]), plain(sum(row[2] for row in group))] for group in joined]

@@ -1,7 +1,7 @@
-"""Refuses actions on the job of a run that has none, such as the runs of a folder.
+"""Refuses actions on the job of a run without a job, such as the runs of a folder.
 
-The application of a service has routes for them that come first. Requests that only read are refused by `get_run`:
-what looks like `GET exp/job` may be the run `exp/job`.
+A service with jobs has routes for these paths, which are registered first. Reading requests are refused by
+`get_run`, because `GET exp/job` may mean the run `exp/job`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, within
-from pai_sdk.service.runs.run_routes import found_run, no_job
+from pai_sdk.service.runs.run_routes import get_watched_run, no_job
 from pai_sdk.service.runs.source import RunsOf
 
 __all__ = ["router"]
@@ -23,5 +23,5 @@ router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRout
 @within(RUNS)
 def refuse_action(runs: RunsOf, run_id: str) -> Response:
     """Refuse to change the job of a run."""
-    found_run(runs, run_id)
+    get_watched_run(runs, run_id)
     raise no_job(run_id)

@@ -1,7 +1,7 @@
-"""Responses about runs: JSON without NaN, CSV that no spreadsheet runs, columns; each with an ETag.
+"""Responses about runs: JSON without NaN, CSV without formulas, columns; each with an ETag.
 
-JSON has no NaN and no infinity. A list of numbers has null in their places, and the object beside it their
-indices: `"values": [1.5, null], "nonfinite": {"nan": [1]}`.
+JSON has no NaN and no infinity. A list has null instead, and a second object has their indices: `"values": [1.5,
+null], "nonfinite": {"nan": [1]}`.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = [
 ]
 
 LIVE = {"Cache-Control": "private, no-cache"}
-"""The headers of a response that may be another one at any time: a client asks again, with its ETag."""
+"""Headers of a response that can change at any time: clients revalidate it with its ETag."""
 
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
-"""The headers of a response that stays."""
+"""Headers of a response that never changes."""
 
 logger = logging.getLogger(__name__)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _GZIP_LEVEL = 1
-_LEAST_GZIPPED_BYTES = 1400  # what fits into a packet gains nothing
+_MIN_GZIPPED_BYTES = 1400  # a smaller response fits into one packet of 1,500 bytes anyway
 _LOOPBACK = ("127.", "::1", "localhost")
 _CACHED_BYTES = 8 << 20
-_NUMBERS_A_PIECE = 8192
-_ROWS_A_PIECE = 512
-_ROWS_A_CHECK = 1000
+_NUMBERS_PER_CHUNK = 8192
+_ROWS_PER_CHUNK = 512
+_ROWS_PER_CHECK = 1000
 
 
 def json_response(value: Mapping[str, Any], headers: Mapping[str, str], work: Work | None = None) -> Response:
-    """An object as JSON; with the work of a request, its bytes are counted."""
+    """Returns an object as JSON; counts its bytes if the work of a request is passed."""
     content = json_bytes(value)
     if work is not None:
         work.spend(len(content))
@@ -63,17 +63,19 @@ def json_response(value: Mapping[str, Any], headers: Mapping[str, str], work: Wo
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """An object as JSON; a number that is not finite must have been replaced before."""
-    return b"".join(_json_pieces(value))
+    """Encodes an object as JSON; numbers must be finite (see `finite`)."""
+    return b"".join(_json_chunks(value))
 
 
-def json_list(name: str, items: Iterable[Mapping[str, Any] | bytes], rest: Mapping[str, Any], work: Work) -> bytes:
-    """An object with a long list as JSON, which is made no longer than the budget of the request allows.
+def json_list(
+    name: str, items: Iterable[Mapping[str, Any] | bytes], extra: Mapping[str, Any], work: Work
+) -> bytes:
+    """Encodes an object with a long list as JSON, within the budget of the request.
 
     Args:
-        name: of the list, which comes first in the object.
-        items: of the list; made one after the other. Bytes are JSON already.
-        rest: what else the object has.
+        name: key of the list, which comes first in the object.
+        items: of the list, created one by one. Bytes are JSON already.
+        extra: other keys of the object.
         work: counts the bytes.
 
     Raises:
@@ -83,35 +85,34 @@ def json_list(name: str, items: Iterable[Mapping[str, Any] | bytes], rest: Mappi
     for item in items:
         parts.append(item if isinstance(item, bytes) else json_bytes(item))
         work.spend(len(parts[-1]) + 1)
-    end = json_bytes(rest)[1:]
-    return b"".join([b"{", _dumped(name), b":[", b",".join(parts), b"]", b"," if rest else b"", end])
+    end = json_bytes(extra)[1:]
+    return b"".join([b"{", _dumped(name), b":[", b",".join(parts), b"]", b"," if extra else b"", end])
 
 
-def _json_pieces(value: Any) -> Iterator[bytes]:
-    # In pieces: the encoder keeps all other threads waiting until it returns, which for a million numbers is half
-    # a second.
+def _json_chunks(value: Any) -> Iterator[bytes]:
+    # In chunks: the C encoder holds the GIL until it returns, about half a second for a million numbers.
     if isinstance(value, Mapping):
         for at, (key, item) in enumerate(value.items()):
             yield b"%s%s:" % (b"," if at else b"{", _dumped(str(key)))
-            yield from _json_pieces(item)
+            yield from _json_chunks(item)
         yield b"}" if value else b"{}"
     elif isinstance(value, list) and value and _is_nested(value[0]):
         for at, item in enumerate(value):
             yield b"," if at else b"["
-            yield from _json_pieces(item)
+            yield from _json_chunks(item)
         yield b"]"
     elif isinstance(value, list) and value:
-        length = _ROWS_A_PIECE if isinstance(value[0], dict) else _NUMBERS_A_PIECE
-        for begin in range(0, len(value), length):
-            yield b"," if begin else b"["
-            yield _dumped(value[begin : begin + length])[1:-1]
+        length = _ROWS_PER_CHUNK if isinstance(value[0], dict) else _NUMBERS_PER_CHUNK
+        for start in range(0, len(value), length):
+            yield b"," if start else b"["
+            yield _dumped(value[start : start + length])[1:-1]
         yield b"]"
     else:
         yield _dumped(value)
 
 
 def _is_nested(value: Any) -> bool:
-    """True if it may be large itself: a list, or an object with one in it."""
+    """Returns True if a value may be large itself: a list, or an object with a list or object in it."""
     return isinstance(value, list) or (
         isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values())
     )
@@ -121,7 +122,7 @@ def _dumped(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        # One row of a list may have been stored by an earlier release, which accepted it.
+        # Earlier releases accepted and stored such numbers.
         logger.warning("a number that is not finite is sent as null")
         text = json.dumps(_without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="replace")  # a name in an event file may have a lone surrogate
@@ -136,24 +137,26 @@ def _without_nan(value: Any) -> Any:
 
 
 def tagged(request: Request, content: bytes, media_type: str, headers: Mapping[str, str]) -> Response:
-    """A response with a strong ETag: 304 where the client has it; compressed unless the client is on this host.
+    """Builds a response with a strong ETag: 304 if the client has it; compressed unless the client is local.
 
     Args:
-        request: which asks.
+        request: the request.
         content: the response.
         media_type: of the content.
         headers: further headers.
     """
     digest = hashlib.blake2b(content, digest_size=12).hexdigest()
     is_zipped = (
-        len(content) >= _LEAST_GZIPPED_BYTES
+        len(content) >= _MIN_GZIPPED_BYTES
         and not _is_on_this_host(request)
         and "gzip" in request.headers.get("accept-encoding", "")
     )
     etag = f'"{digest}-gzip"' if is_zipped else f'"{digest}"'
     all_headers = {**headers, "ETag": etag, "Vary": "Accept, Accept-Encoding"}
-    known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-    if etag in known:
+    client_etags = [
+        each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")
+    ]
+    if etag in client_etags:
         return Response(status_code=304, headers=all_headers)
     if is_zipped:
         all_headers["Content-Encoding"] = "gzip"
@@ -162,18 +165,18 @@ def tagged(request: Request, content: bytes, media_type: str, headers: Mapping[s
 
 
 def best_of(request: Request, offered: Sequence[str]) -> str:
-    """The media type that the client names first in `Accept`; the first one that is offered if it names none."""
+    """Returns the first media type of `Accept` that is offered; the first offered one if there is none."""
     for part in request.headers.get("accept", "").split(","):
-        wanted = part.partition(";")[0].strip().lower()
-        if wanted in offered:
-            return wanted
+        media_type = part.partition(";")[0].strip().lower()
+        if media_type in offered:
+            return media_type
     return offered[0]
 
 
 def finite(values: Iterable[float | None]) -> tuple[list[float | None], dict[str, list[int]]]:
-    """Numbers for JSON, and the indices of those that are not finite.
+    """Returns numbers for JSON with null for non-finite ones, and the indices of those.
 
-    A number that single precision holds is written with the nine digits that tell it from its neighbours.
+    Numbers of single precision are written with nine digits, which identify each of them.
 
     Example:
         >>> finite([1.5, float("nan"), None, float("-inf")])
@@ -181,8 +184,8 @@ def finite(values: Iterable[float | None]) -> tuple[list[float | None], dict[str
     """
     import numpy as np
 
-    given = list(values)
-    numbers = np.array([math.nan if value is None else value for value in given], np.float64)
+    items = list(values)
+    numbers = np.array([math.nan if value is None else value for value in items], np.float64)
     with np.errstate(over="ignore"):
         is_single = numbers.astype(np.float32).astype(np.float64) == numbers
     if np.isfinite(numbers).all():
@@ -190,29 +193,29 @@ def finite(values: Iterable[float | None]) -> tuple[list[float | None], dict[str
             float(f"{value:.9g}") if short else value
             for value, short in zip(numbers.tolist(), is_single.tolist(), strict=True)
         ], {}
-    found: list[float | None] = []
-    others: dict[str, list[int]] = {}
-    for at, (value, short) in enumerate(zip(given, is_single.tolist(), strict=True)):
+    numbers_or_none: list[float | None] = []
+    nonfinite: dict[str, list[int]] = {}
+    for at, (value, short) in enumerate(zip(items, is_single.tolist(), strict=True)):
         if value is None:
-            found.append(None)
+            numbers_or_none.append(None)
         elif math.isfinite(value):
-            found.append(float(f"{value:.9g}") if short else float(value))
+            numbers_or_none.append(float(f"{value:.9g}") if short else float(value))
         else:
-            found.append(None)
+            numbers_or_none.append(None)
             kind = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-            others.setdefault(kind, []).append(at)
-    return found, others
+            nonfinite.setdefault(kind, []).append(at)
+    return numbers_or_none, nonfinite
 
 
 def csv_text(
     names: Sequence[str], rows: Iterable[Sequence[Any]], spend: Callable[[int], None] = lambda size: None
 ) -> bytes:
-    r"""Rows as CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it.
+    r"""Encodes rows as CSV. Strings that a spreadsheet would run as a formula get an apostrophe as prefix.
 
     Args:
         names: of the columns.
-        rows: their cells; made one after the other.
-        spend: counts the characters as they are made, and ends this by raising.
+        rows: cells, created row by row.
+        spend: counts characters; raises to stop.
 
     Example:
         >>> csv_text(["run", "value"], [["=1+1", -2.5]])
@@ -224,7 +227,7 @@ def csv_text(
     spent = 0
     for number, row in enumerate(rows):
         writer.writerow([_cell(value) for value in row])
-        if number % _ROWS_A_CHECK == 0:
+        if number % _ROWS_PER_CHECK == 0:
             spend(text.tell() - spent)
             spent = text.tell()
     return text.getvalue().encode(errors="replace")
@@ -239,56 +242,57 @@ def _is_on_this_host(request: Request) -> bool:
 
 
 class ResponseCache:
-    """The last responses, while the version of their sources is the same. Safe for several threads."""
+    """Caches the last responses by request and version of their sources. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[object, tuple[str, bytes]] = OrderedDict()
+        self._entries: OrderedDict[object, tuple[str, bytes]] = OrderedDict()
         self._size_bytes = 0
         self._lock = Lock()
 
     def get(self, key: object, version: str) -> bytes | None:
-        """The response to a question; None if there is none of this version."""
+        """Returns the response to a request; None if none of this version is cached."""
         with self._lock:
-            made_of, content = self._known.get(key, ("", b""))
-            return content if made_of == version else None
+            stored_version, content = self._entries.get(key, ("", b""))
+            return content if stored_version == version else None
 
     def put(self, key: object, version: str, content: bytes) -> None:
-        """Keep a response. The version must have been read before the response was made."""
+        """Stores a response. The version must have been read before the response was created."""
         with self._lock:
-            _, replaced = self._known.pop(key, ("", b""))
-            self._known[key] = (version, content)
+            _, replaced = self._entries.pop(key, ("", b""))
+            self._entries[key] = (version, content)
             self._size_bytes += len(content) - len(replaced)
             while self._size_bytes > _CACHED_BYTES:
-                _, (_, dropped) = self._known.popitem(last=False)
+                _, (_, dropped) = self._entries.popitem(last=False)
                 self._size_bytes -= len(dropped)
 
 
 class RowCache:
-    """The rows of the last list, so that only those that have changed are made again. Safe for several threads."""
+    """Caches the rows of the last list, so that only changed rows are encoded again. Thread-safe."""
 
     def __init__(self) -> None:
-        self._of: object = None
+        self._view: object = None
         self._rows: dict[str, tuple[object, bytes]] = {}
         self._size_bytes = 0
         self._lock = Lock()
 
-    def row(self, of: object, name: str, version: object, make: Callable[[], bytes]) -> bytes:
-        """A row, made now unless it is known.
+    def row(self, view: object, name: str, version: object, make: Callable[[], bytes]) -> bytes:
+        """Returns a row; creates it unless it is cached.
 
         Args:
-            of: what the rows of the list show. Those of another list are forgotten.
+            view: key of the list's columns; rows of another key are dropped.
             name: of the row.
             version: of its content.
-            make: makes it.
+            make: creates the row.
         """
         with self._lock:
-            if self._of != of or self._size_bytes > _CACHED_BYTES:
-                self._of, self._rows, self._size_bytes = of, {}, 0
+            if self._view != view or self._size_bytes > _CACHED_BYTES:
+                self._view, self._rows, self._size_bytes = view, {}, 0
             rows = self._rows
-            known = rows.get(name)
-        if known is not None and known[0] == version:
-            return known[1]
+            cached = rows.get(name)
+        if cached is not None and cached[0] == version:
+            return cached[1]
         content = make()
+        # make() runs without the lock. Two threads may create the same row; the last one wins, both are equal.
         with self._lock:
             rows[name] = (version, content)
             self._size_bytes += len(content)

@@ -1,4 +1,4 @@
-"""All routes of runs, for the applications that have them; they read from `app.state.context.runs`."""
+"""All routes of runs. They read from `app.state.context.runs`."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ ROUTERS = (
     compare_routes.router,
     event_stream.router,
 )
-"""In this order: the id of a run may have slashes, so the routes of one run come last among those of runs."""
+"""The order matters: ids of runs may have slashes, so the routes of one run come after all longer paths."""

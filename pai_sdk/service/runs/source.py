@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_LOG",
-    "WHOLE_FOLDER",
+    "ROOT_FOLDER",
     "MarkKind",
     "RunMark",
     "RunSource",
     "RunsOf",
     "checkpoint_marks",
     "folders_in",
-    "is_inside",
+    "is_within",
 ]
 
 NO_LOG = "RUN_LOG_NOT_FOUND"
-"""The code of the error that a run has no log, or not that of an instance."""
+"""Error code: a run has no log, or no log of this instance."""
 
-WHOLE_FOLDER = ""
-"""The name of the store that has all files of a run, where there is one."""
+ROOT_FOLDER = ""
+"""Key of the store with all files of a run, if there is one."""
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
 
 @dataclass(frozen=True)
 class RunMark:
-    """Something that happened to a run, for the x axis of its curves.
+    """A mark on the x axis of a run's curves.
 
     Attributes:
         kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that
             is not finite.
-        text: for people.
-        time: seconds since 1970, where it is known.
-        step: of the training, where it is known.
+        text: shown to users.
+        time: seconds since 1970, if known.
+        step: of the training, if known.
     """
 
     kind: MarkKind
@@ -60,45 +60,45 @@ class RunMark:
 
 
 class RunSource(Protocol):
-    """Runs, and what belongs to them. Safe to use from several threads.
+    """Runs with their logs, files and marks. Thread-safe.
 
     Attributes:
-        responses: the last ones, kept, for requests that are repeated.
-        rows: those of the last list, kept, for lists in which few runs have changed.
-        longest_stream_s: after which an event stream ends; its client connects again, with its cursor.
+        responses: cache for repeated requests.
+        rows: cache for lists in which few runs have changed.
+        max_stream_s: duration of an event stream; its client reconnects with its cursor.
     """
 
     responses: ResponseCache
     rows: RowCache
-    longest_stream_s: float
+    max_stream_s: float
 
     @property
     def manager(self) -> RunManager:
-        """The manager; it is started at the first use."""
+        """Returns the manager; the first use starts it."""
         ...
 
     @property
     def is_closing(self) -> bool:
-        """True if event streams are to end."""
+        """Returns True if event streams have to end."""
         ...
 
     def finished_at(self, run_id: str | None) -> float:
-        """When the job of a run finished, or the last one of all jobs, by the monotonic clock.
+        """Returns the monotonic time at which the job of a run, or the last one of all jobs, finished.
 
-        Minus infinity where none has finished since the service started.
+        Minus infinity if none has finished since the service started.
         """
         ...
 
-    def seen_by(self, principal: Principal) -> RunSource:
-        """The same runs, as far as a user can see them."""
+    def visible_to(self, principal: Principal) -> RunSource:
+        """Returns the source of the runs that a user can see."""
         ...
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
-        """The log of a run.
+        """Opens the log of a run.
 
         Args:
-            run_id: which run.
-            instance: one of its instances; all of them without it.
+            run_id: id of the run.
+            instance: name of an instance; None for all instances, merged.
 
         Raises:
             WireError: there is no such run, or no such instance.
@@ -106,32 +106,32 @@ class RunSource(Protocol):
         ...
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """The folders of files that a run has left, by name, such as its output channels and its logs.
+        """Returns the file stores of a run by name, such as output channels and logs.
 
-        Where all of them are in one folder, that is there too, as `WHOLE_FOLDER`.
+        If one folder has all of them, it is included as `ROOT_FOLDER`.
 
         Raises:
             WireError: there is no such run.
         """
         ...
 
-    def queue_places(self) -> Mapping[str, int]:
-        """The places of the jobs in the queue, from 1, by the ids of their runs; empty without a queue."""
+    def queue_positions(self) -> Mapping[str, int]:
+        """Returns the queue positions of jobs, from 1, by run id; empty without a queue."""
         ...
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
-        """The statuses, events and checkpoints of a run; empty if none is known."""
+        """Returns the statuses, events and checkpoints of a run."""
         ...
 
 
-def is_inside(path: Path, root: Path) -> bool:
-    """Returns True if a path is within a folder when all links are followed: a training may write links."""
+def is_within(path: Path, root: Path) -> bool:
+    """Returns True if a path is in a folder after all links are resolved: a training may create links."""
     return path.resolve().is_relative_to(root.resolve())
 
 
 def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
-    """The complete checkpoints in a folder of them; a link is none, nor is anything outside of `root`."""
-    if not is_inside(folder, root):
+    """Yields the complete checkpoints in a folder; skips links, and folders outside of `root`."""
+    if not is_within(folder, root):
         return
     layout = RunLayout(str(folder.parent))
     try:
@@ -147,33 +147,33 @@ def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
         try:
             saved_at = os.lstat(layout.checkpoint_marker(step)).st_mtime
         except OSError:
-            continue  # it is not complete, or was just removed
+            continue  # incomplete, or removed since the scan
         yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
 
 
 def folders_in(folder: Path, root: Path, *, only: Sequence[str] = ()) -> dict[str, Store]:
-    """The folders in a folder of a training, by name; links are left out, and so is what is outside of `root`.
+    """Returns the subfolders of a training's folder as stores by name; skips links.
 
     Args:
         folder: of the training.
-        root: what it must be in, when all links are followed.
-        only: names of the wanted ones; all by default.
+        root: must contain the folder after all links are resolved, else the result is empty.
+        only: names to include; all by default.
     """
-    if not is_inside(folder, root):
+    if not is_within(folder, root):
         return {}
-    place = folder.resolve()
+    resolved = folder.resolve()
     try:
-        with os.scandir(place) as entries:
-            found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        with os.scandir(resolved) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         return {}
-    return {name: LocalStore(place / name, links="inside") for name in found if not only or name in only}
+    return {name: LocalStore(resolved / name, links="inside") for name in names if not only or name in only}
 
 
 async def _source(request: Request) -> RunSource:
     source: RunSource = request.app.state.context.runs
-    return source.seen_by(request.scope["state"]["principal"])
+    return source.visible_to(request.scope["state"]["principal"])
 
 
 RunsOf = Annotated[RunSource, Depends(_source)]
-"""A parameter of a route: where runs are read from."""
+"""Parameter of a route: the source of runs, limited to what the user can see."""

@@ -1,4 +1,4 @@
-"""Runs: the rows of their traces, which are Parquet files in the folder `trace` of a run."""
+"""Routes of the rows of traces, which are Parquet files in the folder `trace` of a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
-_MOST_ROWS = 1000
+_MAX_ROWS = 1000
 _TRACE = "trace"
-_OF_RUN = "run://trace"  # not a path: files are read through the store, which follows no links out of it
-_LONGEST_CELL = 500
+_OF_RUN = "run://trace"  # no path: files are read through the store, which refuses links to files outside of it
+_MAX_CELL_LENGTH = 500
 
 
 @router.get("/trace")
@@ -33,9 +33,9 @@ def read_trace_of_run(
     run_id: str,
     table: Annotated[str, Query(max_length=1000)] = _TRACE,
     offset: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=_MOST_ROWS)] = 100,
+    limit: Annotated[int, Query(ge=1, le=_MAX_ROWS)] = 100,
 ) -> Response:
-    """Rows of the trace of a run: its columns with their types, and some rows; long values are cut."""
+    """Read rows of the trace of a run, and its columns with types; long values are truncated."""
     if table != _TRACE:
         raise invalid_parameter(f"table: there is no table {table[:100]!r}; there is: {_TRACE}.")
     store = runs.files(run_id).get(_TRACE)
@@ -43,7 +43,7 @@ def read_trace_of_run(
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
     try:
         trace = trace_in(store, _OF_RUN)
-    except TraceError:  # nothing is there, or nothing is committed
+    except TraceError:  # no files, or none committed
         return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
     try:
         total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
@@ -55,14 +55,16 @@ def read_trace_of_run(
         rows = [[_cell(value) for value in row] for row in rows_of_table(page)]
     except (MissingExtraError, TraceError) as error:
         raise WireError(404, "TRACE_NOT_READABLE", str(error)[:500]) from error
-    answer = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
-    return json_response(answer, LIVE, work)
+    content = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
+    return json_response(content, LIVE, work)
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    shown = plain(value)
-    if isinstance(shown, list | dict):
-        shown = str(shown)
-    return f"{shown[:_LONGEST_CELL]}…" if isinstance(shown, str) and len(shown) > _LONGEST_CELL else shown
+    simple = plain(value)
+    if isinstance(simple, list | dict):
+        simple = str(simple)
+    return (
+        f"{simple[:_MAX_CELL_LENGTH]}…" if isinstance(simple, str) and len(simple) > _MAX_CELL_LENGTH else simple
+    )

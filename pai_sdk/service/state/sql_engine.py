@@ -116,10 +116,8 @@ def _engine(
             pool_size=pool_size,
             max_overflow=max_overflow,
             pool_pre_ping=True,
-            connect_args={
-                "client_encoding": "utf8",
-                **timeouts,
-            },  # psycopg 3 returns bytes for a database in SQL_ASCII otherwise
+            # Without an encoding, psycopg 3 returns bytes for a database in SQL_ASCII.
+            connect_args={"client_encoding": "utf8", **timeouts},
             hide_parameters=True,  # errors would quote requests, which hold secrets
         )
     except ImportError as error:

@@ -13,7 +13,7 @@ import pytest
 from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.run.watch.scan import LocalRunFolders
 from pai_sdk.service.runs import kept_manager
-from pai_sdk.service.runs.kept_manager import KeptManager
+from pai_sdk.service.runs.kept_manager import OnDemandManager
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body
@@ -51,7 +51,7 @@ def test_the_folders_of_jobs_that_have_not_started_are_not_looked_at(
 def test_what_nobody_asks_for_is_looked_at_rarely_and_fresh_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_manager, "_LOOK_S", 0.01)
+    monkeypatch.setattr(kept_manager, "_CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(kept_manager, "_QUIET_S", 0.2)
     passes: list[float] = []
 
@@ -59,7 +59,7 @@ def test_what_nobody_asks_for_is_looked_at_rarely_and_fresh_when_it_is(
         passes.append(time.monotonic())
         return []
 
-    kept = KeptManager(lambda: RunManager(records=records, refresh_s=0.02).start(), idle_s=3600.0)
+    kept = OnDemandManager(lambda: RunManager(records=records, refresh_s=0.02).start(), idle_s=3600.0)
     try:
         manager = kept.get()
         until(lambda: len(passes) > 3)
@@ -85,7 +85,7 @@ def test_a_manager_that_is_not_asked_for_is_closed() -> None:
         made.append(RunManager(records=list, refresh_s=0.02).start())
         return made[-1]
 
-    kept = KeptManager(make, idle_s=0.05)
+    kept = OnDemandManager(make, idle_s=0.05)
     first = kept.get()
     until(lambda: first._poller.is_closed)
     assert kept.get() is not first
