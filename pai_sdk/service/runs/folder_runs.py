@@ -51,9 +51,8 @@ class FolderRuns:
         self._root = _local_path(str(prefix)) if is_local else None
         self._manager = OnDemandManager(self._new_manager)
         self._logs: OpenLogs[tuple[tuple[Path, int], ...]] = OpenLogs(_MAX_OPEN_LOGS)
-        self._orders = tempfile.TemporaryDirectory(
-            prefix="pai-ui-"
-        )  # indices of merged lines of several instances
+        # Indices of the merged lines of several instances.
+        self._orders = tempfile.TemporaryDirectory(prefix="pai-ui-")
 
     @property
     def manager(self) -> RunManager:
