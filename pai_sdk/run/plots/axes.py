@@ -1,4 +1,4 @@
-"""The axes of a plot: where the ticks are, what they say, and where a value is drawn."""
+"""The axes of a plot: positions and labels of the ticks, and positions of values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["X_AXES", "Axis", "clock_axis", "elapsed_axis", "number_axis", "numbe
 
 Floats = npt.NDArray[np.float64]
 
-_MOST_TICKS = 7
-_MARGIN = 0.04  # of the range, so that no curve lies on the frame
+_MAX_TICKS = 7
+_MARGIN = 0.04  # of the range, so that no curve touches the frame
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _ELAPSED_UNITS = ((2 * _DAY, _DAY, "d"), (2 * _HOUR, _HOUR, "h"), (2 * _MINUTE, _MINUTE, "min"), (0.0, 1.0, "s"))
-# What people count time in; longer spans are counted in whole days.
+# Distances of ticks in seconds; longer spans use multiples of a day.
 _CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _LARGEST = 1e300  # beyond it, the difference of two values is no longer a finite number
-_YEAR_1, _YEAR_9999 = -62135596800.0, 253402300799.0  # what a datetime can say
+_YEAR_1, _YEAR_9999 = -62135596800.0, 253402300799.0  # the range of a datetime
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Axis:
 
     Attributes:
         low: the value at the left end, or at the bottom.
-        high: the value at the other end.
-        ticks: values and what stands beside them.
-        title: what the axis shows, with its unit.
+        high: the value at the right end, or at the top.
+        ticks: values and their labels.
+        title: the quantity of the axis, with its unit.
         is_log: equal distances are equal ratios.
     """
 
@@ -44,11 +44,11 @@ class Axis:
     title: str = ""
     is_log: bool = False
 
-    def places(self, values: npt.ArrayLike) -> Floats:
-        """Returns the positions of values, from 0 at the low end to 1 at the high end; NaN for what is not finite.
+    def positions(self, values: npt.ArrayLike) -> Floats:
+        """Returns the positions of values, from 0 at the low end to 1 at the high end; NaN for non-finite values.
 
         Example:
-            >>> Axis(1, 100, (), is_log=True).places([1, 10, 100]).tolist()
+            >>> Axis(1, 100, (), is_log=True).positions([1, 10, 100]).tolist()
             [0.0, 0.5, 1.0]
         """
         numbers = np.asarray(values, dtype=np.float64)
@@ -57,12 +57,12 @@ class Axis:
         if self.is_log:
             with np.errstate(divide="ignore", invalid="ignore"):
                 numbers, low, high = np.log10(numbers), math.log10(low), math.log10(high)
-        places: Floats = (numbers - low) / (high - low)
-        return places
+        positions: Floats = (numbers - low) / (high - low)
+        return positions
 
 
 def number_text(value: float) -> str:
-    """A number as short as it can be read.
+    """Formats a number in a short form.
 
     Example:
         >>> [number_text(value) for value in (0.25, 0, 1500, 20000, 2_500_000, 3e-05, float("nan"))]
@@ -88,17 +88,17 @@ def number_axis(
     is_log: bool = False,
     title: str = "",
     margin: float = _MARGIN,
-    least_step: float = 0.0,
+    min_step: float = 0.0,
 ) -> Axis:
-    """An axis of plain numbers that holds two values, with ticks at 1, 2 or 5 times a power of ten.
+    """Returns an axis of plain numbers that contains two values, with ticks at 1, 2 or 5 times a power of ten.
 
     Args:
         low: the smallest finite value; above 0 where `is_log`.
-        high: the largest one.
+        high: the largest finite value.
         is_log: logarithmic.
-        title: what it shows.
-        margin: room beyond both ends, as a part of the range.
-        least_step: ticks are at least that far apart; 1 for counts.
+        title: the quantity of the axis.
+        margin: space beyond both ends, as a fraction of the range.
+        min_step: minimum distance of ticks; 1 for counts.
 
     Example:
         >>> [text for _, text in number_axis(0.0, 1.0).ticks]
@@ -113,16 +113,12 @@ def number_axis(
         ticks = _log_ticks(bottom, top)
         return Axis(bottom, top, tuple((tick, number_text(tick)) for tick in ticks), title, is_log=True)
     bottom, top = _padded(low, high, margin)
-    ticks, step = _linear_ticks(bottom, top, least_step)
+    ticks, step = _linear_ticks(bottom, top, min_step)
     return Axis(bottom, top, tuple((tick, _tick_text(tick, step)) for tick in ticks), title)
 
 
 def elapsed_axis(low_s: float, high_s: float) -> Axis:
-    """An axis of time since the start of a run, in seconds, minutes, hours or days.
-
-    Args:
-        low_s: the first time, in seconds.
-        high_s: the last one.
+    """Returns an axis of time since the start of a run, in seconds, minutes, hours or days.
 
     Example:
         >>> axis = elapsed_axis(0, 7200)
@@ -130,18 +126,14 @@ def elapsed_axis(low_s: float, high_s: float) -> Axis:
         ('time since the start (h)', ['0', '0.5', '1', '1.5', '2'])
     """
     span = max(abs(low_s), abs(high_s))
-    unit_s, unit = next((size, name) for least, size, name in _ELAPSED_UNITS if span >= least)
+    unit_s, unit = next((size, name) for min_span, size, name in _ELAPSED_UNITS if span >= min_span)
     axis = number_axis(low_s / unit_s, high_s / unit_s, margin=0.0)
     ticks = tuple((value * unit_s, text) for value, text in axis.ticks)
     return Axis(axis.low * unit_s, axis.high * unit_s, ticks, f"time since the start ({unit})")
 
 
 def clock_axis(low_s: float, high_s: float) -> Axis:
-    """An axis of moments in UTC.
-
-    Args:
-        low_s: the first moment, in seconds since 1970.
-        high_s: the last one.
+    """Returns an axis of times in UTC; arguments are in seconds since 1970.
 
     Example:
         >>> [text for _, text in clock_axis(1795341600, 1795345200).ticks]
@@ -150,9 +142,9 @@ def clock_axis(low_s: float, high_s: float) -> Axis:
     low, high = _padded(low_s, high_s, 0.0)
     if low < _YEAR_1 or high > _YEAR_9999:
         return number_axis(low_s, high_s, title="seconds since 1970", margin=0.0)
-    step = next((step for step in _CLOCK_STEPS if (high - low) / step <= _MOST_TICKS), 0)
+    step = next((step for step in _CLOCK_STEPS if (high - low) / step <= _MAX_TICKS), 0)
     if not step:
-        step = int(_DAY) * math.ceil((high - low) / _DAY / _MOST_TICKS)
+        step = int(_DAY) * math.ceil((high - low) / _DAY / _MAX_TICKS)
     moments = [float(step * number) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
     ticks = []
     day_before = ""
@@ -167,7 +159,7 @@ def clock_axis(low_s: float, high_s: float) -> Axis:
 
 
 def _step_axis(title: str) -> Callable[[float, float], Axis]:
-    return lambda low, high: number_axis(low, high, title=title, margin=0.0, least_step=1.0)
+    return lambda low, high: number_axis(low, high, title=title, margin=0.0, min_step=1.0)
 
 
 X_AXES: dict[str, Callable[[float, float], Axis]] = {
@@ -179,12 +171,12 @@ X_AXES: dict[str, Callable[[float, float], Axis]] = {
 
 
 def x_axis(x: str, low: float, high: float) -> Axis:
-    """The x axis of a plot.
+    """Returns the x axis of a plot.
 
     Args:
         x: `step`, `relative_step`, `relative_time` (seconds) or `wall` (seconds since 1970).
         low: the first value.
-        high: the last one.
+        high: the last value.
 
     Raises:
         InvalidInputError: there is no such axis.
@@ -195,7 +187,7 @@ def x_axis(x: str, low: float, high: float) -> Axis:
 
 
 def _padded(low: float, high: float, margin: float) -> tuple[float, float]:
-    """The range with a margin; a single value gets room on both sides."""
+    """Returns the range with a margin; a single value gets space on both sides."""
     size = max(abs(low), abs(high))
     if high - low <= 1e-12 * size or high == low:
         room = 0.1 * size or 1.0
@@ -204,8 +196,8 @@ def _padded(low: float, high: float, margin: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _linear_ticks(low: float, high: float, least_step: float = 0.0) -> tuple[list[float], float]:
-    rough = max((high - low) / _MOST_TICKS, least_step, 1 / _LARGEST)
+def _linear_ticks(low: float, high: float, min_step: float = 0.0) -> tuple[list[float], float]:
+    rough = max((high - low) / _MAX_TICKS, min_step, 1 / _LARGEST)
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * times for times in (1, 2, 5, 10) if size * times >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -213,7 +205,7 @@ def _linear_ticks(low: float, high: float, least_step: float = 0.0) -> tuple[lis
 
 
 def _tick_text(tick: float, step: float) -> str:
-    """The tick with as many digits as tell it from its neighbours, without the noise of the last bits."""
+    """Formats a tick with enough digits to differ from its neighbours, without rounding noise."""
     if tick == 0 or abs(tick) < step / 2:
         return "0"
     digits = max(math.floor(math.log10(abs(tick))) - math.floor(math.log10(step)) + 1, 1)
@@ -225,14 +217,14 @@ def _tick_text(tick: float, step: float) -> str:
 
 def _log_ticks(low: float, high: float) -> Sequence[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    stride = max(1, math.ceil((last - first + 1) / _MOST_TICKS))
+    stride = max(1, math.ceil((last - first + 1) / _MAX_TICKS))
     for factors in ((1,), (1, 3), (1, 2, 5)):
-        found = [
+        ticks = [
             factor * 10.0**power
             for power in range(first // stride * stride, last + 1, stride)
             for factor in factors
             if low <= factor * 10.0**power <= high
         ]
-        if len(found) >= 3:
-            return found
+        if len(ticks) >= 3:
+            return ticks
     return _linear_ticks(low, high)[0]  # less than a decade: as on a linear axis

@@ -1,6 +1,6 @@
-"""Buckets of x on an absolute grid, and what a series has in each of them: exact extremes, counts, means.
+"""Buckets of x on an absolute grid, and the exact extremes, counts and means of a series in each bucket.
 
-Needs numpy, from the extras `watch` and `service`. The functions here are pure: columns in, columns out.
+Needs numpy, from the extras `watch` and `service`. The functions are pure: columns in, columns out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from pai_sdk.run.events.series import Floats, Integers, Values
 
-__all__ = ["MOST_BUCKETS", "Buckets", "SharedX", "bucket_edges", "bucket_means", "bucketed", "bucketed_rows"]
+__all__ = ["MAX_BUCKETS", "Buckets", "SharedX", "bucket_edges", "bucket_means", "bucketed", "bucketed_rows"]
 
-MOST_BUCKETS = 100_000
-_LEAST_WIDTH = 1e-290
-# Points of a bucket: for so few, a pass over all buckets at once is faster than one bucket after another.
+MAX_BUCKETS = 100_000
+_MIN_WIDTH = 1e-290
+# Points of a bucket. Up to so many, one pass for the n-th point of all buckets is faster than `reduceat`.
 _FEW_POINTS = 16
 
 
@@ -28,12 +28,12 @@ class Buckets:
     """The values of one series in each bucket. All columns have one entry for each bucket.
 
     Attributes:
-        min: the least finite value; NaN where there is none.
+        min: the smallest finite value; NaN where there is none.
         max: the largest finite value.
-        last: the value with the largest x, whatever it is; NaN where the bucket is empty.
-        count: how many values there are, finite or not.
-        nan_count: how many of them are NaN.
-        inf_count: how many of them are infinite.
+        last: the value with the largest x, finite or not; NaN where the bucket is empty.
+        count: the number of values, finite or not.
+        nan_count: how many values are NaN.
+        inf_count: how many values are infinite.
     """
 
     min: Floats
@@ -50,7 +50,7 @@ class SharedX:
 
     Attributes:
         x: ascending.
-        rows: their values, a row for each series.
+        rows: the values, a row for each series.
     """
 
     x: Floats
@@ -58,7 +58,7 @@ class SharedX:
 
 
 def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
-    """Returns the edges of a limited number of buckets, which have all x from `x_min` to `x_max`.
+    """Returns the edges of at most `buckets` buckets, which contain all x from `x_min` to `x_max`.
 
     The width is 1, 2 or 5 times a power of ten, and each edge is a multiple of it.
 
@@ -69,14 +69,14 @@ def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
         >>> bucket_edges(3, 17, 5).tolist()
         [0.0, 5.0, 10.0, 15.0, 20.0]
     """
-    if not 2 <= buckets <= MOST_BUCKETS:
-        raise ValueError(f"buckets={buckets}: from 2 to {MOST_BUCKETS:,} are possible")
+    if not 2 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets={buckets}: from 2 to {MAX_BUCKETS:,} are possible")
     if not (math.isfinite(x_min) and math.isfinite(x_max)):
         raise ValueError(f"x from {x_min} to {x_max}: both must be finite")
     x_max = max(x_min, x_max)
-    # Two edges must differ as float64.
-    least = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _LEAST_WIDTH)
-    power = math.floor(math.log10(least)) if x_min < x_max else 0
+    # Neighbouring edges must differ as float64, so the width is at least a few units in the last place.
+    min_width = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _MIN_WIDTH)
+    power = math.floor(math.log10(min_width)) if x_min < x_max else 0
     while True:
         for digit in (1, 2, 5):
             edges = _edges(x_min, x_max, digit, power, buckets)
@@ -86,19 +86,19 @@ def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
 
 
 def _edges(x_min: float, x_max: float, digit: int, power: int, buckets: int) -> Floats | None:
-    """The edges for a width of `digit` times ten to the `power`; None where they are too many."""
+    """Returns the edges for a width of `digit` times ten to the `power`; None where they are too many."""
     first = math.floor(_divided(x_min, digit, power))
     last = math.floor(_divided(x_max, digit, power))
     if last - first >= buckets + 1:
         return None
     number = np.arange(first - 1, last + 3, dtype=np.float64) * digit
     edges = number / 10.0**-power if power < 0 else number * 10.0**power
-    # What was rounded may lie one bucket beside where the division has it.
-    begin = int(np.searchsorted(edges, x_min, side="right")) - 1
+    # Rounding can put x into a neighbour of the bucket that the division gives, so one edge more is computed.
+    start = int(np.searchsorted(edges, x_min, side="right")) - 1
     end = int(np.searchsorted(edges, x_max, side="right"))
-    if end - begin > buckets or (np.diff(edges[begin : end + 1]) <= 0).any():
+    if end - start > buckets or (np.diff(edges[start : end + 1]) <= 0).any():
         return None
-    return edges[begin : end + 1]
+    return edges[start : end + 1]
 
 
 def _divided(x: float, digit: int, power: int) -> float:
@@ -106,41 +106,40 @@ def _divided(x: float, digit: int, power: int) -> float:
 
 
 class _Ranges:
-    """Which points are in which bucket.
+    """The ranges of the points of each bucket that has points."""
 
-    `reduceat` gives the element itself for an empty range, so empty buckets are left out. Between two others there
-    is no point, so each of them ends where the next one begins.
-    """
+    # `reduceat` returns the element itself for an empty range, so empty buckets are left out. No point lies
+    # between two filled buckets, so each range ends at the start of the next one.
 
     def __init__(self, x: npt.NDArray[np.number], edges: Floats) -> None:
-        places = np.searchsorted(x, edges)
-        self.count: Integers = places[1:] - places[:-1]
+        indices = np.searchsorted(x, edges)
+        self.count: Integers = indices[1:] - indices[:-1]
         self.filled = np.flatnonzero(self.count)
-        self.starts, self.end = places[self.filled], int(places[-1])
-        self.lasts = places[self.filled + 1] - 1
+        self.starts, self.end = indices[self.filled], int(indices[-1])
+        self.lasts = indices[self.filled + 1] - 1
 
-    def spread(self, found: npt.NDArray[Any], missing: float) -> npt.NDArray[Any]:
-        """Give each bucket its entry: what was found, or what stands for nothing."""
+    def spread(self, values: npt.NDArray[Any], missing: float) -> npt.NDArray[Any]:
+        """Returns a column for all buckets: `values` for those with points, `missing` for empty ones."""
         if len(self.filled) == len(self.count):
-            return found
-        column = np.full((*found.shape[:-1], len(self.count)), missing, found.dtype)
-        column[..., self.filled] = found
+            return values
+        column = np.full((*values.shape[:-1], len(self.count)), missing, values.dtype)
+        column[..., self.filled] = values
         return column
 
     def extremes(self, y: Values) -> tuple[Floats, Floats]:
-        """The least and the largest value of each bucket that are not NaN; NaN where there is none."""
-        longest = int((self.lasts - self.starts).max()) + 1
-        if longest <= _FEW_POINTS and longest * len(self.starts) <= 2 * y.shape[-1]:
-            least = y.take(self.starts, axis=-1)
-            largest = least.copy()
-            for place in range(1, longest):  # a bucket with fewer points takes its last one again
-                points = y.take(np.minimum(self.starts + place, self.lasts), axis=-1)
-                np.fmin(least, points, out=least)
-                np.fmax(largest, points, out=largest)
+        """Returns the smallest and the largest value of each bucket that are not NaN; NaN where there is none."""
+        max_points = int((self.lasts - self.starts).max()) + 1
+        if max_points <= _FEW_POINTS and max_points * len(self.starts) <= 2 * y.shape[-1]:
+            lowest = y.take(self.starts, axis=-1)
+            highest = lowest.copy()
+            for offset in range(1, max_points):  # a bucket with fewer points repeats its last one
+                points = y.take(np.minimum(self.starts + offset, self.lasts), axis=-1)
+                np.fmin(lowest, points, out=lowest)
+                np.fmax(highest, points, out=highest)
         else:
-            least = np.fmin.reduceat(y, self.starts, axis=-1)
-            largest = np.fmax.reduceat(y, self.starts, axis=-1)
-        return self.spread(least.astype(np.float64), np.nan), self.spread(largest.astype(np.float64), np.nan)
+            lowest = np.fmin.reduceat(y, self.starts, axis=-1)
+            highest = np.fmax.reduceat(y, self.starts, axis=-1)
+        return self.spread(lowest.astype(np.float64), np.nan), self.spread(highest.astype(np.float64), np.nan)
 
 
 def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
@@ -148,13 +147,13 @@ def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
 
     Args:
         x: ascending. Values outside of the edges are left out.
-        y: as many values; NaN and infinities are counted, and are no extremes. Several series with the same x can
-            be given as the rows of an array; the columns of the result have the same rows then.
-        edges: ascending; a bucket has its lower edge and not its upper one.
+        y: as many values; NaN and infinities are counted, but are not extremes. Several series with one x are rows
+            of an array; the columns of the result then have a row for each series.
+        edges: ascending; a bucket includes its lower edge, and not its upper one.
 
     Example:
-        >>> found = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-        >>> found.min.tolist(), found.max.tolist(), found.nan_count.tolist()
+        >>> buckets = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+        >>> buckets.min.tolist(), buckets.max.tolist(), buckets.nan_count.tolist()
         ([1.0, 2.0, nan], [5.0, 2.0, nan], [0, 1, 0])
     """
     return _bucketed(_Ranges(x, edges), y)
@@ -176,27 +175,27 @@ def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
         nan_count = ranges.spread(np.add.reduceat(is_nan, starts, axis=-1, dtype=np.int64), 0)
         inf_count = ranges.spread(np.add.reduceat(~is_finite & ~is_nan, starts, axis=-1, dtype=np.int64), 0)
         within = np.where(is_finite, within, within.dtype.type(np.nan))
-    least, largest = ranges.extremes(within)
-    return Buckets(least, largest, last, count, nan_count, inf_count)
+    lowest, highest = ranges.extremes(within)
+    return Buckets(lowest, highest, last, count, nan_count, inf_count)
 
 
 def bucketed_rows(shared: Sequence[SharedX], edges: Floats) -> Buckets:
-    """`bucketed` for series some of which have the same x; the columns have a row for each series.
+    """Returns the values of several series in each bucket, as `bucketed`; the columns have a row for each series.
 
     Example:
         >>> some = SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0], [1.0, 2.0, 3.0, 4.0]]))
         >>> bucketed_rows([some], np.array([0.0, 2.0, 4.0])).max.tolist()
         [[5.0, 2.0], [2.0, 4.0]]
     """
-    found = [_bucketed(_Ranges(some.x, edges), some.rows) for some in shared]
-    if len(found) == 1:
-        return found[0]
-    columns = ((one.min, one.max, one.last, one.count, one.nan_count, one.inf_count) for one in found)
+    parts = [_bucketed(_Ranges(some.x, edges), some.rows) for some in shared]
+    if len(parts) == 1:
+        return parts[0]
+    columns = ((part.min, part.max, part.last, part.count, part.nan_count, part.inf_count) for part in parts)
     return Buckets(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def bucket_means(shared: Sequence[SharedX], edges: Floats) -> Floats:
-    """The mean of the finite values of each series in each bucket; a row for each series.
+    """Returns the mean of the finite values of each series in each bucket; a row for each series.
 
     Example:
         >>> bucket_means([SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0]]))], np.array([0.0, 2.0, 4.0]))

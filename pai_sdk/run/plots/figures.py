@@ -1,4 +1,4 @@
-"""Curves of runs as a picture: self-contained SVG, without script, frame and port."""
+"""Curves of runs as a picture: self-contained SVG, without a script, an iframe or a server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from pai_sdk.base.html_table import NO_MATH, html_table
 from pai_sdk.run.events.series import Floats
 from pai_sdk.run.plots.axes import number_text
-from pai_sdk.run.plots.drawing import MOST_LABELS, WIDTH, Curve, Line, draw, lines_of
-from pai_sdk.run.plots.pictures import FONT, run_colour, save_picture, shown_text
+from pai_sdk.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, lines_of
+from pai_sdk.run.plots.pictures import FONT, run_colour, safe_text, save_picture
 
 __all__ = ["Comparison", "Plot", "XAxis"]
 
@@ -25,17 +25,17 @@ class Comparison:
     """Curves that share one x axis.
 
     Attributes:
-        x: what x is.
-        edges: of the buckets, ascending, one more than there are buckets; a bucket has its lower edge and not its
-            upper one. They are multiples of one width, so a view that moves, or a run that grows, keeps the edges
-            that it still needs.
+        x: the kind of the x axis.
+        edges: of the buckets, ascending, one more than there are buckets; a bucket includes its lower edge and not
+            its upper one. They are multiples of one width, so a view that moves, or a run that grows, has equal
+            edges where the views overlap.
         curves: in the order of the series, or of the first members of the groups.
-        points: how many points there are in the view, in all series.
-        shown: how many entries the curves have for them.
-        is_exact: True when the curves have every point, smoothed where that was asked for.
+        points: the number of points in the view, in all series.
+        shown: the number of entries of the curves that represent these points.
+        is_exact: True when the curves have every point, smoothed where that was requested.
         tags: of the series, each once.
-        labels: by the name of a curve, what pictures call it: the name that a user gave to the run. Without an
-            entry here, a curve is called by its name.
+        labels: the labels in pictures by the names of the curves, such as the name that a user gave to a run. A
+            curve without an entry has its name as its label.
     """
 
     x: XAxis
@@ -48,11 +48,11 @@ class Comparison:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
-        """The curves as a picture, which shows itself in a notebook; `save` writes it to a file.
+        """Returns the curves as a picture, which a notebook displays; `save` writes it to a file.
 
         Args:
-            title: above it; the tags otherwise.
-            log_y: the y axis is logarithmic; values that are not above 0 are counted and not drawn.
+            title: above the picture; the tags by default.
+            log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
 
         Example:
             >>> import numpy as np
@@ -67,12 +67,12 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A picture of curves. In a notebook it shows itself.
+    """A picture of curves, which a notebook displays.
 
     Attributes:
         comparison: the curves.
-        title: above them; a tag.
-        log_y: the y axis is logarithmic; values that are not above 0 are counted and not drawn.
+        title: above the curves; a tag.
+        log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
 
     Example:
         >>> import numpy as np
@@ -90,28 +90,28 @@ class Plot:
     @cached_property
     def svg(self) -> str:
         """The picture, as the content of an `.svg` file or inline in a page."""
-        shown = self.comparison
-        view = None if shown.is_exact else (float(shown.edges[0]), float(shown.edges[-1]))
-        return draw(self._lines, title=self.title, x=shown.x, view=view, log_y=self.log_y, note=self._note)
+        comparison = self.comparison
+        view = None if comparison.is_exact else (float(comparison.edges[0]), float(comparison.edges[-1]))
+        return draw(self._lines, title=self.title, x=comparison.x, view=view, log_y=self.log_y, note=self._note)
 
     @cached_property
     def html(self) -> str:
-        """The picture; below that of many curves, a list of all of them, folded."""
-        folded = _folded_legend(self._lines) if len(self._lines) > MOST_LABELS else ""
+        """The picture; of many curves with a folded list of all of them below."""
+        folded = _folded_legend(self._lines) if len(self._lines) > MAX_LABELS else ""
         picture = f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
         return f"<div {NO_MATH}>{picture}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file.
+        """Writes the picture to a file.
 
         Args:
-            path: it ends with `.svg` or `.html`.
+            path: the file; its name ends with `.svg` or `.html`.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
-            InvalidInputError: it has another ending.
+            InvalidInputError: the path has another suffix.
         """
         return save_picture(path, self.title, svg=lambda: self.svg, html=lambda: self.html)
 
@@ -121,11 +121,11 @@ class Plot:
 
     @property
     def _note(self) -> str:
-        points, shown = self.comparison.points, self.comparison.shown
+        points, entries = self.comparison.points, self.comparison.shown
         if self.comparison.is_exact:
             return f"{points:,} point{'' if points == 1 else 's'}"
         is_grouped = any(len(curve.members) > 1 for curve in self.comparison.curves)
-        return f"{points:,} points in {shown:,} buckets{'' if is_grouped else ', extremes exact'}"
+        return f"{points:,} points in {entries:,} buckets{'' if is_grouped else ', extremes exact'}"
 
     def _repr_html_(self) -> str:
         return self.html
@@ -142,7 +142,7 @@ class Plot:
 
 def _folded_legend(lines: Sequence[Line]) -> str:
     rows = [
-        [f'<span style="color:{run_colour(line.name)}">━</span> {shown_text(line.label)}', number_text(line.last)]
+        [f'<span style="color:{run_colour(line.name)}">━</span> {safe_text(line.label)}', number_text(line.last)]
         for line in lines
     ]
     table = html_table(["run", "last"], rows, height="20em")

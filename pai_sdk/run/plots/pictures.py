@@ -1,7 +1,7 @@
 """Parts that pictures and tables of runs share: safe text, colours, a small curve, and files.
 
 Text and axes have the colour of the page's text, and curves have colours that can be read on a light and on a dark
-page, so one picture fits both. Only the standard library is used here.
+page, so one picture fits both. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from pai_sdk.base.paths import path_given
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["FONT", "run_colour", "save_picture", "shown_text", "small_curve"]
+__all__ = ["FONT", "run_colour", "safe_text", "save_picture", "small_curve"]
 
 FONT = "font-family:system-ui,sans-serif;font-size:11px"
 
@@ -35,18 +35,18 @@ _SMALL_WIDTH, _SMALL_HEIGHT = 180, 36
 _SCALE_WIDTH = 46  # of the numbers to the left of a small curve
 
 
-def shown_text(text: str) -> str:
-    r"""Text of a run, safe in HTML and SVG: escaped, and without control characters.
+def safe_text(text: str) -> str:
+    r"""Returns text of a run in a form that is safe in HTML and SVG: escaped, and without control characters.
 
     Example:
-        >>> shown_text("<b>loss\x1b")
+        >>> safe_text("<b>loss\x1b")
         '&lt;b&gt;loss'
     """
     return escape(_NOT_IN_XML.sub("", text))
 
 
 def run_colour(run_id: str) -> str:
-    """The colour of a run, the same in every picture and process.
+    """Returns the colour of a run, which is equal in every picture and process.
 
     Example:
         >>> run_colour("sweep/3") == run_colour("sweep/3")
@@ -62,12 +62,12 @@ def small_curve(
     *,
     colour: str = COLOURS[0],
 ) -> str:
-    """A curve with its scale, as small inline SVG: largest and smallest value, first and last step.
+    """Returns a curve as small inline SVG, with its largest and smallest value, first and last step.
 
     Args:
-        values: finite ones, oldest first; fewer than two are no curve.
+        values: finite values, oldest first; fewer than two return an empty string.
         first_step: the step of the first value, where steps are known.
-        last_step: likewise of the last value.
+        last_step: the step of the last value, where steps are known.
         colour: of the line.
 
     Example:
@@ -80,17 +80,17 @@ def small_curve(
     values = _extremes(values, width - _SCALE_WIDTH)
     low, high = min(values), max(values)
     spread = (high - low) or 1.0
-    left, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
+    start_x, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
     points = " ".join(
-        f"{left + number * step_x:.1f},{height - 13 - (value - low) / spread * (height - 19):.1f}"
+        f"{start_x + number * step_x:.1f},{height - 13 - (value - low) / spread * (height - 19):.1f}"
         for number, value in enumerate(values)
     )
-    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 11, "end", f"{low:.4g}")]
+    captions = [(start_x - 4, 9, "end", f"{high:.4g}"), (start_x - 4, height - 11, "end", f"{low:.4g}")]
     if last_step is not None and first_step is not None:
-        texts.append((left, height - 3, "start", f"step {first_step}"))
-        texts.append((width - 2, height - 3, "end", str(last_step)))
+        captions.append((start_x, height - 3, "start", f"step {first_step}"))
+        captions.append((width - 2, height - 3, "end", str(last_step)))
     labels = "".join(
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in captions
     )
     return (
         f'<svg width="{width}" height="{height}" style="vertical-align:middle" role="img" '
@@ -101,35 +101,35 @@ def small_curve(
 
 
 def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
-    """Of many values, the smallest and the largest of each column of pixels, with the first and the last value."""
+    """Returns the smallest and the largest value of each column of pixels, and the first and the last value."""
     if len(values) <= 2 * columns:
         return values
-    shown = [values[0]]
+    points = [values[0]]
     for column in range(columns):
-        begin, end = (len(values) * edge // columns for edge in (column, column + 1))
-        part = values[begin:end]
+        start, end = (len(values) * edge // columns for edge in (column, column + 1))
+        part = values[start:end]
         low, high = min(part), max(part)
-        shown += [low, high] if part.index(low) < part.index(high) else [high, low]
-    return [*shown, values[-1]]
+        points += [low, high] if part.index(low) < part.index(high) else [high, low]
+    return [*points, values[-1]]
 
 
 def save_picture(
     path: str | Path, title: str, *, html: Callable[[], str], svg: Callable[[], str] | None = None
 ) -> Path:
-    """Write a picture or a table to a file, as its ending says.
+    """Writes a picture or a table to a file, in the format of its suffix.
 
     Args:
-        path: it ends with `.html`, or with `.svg` where there is one.
+        path: the file; its name ends with `.html`, or with `.svg` where there is a picture.
         title: of the page.
-        html: makes what the page shows.
-        svg: makes the picture.
+        html: returns the body of the page.
+        svg: returns the picture.
 
     Raises:
-        InvalidInputError: the ending is none of these.
+        InvalidInputError: the path has another suffix.
     """
     target = path_given(path, "path")
     if target.suffix == ".html":
-        content = _PAGE.format(title=shown_text(title), body=html())
+        content = _PAGE.format(title=safe_text(title), body=html())
     elif target.suffix == ".svg" and svg is not None:
         content = svg() + "\n"
     else:

@@ -1,7 +1,7 @@
-"""Smoothed values: a mean of all earlier values, in which the weight of a value falls with its distance.
+"""Smooths values: a mean of all earlier values, in which the weight of a value decreases with its distance.
 
-The weight falls by a factor from each value to the next one. TensorBoard's rule has one factor; the rule by
-half-life takes it from the distance in x, so a missing point does not change the weight of the others.
+The weight decreases by a factor from each value to the next one. TensorBoard's rule has one factor; the rule by
+half-life computes it from the distance in x, so a missing point does not change other weights.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["smoothed", "smoothed_by_x", "smoothed_together", "smoothed_together_
 
 
 def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
-    """Smooth by TensorBoard's rule, which does not start from zero.
+    """Smooths by TensorBoard's rule, which does not start from zero.
 
     Args:
-        values: in the order of their steps. NaN and infinities stay as they are and do not count.
+        values: in the order of their steps. NaN and infinities are returned unchanged, and do not count.
         weight: from 0, which changes nothing, to less than 1.
 
     Raises:
@@ -36,11 +36,11 @@ def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
 
 
 def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> Floats:
-    """Smooth by a half-life in units of x: a value counts half as much after this distance.
+    """Smooths by a half-life in units of x: a value counts half as much after this distance.
 
     Args:
         x: ascending, as many as there are values.
-        values: NaN and infinities stay as they are and do not count.
+        values: NaN and infinities are returned unchanged, and do not count.
         half_life: more than 0.
 
     Raises:
@@ -54,10 +54,10 @@ def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> 
 
 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
-    """Smooth several series in one pass, each by itself, as `smoothed` does.
+    """Smooths several series in one pass, each by itself, as `smoothed` does.
 
     Args:
-        series: arrays of one series, or of several with as many values, as rows.
+        series: arrays of one series, or of several series of one length, as rows.
         weight: as in `smoothed`.
     """
     if not 0 <= weight < 1:
@@ -66,7 +66,7 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
     is_finite = np.isfinite(values)
     if not is_finite.all():
         return _smoothed(series, values, np.where(is_finite, weight, 1.0))
-    # All values count, so the sum of the weights depends on the place in the series only.
+    # All values count, so the sum of the weights depends on the position in the series only.
     sums = np.cumsum(weight ** np.arange(max(sizes, default=0)))
     return _smoothed(series, values, np.full(len(values), weight), _joined([sums[:size] for size in sizes]))
 
@@ -74,49 +74,49 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
 def smoothed_together_by_x(
     x: Sequence[Floats], series: Sequence[npt.NDArray[Any]], half_life: float
 ) -> list[Floats]:
-    """Smooth several series in one pass, each by itself, as `smoothed_by_x` does.
+    """Smooths several series in one pass, each by itself, as `smoothed_by_x` does.
 
     Args:
-        x: for each of the arrays, what all of its rows have.
+        x: the x of each array, which all of its rows share.
         series: as in `smoothed_together`.
         half_life: as in `smoothed_by_x`.
     """
     if not half_life > 0 or not math.isfinite(half_life):
         raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
-    places = [np.broadcast_to(place, rows.shape) for place, rows in zip(x, series, strict=True)]
-    distance = np.diff(_joined(places), prepend=0.0)
+    columns = [np.broadcast_to(column, rows.shape) for column, rows in zip(x, series, strict=True)]
+    distance = np.diff(_joined(columns), prepend=0.0)
     return _smoothed(series, _joined(series), np.exp2(-np.maximum(distance, 0) / half_life))
 
 
 def _joined(series: Sequence[npt.NDArray[Any]]) -> Floats:
-    return np.concatenate([np.empty(0), *(one.reshape(-1) for one in series)])
+    return np.concatenate([np.empty(0), *(array.reshape(-1) for array in series)])
 
 
 def _sizes(series: Sequence[npt.NDArray[Any]]) -> list[int]:
-    """The number of values of each series."""
-    return [one.shape[-1] for one in series for _ in range(1 if one.ndim == 1 else len(one))]
+    """Returns the number of values of each series."""
+    return [array.shape[-1] for array in series for _ in range(1 if array.ndim == 1 else len(array))]
 
 
 def _smoothed(
     series: Sequence[npt.NDArray[Any]], values: Floats, factor: Floats, weights: Floats | None = None
 ) -> list[Floats]:
-    """Smooth each series.
+    """Smooths each series.
 
     Args:
-        series: the series, whose shapes are needed.
-        values: all of them, one behind the other; they are changed.
-        factor: by how much the weight of the earlier values falls before each value.
+        series: the series, for their shapes.
+        values: all series, concatenated; the array is changed.
+        factor: the factor by which the weight of earlier values decreases before each value.
         weights: the sum of all weights for each value, where it is known; then all values are finite.
     """
     sizes = np.array(_sizes(series), np.int64)
-    begins = np.cumsum(sizes) - sizes
-    factor[begins[sizes > 0]] = 0.0  # a series begins: nothing is left of the one before
-    # Distances from a value of the series: so a constant one stays exactly as it is.
-    firsts = [_first_finite(values[begin : begin + size]) for begin, size in zip(begins, sizes, strict=True)]
+    starts = np.cumsum(sizes) - sizes
+    factor[starts[sizes > 0]] = 0.0  # a series starts: no weight of the previous one remains
+    # Smoothed are the differences from the first value, so that a constant series is returned exactly.
+    firsts = [_first_finite(values[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
     origin = np.repeat(firsts, sizes)
     length = _part_length(sizes)
     with np.errstate(invalid="ignore", over="ignore"):
-        if weights is not None:  # in place: each of these arrays may have millions of values
+        if weights is not None:  # in place, since each array can have millions of values
             values -= origin
             (smooth,) = _decayed_sums(factor, values[None], length)
             smooth /= weights
@@ -126,9 +126,9 @@ def _smoothed(
             rows = np.stack([np.where(is_finite, values - origin, 0.0), is_finite])
             sums, weights = _decayed_sums(factor, rows, length)
             smooth = np.where(is_finite, sums / np.where(is_finite, weights, 1.0) + origin, values)
-    ends = np.cumsum([one.size for one in series])
+    ends = np.cumsum([array.size for array in series])
     parts = np.split(smooth, ends[:-1]) if series else []
-    return [part.reshape(one.shape) for part, one in zip(parts, series, strict=True)]
+    return [part.reshape(array.shape) for part, array in zip(parts, series, strict=True)]
 
 
 def _first_finite(values: npt.NDArray[Any]) -> float:
@@ -139,7 +139,7 @@ def _first_finite(values: npt.NDArray[Any]) -> float:
 
 
 def _part_length(sizes: npt.NDArray[np.int64]) -> int:
-    """The length of the parts that are summed side by side: that of the series if they are many of one length."""
+    """Returns the length of the parts that are summed in parallel: that of the series if many have one length."""
     count = int(sizes.sum())
     length = int(sizes.max(initial=0))
     if length and (sizes == length).all() and length <= 2 * math.isqrt(count):
@@ -148,32 +148,30 @@ def _part_length(sizes: npt.NDArray[np.int64]) -> int:
 
 
 def _decayed_sums(factor: Floats, values: Floats, length: int) -> Floats:
-    """`sums[i] = factor[i] * sums[i - 1] + values[i]`, for each row of `values`.
-
-    The values are cut into parts of a length. The parts are summed side by side; then each gets what is left of
-    the parts before it, unless each begins with a series.
-    """
+    """Returns `sums[i] = factor[i] * sums[i - 1] + values[i]`, for each row of `values`."""
+    # The values are split into parts of one length, which numpy sums in parallel. Then the decayed sum of the
+    # previous parts is added to each part, unless each part starts with a series.
     rows, count = values.shape
     parts = max(-(-count // length), 1)
-    left = _side_by_side(factor[None], parts, length)[:, 0]  # [place in the part, part]
-    sums = _side_by_side(values, parts, length)  # [place, row, part]
-    refresh = bool(left[0].any())
-    for place in range(1, length):
-        sums[place] += left[place] * sums[place - 1]
-        if refresh:
-            left[place] *= left[place - 1]
-    if refresh:
+    decay = _side_by_side(factor[None], parts, length)[:, 0]  # [position in the part, part]
+    sums = _side_by_side(values, parts, length)  # [position, row, part]
+    has_carry = bool(decay[0].any())
+    for position in range(1, length):
+        sums[position] += decay[position] * sums[position - 1]
+        if has_carry:
+            decay[position] *= decay[position - 1]
+    if has_carry:
         before = np.zeros((rows, parts))
         for part in range(1, parts):
-            before[:, part] = sums[-1, :, part - 1] + left[-1, part - 1] * before[:, part - 1]
-        sums += left[:, None, :] * before
+            before[:, part] = sums[-1, :, part - 1] + decay[-1, part - 1] * before[:, part - 1]
+        sums += decay[:, None, :] * before
     return np.ascontiguousarray(sums.transpose(1, 2, 0)).reshape(rows, parts * length)[:, :count]
 
 
 def _side_by_side(values: Floats, parts: int, length: int) -> Floats:
-    """Rows of values, cut into parts, as a copy with the axes [place in the part, row, part]."""
+    """Returns rows of values, split into parts, as a copy with the axes [position in the part, row, part]."""
     rows, count = values.shape
     if count < parts * length:
         values = np.concatenate([values, np.zeros((rows, parts * length - count))], axis=1)
-    found: Floats = values.reshape(rows, parts, length).transpose(2, 0, 1).copy()
-    return found
+    stacked: Floats = values.reshape(rows, parts, length).transpose(2, 0, 1).copy()
+    return stacked

@@ -19,7 +19,7 @@ from pai_sdk.base.html_table import badge_html, hparam_text, html_table
 from pai_sdk.run.events.series import TagSummary
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
-from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
+from pai_sdk.run.plots.pictures import run_colour, safe_text, save_picture, small_curve
 from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
@@ -106,7 +106,7 @@ class RunTable:
             f'<span style="color:{run_colour(run.id)}">━</span> {_name_html(run)}',
             _status_html(run),
             f'<span style="{_DIM}">{age_text(run, self.now)}</span>',
-            *(shown_text(hparam_text(run.hparams, name, missing="–")) for name in hparams),
+            *(safe_text(hparam_text(run.hparams, name, missing="–")) for name in hparams),
         ]
         for number, tag in enumerate(tags):
             cells.append(_metric_html(run.tags.get(tag)) + (f"<br>{picture}" if picture and number == 0 else ""))
@@ -119,7 +119,7 @@ class RunTable:
         if differing > _MOST_HPARAMS:
             parts.append(f"<div>{differing - _MOST_HPARAMS} more hyperparameters differ</div>")
         if constant:
-            same = ", ".join(shown_text(f"{name}={hparam_text(constant, name)}") for name in constant)
+            same = ", ".join(safe_text(f"{name}={hparam_text(constant, name)}") for name in constant)
             parts.append(f"<details><summary>the same in all: {len(constant)}</summary>{same}</details>")
         return "".join(parts)
 
@@ -144,9 +144,9 @@ def age_text(run: RunBrief, now: float) -> str:
 
 def _name_html(run: RunBrief) -> str:
     if not run.name or run.name == run.id:
-        return f"<b>{shown_text(run.id)}</b>"
-    name = f'<b title="{shown_text(run.name)}">{shown_text(without_ending(run.name))}</b>'
-    return f'{name}<br><span style="{_DIM};font-size:12px">{shown_text(run.id)}</span>'
+        return f"<b>{safe_text(run.id)}</b>"
+    name = f'<b title="{safe_text(run.name)}">{safe_text(without_ending(run.name))}</b>'
+    return f'{name}<br><span style="{_DIM};font-size:12px">{safe_text(run.id)}</span>'
 
 
 def _status_html(run: RunBrief) -> str:
@@ -156,7 +156,7 @@ def _status_html(run: RunBrief) -> str:
     notes += ["loading"] if run.is_loading else []
     notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []
     below = "".join(
-        f'<div style="{_DIM};font-size:12px;white-space:normal">{shown_text(note)}</div>' for note in notes
+        f'<div style="{_DIM};font-size:12px;white-space:normal">{safe_text(note)}</div>' for note in notes
     )
     return badge_html(run.status, kind) + below
 

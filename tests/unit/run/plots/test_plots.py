@@ -18,7 +18,7 @@ from pai_sdk.run.events.series import Series
 from pai_sdk.run.plots.axes import Axis, clock_axis, elapsed_axis, number_axis, number_text, x_axis
 from pai_sdk.run.plots.buckets import compared
 from pai_sdk.run.plots.figures import Plot
-from pai_sdk.run.plots.pictures import run_colour, shown_text, small_curve
+from pai_sdk.run.plots.pictures import run_colour, safe_text, small_curve
 
 SVG = "{http://www.w3.org/2000/svg}"
 MORNING_S = 1795341600.0  # 2026-11-22 10:00 UTC
@@ -109,10 +109,10 @@ def test_every_axis_holds_its_values(one: float, other: float, is_log: bool) -> 
     if is_log and low <= 0:
         return
     axis = number_axis(low, high, is_log=is_log)
-    places = axis.places([low, high])
+    places = axis.positions([low, high])
     assert ((places >= 0) & (places <= 1)).all()
     assert len(axis.ticks) <= 13
-    assert all(-1e-6 <= place <= 1 + 1e-6 for place in axis.places([value for value, _ in axis.ticks]))
+    assert all(-1e-6 <= place <= 1 + 1e-6 for place in axis.positions([value for value, _ in axis.ticks]))
 
 
 def test_an_unknown_axis_names_the_others() -> None:
@@ -121,7 +121,7 @@ def test_an_unknown_axis_names_the_others() -> None:
 
 
 def test_what_is_not_finite_has_no_place() -> None:
-    assert np.isnan(Axis(0, 1, ()).places([math.nan, math.inf, -math.inf])).all()
+    assert np.isnan(Axis(0, 1, ()).positions([math.nan, math.inf, -math.inf])).all()
 
 
 def test_numbers_are_short() -> None:
@@ -246,7 +246,7 @@ def test_hostile_names_stay_text() -> None:
     drawn(picture)  # it is well-formed
     assert "<script" not in picture.html
     assert "<img" not in picture.html
-    assert shown_text(name) == "&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;[31m&quot;&#x27;&amp;"
+    assert safe_text(name) == "&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;[31m&quot;&#x27;&amp;"
 
 
 def test_long_names_are_cut_in_their_middle() -> None:
