@@ -1,8 +1,8 @@
-"""The names of MindInsight's data manager over `RunManager`: code that was written for them goes on working.
+"""MindInsight's data manager over `RunManager`, under its names: code that was written for it continues to work.
 
-What the original lost is kept here: all train jobs are in both caches, however many there are, and all points of
-each (`list_tensors(..., sample=1000)` takes fewer). A failed load is a state that the next one ends, and a deleted
-train job stays deleted until its files change.
+Unlike the original, both caches have all train jobs, and all points of each train job
+(`list_tensors(..., sample=1000)` returns fewer). A failed load is retried by the next one, and a deleted train job
+stays deleted until its files change.
 """
 
 from __future__ import annotations
@@ -62,15 +62,19 @@ class TensorEvent(NamedTuple):
 
 
 class _Cache:
-    """The train jobs of a manager as items with a content of their own, which stays while the train job does."""
+    """The train jobs of a manager as cache items; an item exists as long as its train job.
+
+    Lock order: `_update_lock`, then `_lock`. Updaters are called without either.
+    """
 
     def __init__(self, base_dir: str) -> None:
         self._base_dir = base_dir
         self._manager: RunManager | None = None
         self._version = -1
         self._jobs: dict[str, CachedTrainJob] = {}
-        self._lock = threading.Lock()  # of the three above; held for moments, never while a file is looked at
-        self._turn = threading.Lock()  # one thread at a time takes what the manager has found
+        self._lock = threading.Lock()  # guards the three above; never held during file access
+        # One thread at a time reads the runs of the manager, so that an older version never replaces a newer one.
+        self._update_lock = threading.Lock()
 
     @property
     def size(self) -> int:
@@ -78,13 +82,13 @@ class _Cache:
         return len(self.get_train_jobs())
 
     def get_train_jobs(self) -> dict[str, CachedTrainJob]:
-        """All train jobs by their ids, as a copy."""
+        """Returns all train jobs by their ids, as a copy."""
         self.update_cache()
         with self._lock:
             return dict(self._jobs)
 
     def get_train_job(self, train_id: str) -> CachedTrainJob:
-        """One train job.
+        """Returns one train job.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
@@ -95,7 +99,7 @@ class _Cache:
         return job
 
     def cache_train_job(self, train_id: str) -> bool:
-        """Use a train job; returns whether it has to be loaded for that.
+        """Marks a train job as used; returns whether it has to be loaded first: always False.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
@@ -104,7 +108,7 @@ class _Cache:
         return False
 
     def delete_train_job(self, train_id: str) -> None:
-        """Forget a train job; it comes back when its files change. An unknown one is no error."""
+        """Removes a train job until its files change. An unknown id is ignored."""
         if self._manager is not None:
             try:
                 self._manager.delete(run_id_of(train_id))
@@ -113,15 +117,15 @@ class _Cache:
             self.update_cache()
 
     def has_content(self) -> bool:
-        """True if there are train jobs."""
+        """Returns True if there are train jobs."""
         return bool(self.get_train_jobs())
 
     def update_cache(self) -> None:
-        """Take what the manager has found: new train jobs, gone ones, changed facts."""
-        with self._turn:
+        """Updates the train jobs from the manager: adds, removes and refreshes them."""
+        with self._update_lock:
             with self._lock:
-                manager, known, before = self._manager, self._version, self._jobs
-            if manager is None or manager.state.version == known:
+                manager, version, before = self._manager, self._version, self._jobs
+            if manager is None or manager.state.version == version:
                 return
             page = manager.runs(sort="id", limit=100_000)
             jobs: dict[str, CachedTrainJob] = {}
@@ -132,13 +136,13 @@ class _Cache:
                     self._refresh(job, brief)
                 jobs[train_id] = job
             with self._lock:
-                if manager is not self._manager:
+                if manager is not self._manager:  # `use` has replaced it meanwhile: these runs are of the old one
                     return
                 self._version, self._jobs = page.version, jobs
         self._updated(jobs.values())
 
     def use(self, manager: RunManager | None) -> None:
-        """Take the train jobs of another manager from now on."""
+        """Switches to the train jobs of another manager."""
         with self._lock:
             self._manager, self._version, self._jobs = manager, -1, {}
 
@@ -160,25 +164,25 @@ class _Cache:
             job.cache_status = CacheStatus.CACHED
 
     def _updated(self, jobs: Iterable[CachedTrainJob]) -> None:
-        """Called without a lock, with all train jobs, after some of them have changed."""
+        """Handles changes; called without a lock, with all train jobs."""
 
 
 class BriefCacheManager(_Cache):
-    """All train jobs on the disk, each with what the registered updaters add."""
+    """All train jobs on the disk, each with the content that the registered updaters add."""
 
     def __init__(self, base_dir: str) -> None:
         super().__init__(base_dir)
         self._updaters: dict[str, BaseCacheItemUpdater] = {}
 
     def register_cache_item_updater(self, updater: BaseCacheItemUpdater) -> None:
-        """Let an updater add to each train job; of one class, the last one that was registered counts."""
+        """Registers an updater for each train job; it replaces an updater of the same class."""
         with self._lock:
             self._updaters[type(updater).__qualname__] = updater
             self._version = -1
 
     def loaded(self) -> None:
-        """Called after each load: the updaters do their part, also those that have failed before."""
-        with self._lock:
+        """Calls the updaters after each load, also those that have failed before."""
+        with self._lock:  # an unknown version, so that `update_cache` calls the updaters again
             self._version = -1
         self.update_cache()
 
@@ -196,18 +200,18 @@ class DetailCacheManager(_Cache):
         tags: dict[str, list[str]] = {}
         for tag, summary in brief.tags.items():
             tags.setdefault(_PLUGINS.get(summary.kind, summary.kind), []).append(f"{tag}/{summary.kind}")
-        facts = {
+        detail = {
             "loader_id": brief.id,
             "name": train_id_of(brief.id),
             "path": job.basic_info.summary_dir,
             "latest_update_time": brief.updated_at,
             "tag_mapping": {plugin: sorted(names) for plugin, names in sorted(tags.items())},
         }
-        job.set(DATAVISUAL, facts)
+        job.set(DATAVISUAL, detail)
 
 
 class _LoadingManager(RunManager):
-    """A manager that calls something at the end of each pass, in its background thread."""
+    """A manager that calls `loaded` at the end of each pass, in its background thread."""
 
     loaded: Callable[[], None]
 
@@ -242,7 +246,7 @@ class DataManager:
         self._base_dir = os.path.realpath(summary_base_dir)
         self._manager: RunManager | None = None
         self._threads = 15
-        self._lock = threading.Lock()  # of the three below, while one manager takes the place of another
+        self._lock = threading.Lock()  # guards the replacement of `_manager`
         self._brief_cache = BriefCacheManager(self._base_dir)
         self._detail_cache = DetailCacheManager(self._base_dir)
 
@@ -259,7 +263,7 @@ class DataManager:
 
     @property
     def status(self) -> DataManagerStatus:
-        """Its state."""
+        """The state of the load: `INVALID` when it is done without train jobs."""
         state = None if self._manager is None else self._manager.state
         if state is None or state.status == "INIT":
             return DataManagerStatus.INIT
@@ -269,41 +273,41 @@ class DataManager:
 
     @property
     def error(self) -> str:
-        """The reason for which the last load failed; empty when it did not."""
+        """The reason why the last load failed; empty when it succeeded."""
         return "" if self._manager is None else self._manager.state.error
 
     # ---- loading --------------------------------------------------------------------------------------------
 
     def start_load_data(self, reload_interval: int = 3, max_threads_count: int = 15) -> None:
-        """Begin to load in the background.
+        """Starts to load in the background.
 
         Args:
             reload_interval: the pause between two loads, in seconds; 0 to load once.
-            max_threads_count: how many threads read.
+            max_threads_count: the number of reading threads.
 
         Raises:
-            ParamValueError: one of them is no whole number, or too small.
+            ParamValueError: an argument is not a whole number, or too small.
         """
-        _check_int("reload_interval", reload_interval, least=0)
-        _check_int("max_threads_count", max_threads_count, least=1)
+        _check_int("reload_interval", reload_interval, minimum=0)
+        _check_int("max_threads_count", max_threads_count, minimum=1)
         self._threads = max_threads_count
         self._use(reload_interval)
 
     def reload_data(self) -> None:
-        """Load once more, in the background. Several requests at a time are one."""
+        """Loads once more, in the background. Concurrent requests share one load."""
         if self._manager is None:
             self._use(0)
             return
         try:
             self._manager.refresh(timeout_s=0)
-        except TimeoutError:  # it is asked for; no thread waits here
+        except TimeoutError:  # the load is requested, and this call does not wait for it
             return
 
     def wait(self, timeout_s: float = 60.0) -> None:
-        """Wait until everything is loaded that is there now.
+        """Waits until all current files are loaded.
 
         Raises:
-            TimeoutError: that takes longer.
+            TimeoutError: loading takes longer than `timeout_s` seconds.
             SummaryLogIsLoading: loading was not started.
         """
         if self._manager is None:
@@ -311,7 +315,7 @@ class DataManager:
         self._manager.refresh(timeout_s)
 
     def close(self) -> None:
-        """End the background thread."""
+        """Stops the background thread."""
         self._brief_cache.use(None)
         self._detail_cache.use(None)
         with self._lock:
@@ -338,15 +342,15 @@ class DataManager:
     # ---- train jobs -----------------------------------------------------------------------------------------
 
     def register_brief_cache_item_updater(self, updater: BaseCacheItemUpdater) -> None:
-        """Let an updater add to each train job of the brief cache, with each load and before each query."""
+        """Registers an updater for the train jobs of the brief cache: called with each load, before each query."""
         self._brief_cache.register_cache_item_updater(updater)
 
     def get_brief_cache(self) -> BriefCacheManager:
-        """The cache of all train jobs."""
+        """Returns the cache of all train jobs."""
         return self._brief_cache
 
     def get_brief_train_job(self, train_id: str) -> CachedTrainJob:
-        """A train job as the brief cache has it.
+        """Returns a train job of the brief cache.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
@@ -355,11 +359,11 @@ class DataManager:
         return self._brief_cache.get_train_job(train_id)
 
     def get_train_job(self, train_id: str) -> CachedTrainJob | None:
-        """A train job with its tags under the key `datavisual`; None while it is not loaded.
+        """Returns a train job with its tags under the key `datavisual`; None while it is not loaded.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
-            SummaryLogIsLoading: loading has not begun.
+            SummaryLogIsLoading: loading has not started.
         """
         self._started()
         job = self._detail_cache.get_train_job(train_id)
@@ -367,7 +371,7 @@ class DataManager:
         return None if job.cache_status is CacheStatus.CACHING else job
 
     def get_train_job_by_plugin(self, train_id: str, plugin_name: str) -> dict[str, Any] | None:
-        """Id, name and sorted tags of a train job; None while it is not loaded.
+        """Returns id, name and sorted tags of a train job; None while it is not loaded.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
@@ -375,20 +379,20 @@ class DataManager:
         job = self.get_train_job(train_id)
         if job is None:
             return None
-        facts: Mapping[str, Any] = job.get(DATAVISUAL)
-        return {"id": train_id, "name": facts["name"], "tags": facts["tag_mapping"].get(plugin_name, [])}
+        detail: Mapping[str, Any] = job.get(DATAVISUAL)
+        return {"id": train_id, "name": detail["name"], "tags": detail["tag_mapping"].get(plugin_name, [])}
 
     def list_train_jobs(self, offset: int = 0, limit: int = 10) -> dict[str, Any]:
-        """Some of the train jobs, the newest first, and how many there are."""
-        _check_int("offset", offset, least=0)
-        _check_int("limit", limit, least=1)
+        """Returns one page of the train jobs, the newest first, and the number of all train jobs."""
+        _check_int("offset", offset, minimum=0)
+        _check_int("limit", limit, minimum=1)
         self._started()
         jobs = [job.basic_info for job in self._brief_cache.get_train_jobs().values()]
         jobs.sort(key=lambda job: (-(job.update_time or 0.0), job.train_id))
         return {"total": len(jobs), "train_jobs": jobs[offset * limit : (offset + 1) * limit]}
 
     def cache_train_job(self, train_id: str) -> None:
-        """Have the points of a train job in memory; they are read in the background when they are not.
+        """Loads the points of a train job into memory, in the background.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
@@ -402,10 +406,10 @@ class DataManager:
             thread.start()
 
     def delete_train_job(self, train_id: str, only_delete_from_cache: bool = True) -> None:
-        """Forget a train job until its files change.
+        """Removes a train job until its files change.
 
         Raises:
-            NotImplementedError: with `only_delete_from_cache=False`; files are never deleted here.
+            NotImplementedError: with `only_delete_from_cache=False`; files are never deleted.
         """
         if not only_delete_from_cache:
             raise NotImplementedError("Delete from both cache and disk is not supported.")
@@ -414,16 +418,16 @@ class DataManager:
         self._brief_cache.update_cache()
 
     def list_tensors(self, train_id: str, tag: str, sample: int | None = None) -> list[TensorEvent]:
-        """All values of a tag, in the order of the steps; empty while the train job is not loaded.
+        """Returns all values of a tag, in the order of the steps; empty while the train job is not loaded.
 
         Args:
             train_id: of the train job.
-            tag: as `get_train_job_by_plugin` gives it, or without the plugin behind it.
-            sample: take about so many of the points, with the first, last, least and largest one.
+            tag: as `get_train_job_by_plugin` returns it, or without its suffix, the plugin.
+            sample: return about so many points, among them the first, last, smallest and largest one.
 
         Raises:
             TrainJobNotExistError: there is none with this id.
-            ParamValueError: it has no such tag.
+            ParamValueError: the train job has no such tag.
         """
         manager = self._started()
         try:
@@ -439,16 +443,16 @@ class DataManager:
         if name not in tags:
             raise ParamValueError(_NO_DATA)
         if tags[name].kind != "scalar":
-            others = {"text": run.text, "histogram": run.histograms}.get(tags[name].kind)
-            others = run.tensors if tags[name].has_tensors else others
-            return [TensorEvent(*one) for one in others(name)] if others is not None else []
+            read_values = {"text": run.text, "histogram": run.histograms}.get(tags[name].kind)
+            read_values = run.tensors if tags[name].has_tensors else read_values
+            return [TensorEvent(*entry) for entry in read_values(name)] if read_values is not None else []
         series = run.scalars(name) if sample is None else run.scalars(name).downsample(sample)
         columns = (series.wall.tolist(), series.step.tolist(), series.value.tolist())
         return [TensorEvent(*values) for values in zip(*columns, strict=True)]
 
 
 def train_id_of(run_id: str) -> str:
-    """The id of a train job: `./name`.
+    """Returns the id of the train job of a run: `./name`.
 
     Example:
         >>> train_id_of("a/b"), train_id_of("."), run_id_of("./a/b"), run_id_of("./")
@@ -458,7 +462,7 @@ def train_id_of(run_id: str) -> str:
 
 
 def run_id_of(train_id: str) -> str:
-    """The id of the run of a train job."""
+    """Returns the id of the run of a train job."""
     return train_id.removeprefix("./") or "."
 
 
@@ -474,9 +478,9 @@ def _load(manager: RunManager, job: CachedTrainJob) -> None:
         job.error, job.cache_status = str(error), CacheStatus.FAILED
 
 
-def _check_int(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParamValueError(f"{name} should be a whole number from {least}, not {value!r}.")
+def _check_int(name: str, value: object, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ParamValueError(f"{name} should be a whole number from {minimum}, not {value!r}.")
 
 
 def _profiler(folder: str) -> str | None:

@@ -19,9 +19,9 @@ class SummaryDirectory:
 
     Attributes:
         relative_path: `./` or `./name`.
-        create_time: of its oldest event file, in seconds since 1970.
-        update_time: of its newest one, likewise.
-        summary_files: how many there are.
+        create_time: of the oldest event file, in seconds since 1970.
+        update_time: of the newest event file, in seconds since 1970.
+        summary_files: the number of event files.
     """
 
     relative_path: str
@@ -39,8 +39,8 @@ class SummaryWatcher:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with EventWriter(f"{folder}/a") as writer:
         ...         writer.scalars({"loss": 0.5}, step=1)
-        ...     total, found = SummaryWatcher().list_summary_directories_by_pagination(folder)
-        >>> total, found[0].relative_path
+        ...     total, directories = SummaryWatcher().list_summary_directories_by_pagination(folder)
+        >>> total, directories[0].relative_path
         (1, './a')
     """
 
@@ -48,29 +48,29 @@ class SummaryWatcher:
     MAX_SCAN_COUNT = 20_000
 
     def list_summary_directories(self, summary_base_dir: str, overall: bool = True) -> list[SummaryDirectory]:
-        """The folders of event files, the newest first, at most `MAX_SUMMARY_DIR_COUNT`.
+        """Returns the folders of event files, the newest first, at most `MAX_SUMMARY_DIR_COUNT`.
 
         Args:
             summary_base_dir: the folder.
-            overall: False to look at no more than `MAX_SCAN_COUNT` files and folders.
+            overall: False to scan at most `MAX_SCAN_COUNT` files and folders.
 
         Raises:
-            ParamValueError: this cannot be the path of a folder.
+            ParamValueError: the path is not valid.
         """
         base = os.path.realpath(_checked(summary_base_dir))
-        left = [self.MAX_SCAN_COUNT if not overall else -1]
-        found = []
-        for relative, folder in (("./", base), *_folders(base, left)):
-            directory = _directory(relative, folder, left)
+        budget = [self.MAX_SCAN_COUNT if not overall else -1]
+        directories = []
+        for relative, folder in (("./", base), *_folders(base, budget)):
+            directory = _directory(relative, folder, budget)
             if directory is not None:
-                found.append(directory)
-        found.sort(key=lambda one: (-one.update_time, one.relative_path))
-        return found[: self.MAX_SUMMARY_DIR_COUNT]
+                directories.append(directory)
+        directories.sort(key=lambda item: (-item.update_time, item.relative_path))
+        return directories[: self.MAX_SUMMARY_DIR_COUNT]
 
     def list_summary_directories_by_pagination(
         self, summary_base_dir: str, offset: int = 0, limit: int = 10
     ) -> tuple[int, list[SummaryDirectory]]:
-        """The number of folders, and those of one page.
+        """Returns the number of folders, and the folders of one page.
 
         Args:
             summary_base_dir: the folder.
@@ -78,19 +78,19 @@ class SummaryWatcher:
             limit: folders on a page.
 
         Raises:
-            ParamValueError: an argument cannot be used.
+            ParamValueError: an argument is not valid.
         """
-        for name, value, least in (("offset", offset, 0), ("limit", limit, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParamValueError(f"{name} should be a whole number from {least}, not {value!r}.")
-        found = self.list_summary_directories(summary_base_dir)
-        return len(found), found[offset * limit : (offset + 1) * limit]
+        for name, value, minimum in (("offset", offset, 0), ("limit", limit, 1)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise ParamValueError(f"{name} should be a whole number from {minimum}, not {value!r}.")
+        directories = self.list_summary_directories(summary_base_dir)
+        return len(directories), directories[offset * limit : (offset + 1) * limit]
 
     def is_summary_directory(self, summary_base_dir: str, relative_path: str) -> bool:
-        """True if a folder below another one has event files.
+        """Returns True if a folder below another one has event files.
 
         Raises:
-            ParamValueError: a path has a null byte, or leads out of the folder.
+            ParamValueError: a path has a null byte, or points outside of the folder.
         """
         base = os.path.realpath(_checked(summary_base_dir))
         folder = os.path.realpath(os.path.join(base, _checked(relative_path)))  # noqa: PTH118
@@ -105,30 +105,30 @@ def _checked(path: str) -> str:
     return path
 
 
-def _entries(folder: str, left: list[int]) -> Iterator[os.DirEntry[str]]:
-    """The entries of a folder, until `left` is used up; -1 is without a limit."""
+def _entries(folder: str, budget: list[int]) -> Iterator[os.DirEntry[str]]:
+    """Yields the entries of a folder, until the shared `budget` is used up; -1 is without a limit."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if left[0] == 0:
+                if budget[0] == 0:
                     return
-                left[0] -= 1
+                budget[0] -= 1
                 yield entry
-    except OSError:  # it went, or may not be read
+    except OSError:  # removed, or not readable
         return
 
 
-def _folders(base: str, left: list[int]) -> list[tuple[str, str]]:
-    names = sorted(entry.name for entry in _entries(base, left) if entry.is_dir(follow_symlinks=False))
+def _folders(base: str, budget: list[int]) -> list[tuple[str, str]]:
+    names = sorted(entry.name for entry in _entries(base, budget) if entry.is_dir(follow_symlinks=False))
     return [(f"./{name}", str(Path(base, name))) for name in names]
 
 
-def _directory(relative: str, folder: str, left: list[int]) -> SummaryDirectory | None:
+def _directory(relative: str, folder: str, budget: list[int]) -> SummaryDirectory | None:
     times = []
-    for entry in _entries(folder, left):
+    for entry in _entries(folder, budget):
         if is_event_file(entry.name) and entry.is_file(follow_symlinks=False):
             try:
                 times.append(entry.stat(follow_symlinks=False).st_mtime)
-            except OSError:  # it went
+            except OSError:  # removed
                 continue
     return SummaryDirectory(relative, min(times), max(times), len(times)) if times else None

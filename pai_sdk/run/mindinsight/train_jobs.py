@@ -1,4 +1,4 @@
-"""Train jobs under the names of MindInsight's data manager, as values; `event_data` fills them."""
+"""Train jobs under the names of MindInsight's data manager; `event_data` fills them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class CacheStatus(Enum):
-    """True if the points of a train job are in memory."""
+    """Whether the points of a train job are in memory."""
 
     NOT_IN_CACHE = "NOT_IN_CACHE"
     CACHING = "CACHING"
@@ -40,7 +40,7 @@ class CacheStatus(Enum):
 
 
 class DataManagerStatus(Enum):
-    """The state of a data manager; `INVALID` when it has found nothing."""
+    """The state of a data manager; `INVALID` when there are no train jobs."""
 
     INIT = "INIT"
     LOADING = "LOADING"
@@ -49,7 +49,7 @@ class DataManagerStatus(Enum):
 
 
 class ParamValueError(InvalidInputError):
-    """A parameter has a value that it cannot have."""
+    """A parameter has an invalid value."""
 
     def __init__(self, message: str) -> None:
         super().__init__([Problem("", message)])
@@ -64,15 +64,15 @@ class TrainJobNotExistError(RunNotFoundError):
 
 
 class TrainJobDetailNotInCacheError(PaiError):
-    """A train job was asked for its detail, and has only its brief."""
+    """The detail of a train job was requested, and only its brief is in the cache."""
 
 
 class SummaryLogIsLoading(PaiError):
-    """Nothing can be answered before the first load has begun."""
+    """Data was requested before the first load has started."""
 
 
 class _BasicTrainJob:
-    """The facts about a train job that do not change."""
+    """The properties of a train job that do not change."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _BasicTrainJob:
 
     @property
     def train_id(self) -> str:
-        """Its id: `./name`."""
+        """The id of the train job: `./name`."""
         return self._train_id
 
     @property
@@ -102,17 +102,17 @@ class _BasicTrainJob:
 
     @property
     def summary_dir(self) -> str:
-        """Its own folder."""
+        """The folder of the train job."""
         return self._abs_summary_dir
 
     @property
     def create_time(self) -> float | None:
-        """When it began, in seconds since 1970."""
+        """When the train job started, in seconds since 1970."""
         return self._create_time
 
     @property
     def update_time(self) -> float | None:
-        """When a file of it was changed last, likewise."""
+        """When a file of the train job was last changed, in seconds since 1970."""
         return self._update_time
 
     @property
@@ -125,7 +125,7 @@ class _BasicTrainJob:
 
 
 class CachedTrainJob:
-    """A train job in a cache: its basic facts, its status, and what is kept under keys. For any threads.
+    """A train job in a cache: basic properties, status, and values by keys. Safe to use from several threads.
 
     Example:
         >>> job = CachedTrainJob(_BasicTrainJob("./a", "/runs", "/runs/a", None, None))
@@ -144,9 +144,11 @@ class CachedTrainJob:
         self._updates: dict[str, tuple[BaseCacheItemUpdater, object]] = {}
         self._lock = threading.Lock()
 
-    def _begin_update(self, updater: BaseCacheItemUpdater) -> bool:
-        """True if an updater has to be called for this version; it counts as called from now on."""
+    def _claim_update(self, updater: BaseCacheItemUpdater) -> bool:
+        """Returns True if the caller has to call an updater for this version."""
         name = type(updater).__qualname__
+        # Marked as called before the call: of two threads, one calls the updater. After a failure,
+        # `_forget_update` removes the mark.
         with self._lock:
             last, version = self._updates.get(name, (None, None))
             now = self._content.get("version")
@@ -156,29 +158,29 @@ class CachedTrainJob:
             return True
 
     def _forget_update(self, updater: BaseCacheItemUpdater) -> None:
-        """Have an updater called again; it has failed."""
+        """Has a failed updater called again."""
         with self._lock:
             self._updates.pop(type(updater).__qualname__, None)
 
     @property
     def last_access_time(self) -> float:
-        """When it was used last, in seconds since 1970; 0 when it never was."""
+        """When the train job was last used, in seconds since 1970; 0 when it never was."""
         return self._last_access_time
 
     def update_access_time(self) -> None:
-        """It is being used."""
+        """Sets the time of the last use to now."""
         self._last_access_time = time.time()
 
     def set(self, key: str, value: Any) -> None:
-        """Keep something under a key."""
+        """Stores a value under a key."""
         with self._lock:
             self._content[key] = value
 
     def get(self, key: str, raise_exception: bool = True) -> Any:
-        """The value kept under a key.
+        """Returns the value of a key.
 
         Raises:
-            ParamValueError: nothing is, and `raise_exception` is not False.
+            ParamValueError: there is none, and `raise_exception` is not False.
         """
         with self._lock:
             if key not in self._content and raise_exception:
@@ -186,31 +188,31 @@ class CachedTrainJob:
             return self._content.get(key)
 
     def delete(self, key: str, raise_exception: bool = True) -> None:
-        """Forget what is kept under a key; raises as `get`."""
+        """Removes the value of a key; raises as `get`."""
         with self._lock:
             if key not in self._content and raise_exception:
                 raise ParamValueError(f"Invalid cache key {key!r}.")
             self._content.pop(key, None)
 
     def lock_key(self, key: str) -> AbstractContextManager[bool]:
-        """The lock of one key, for those who read and write it in several steps."""
+        """Returns the lock of one key, for updates in several steps."""
         with self._lock:
             return self._locks.setdefault(key, threading.RLock())
 
 
 class TrainJob:
-    """A train job as both caches have it."""
+    """A train job with its items of both caches."""
 
     def __init__(self, brief_train_job: CachedTrainJob, detail_train_job: CachedTrainJob | None = None) -> None:
         self._brief = brief_train_job
         self._detail = detail_train_job
 
     def has_detail(self) -> bool:
-        """True if its detail is in memory."""
+        """Returns True if the detail is in memory."""
         return self._detail is not None
 
     def get_detail(self, key: str) -> Any:
-        """The value that the detail has under a key.
+        """Returns the value of a key of the detail.
 
         Raises:
             TrainJobDetailNotInCacheError: there is no detail.
@@ -220,40 +222,36 @@ class TrainJob:
         return self._detail.get(key)
 
     def get_brief(self, key: str) -> Any:
-        """The value that the brief has under a key; None where it has none."""
+        """Returns the value of a key of the brief; None without one."""
         return self._brief.get(key, raise_exception=False)
 
     def get_basic_info(self) -> _BasicTrainJob:
-        """Its basic facts."""
+        """Returns the basic properties."""
         return self._brief.basic_info
 
     @property
     def cache_status(self) -> CacheStatus:
-        """True if its points are in memory."""
+        """Whether the points are in memory."""
         return self._brief.cache_status if self._detail is None else self._detail.cache_status
 
 
 class BaseCacheItemUpdater(ABC):
-    """Adds something of its own to the train jobs of the brief cache."""
+    """Adds content to the train jobs of the brief cache."""
 
     @abstractmethod
     def update_item(self, cache_item: CachedTrainJob) -> None:
-        """Add it to one train job; called again when the train job has changed.
+        """Adds content to one train job; called again when the train job has changed.
 
-        What it raises is logged. The other updaters and train jobs get their turn, and it is called again for this
-        train job with the next load.
+        Exceptions are logged, do not affect other updaters and train jobs, and are retried with the next load.
         """
 
 
 def run_updaters(updaters: Collection[BaseCacheItemUpdater], jobs: Iterable[CachedTrainJob]) -> None:
-    """Call each updater for each train job, unless it was called for the same version already.
-
-    Any threads may do this at the same time; an updater is called once for a version.
-    """
+    """Calls each updater for each train job, once for a version. Safe to call from several threads."""
     failures: dict[str, list[tuple[str, Exception]]] = {}
     for job in jobs:
         for updater in updaters:
-            if not job._begin_update(updater):
+            if not job._claim_update(updater):
                 continue
             try:
                 updater.update_item(job)
