@@ -13,7 +13,7 @@ import pai_sdk
 from pai_sdk.backend.places import LOCAL, place_of_type
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.config.settings import load_settings
-from pai_sdk.display.commands import in_place, list_command, page_of
+from pai_sdk.display.commands import commands_with_option, list_command, page_url
 from pai_sdk.errors import PaiError
 from pai_sdk.job import Channel
 
@@ -54,7 +54,7 @@ def demo(
     # Where a region is set, jobs of the embedded service are listed with an option only.
     is_elsewhere = session.is_embedded and not load_settings().is_empty
     option = place.list_option or named.option or ("--embedded" if is_elsewhere else "")
-    with in_place("" if place.is_here else option):
+    with commands_with_option("" if place.is_here else option):
         _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
         prepared = _prepare(session, instance_type, image)
         _headline("2. Estimator: train on it")
@@ -67,7 +67,7 @@ def demo(
 
 def _show_page(session: pai_sdk.Session, job: TrainingJob) -> None:
     """Show where a job is in the browser, with a link that signs in; nothing where its service has no page."""
-    if page_of(job.record) is None:
+    if page_url(job.record) is None:
         return
     with suppress(PaiError):
         typer.echo(f"Open its page within a minute: {session.new_page_link(job.id)}")

@@ -24,7 +24,7 @@ from pai_sdk.cli.options import moment_of
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
-from pai_sdk.display.commands import page_of
+from pai_sdk.display.commands import page_url
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.facts import differences, request_groups
@@ -157,7 +157,7 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
     yield "name", record.training_job_name or ""
     yield "status", status_text(record.status).append(took, style="default")
     yield "created", f"{time_text(record.gmt_create_time)} UTC"
-    if (page := page_of(record)) is not None:
+    if (page := page_url(record)) is not None:
         yield "page", page
 
 
@@ -253,7 +253,7 @@ def logs(
         for update in stream.updates():
             if isinstance(update, JobRecord):
                 if instance is None:
-                    writer.knows(update)
+                    writer.set_instances(update)
             elif as_json:
                 print_json(_json_of(update))
             else:

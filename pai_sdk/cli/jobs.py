@@ -23,7 +23,7 @@ from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
 from pai_sdk.display.choice import choose_display
-from pai_sdk.display.commands import goodbye_lines
+from pai_sdk.display.commands import attach_lines
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 from pai_sdk.job.training_job import TrainingJob
@@ -327,7 +327,7 @@ def ignore_further_interrupts() -> None:
 def print_next_commands(job: TrainingJob) -> None:
     """Print that a job is still running, the commands to follow and stop it, and its page."""
     typer.echo(f"\n{job.id} is still running. To follow or stop it:", err=True)
-    for line in goodbye_lines(job.record):
+    for line in attach_lines(job.record):
         typer.echo(f"  {visible_text(line)}", err=True)
 
 

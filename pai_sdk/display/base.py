@@ -75,7 +75,7 @@ def visible_text(text: str, *, colours: bool = False) -> str:
     states: Sequence[str] = [part for part in text.split("\r") if part]
     if not states:
         return ""
-    return _SEQUENCE.sub(lambda found: (found["colour"] or "") if colours else "", states[-1])
+    return _SEQUENCE.sub(lambda match: (match["colour"] or "") if colours else "", states[-1])
 
 
 def duration_text(seconds: float) -> str:
@@ -85,12 +85,12 @@ def duration_text(seconds: float) -> str:
         >>> [duration_text(s) for s in (4.2, 192, 7322)]
         ['4s', '3m12s', '2h02m']
     """
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    total = int(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    return f"{total // 3600}h{total % 3600 // 60:02d}m"
 
 
 def elapsed_s(record: JobRecord) -> float | None:

@@ -12,8 +12,8 @@ from pai_sdk.errors import PaiError
 __all__ = ["JobButtons"]
 
 _DISPLAY_AFTER_S = 1.0  # JupyterLab opens the subshell of new widgets meanwhile, and sends to it only from then on
-_TRY_AGAIN_AFTER_S = 4.0
-_MOST_TRIES = 3
+_RETRY_AFTER_S = 4.0
+_MAX_TRIES = 3
 
 
 class JobButtons:
@@ -36,8 +36,8 @@ class JobButtons:
         self.on_log = on_log
         self._stop_job = stop
         self._lock = threading.RLock()
-        self._tries = _MOST_TRIES if importlib.util.find_spec("ipywidgets") else 0
-        self._is_shown = self._has_ended = False
+        self._tries = _MAX_TRIES if importlib.util.find_spec("ipywidgets") else 0
+        self._is_visible = self._has_ended = False
         self._box: Any = None  # ipywidgets has no types
         self._handle: Any = None
         self._is_displayed = False
@@ -55,16 +55,16 @@ class JobButtons:
             now: monotonic time in seconds.
         """
         with self._lock:
-            if self._is_shown or self._has_ended or now < self._due_at:
+            if self._is_visible or self._has_ended or now < self._due_at:
                 return
             if self._box is None and self._tries:
                 self._tries -= 1
-                self._make()
+                self._create()
                 self._due_at = now + _DISPLAY_AFTER_S
             elif self._box is not None and not self._is_displayed:
                 self._display(self._box)
                 self._is_displayed = True
-                self._due_at = now + _TRY_AGAIN_AFTER_S
+                self._due_at = now + _RETRY_AFTER_S
             elif self._box is not None and self._tries:
                 self._box.close()
                 self._box, self._is_displayed = None, False
@@ -73,9 +73,9 @@ class JobButtons:
         """The job has ended: there is nothing to stop."""
         with self._lock:
             self._has_ended = True
-            if self._is_shown:
+            if self._is_visible:
                 self._set(self._stop.layout, display="none")
-                self._set(self._said, value="")
+                self._set(self._message, value="")
             elif self._box is not None:
                 self._box.close()
                 if self._is_displayed:
@@ -83,37 +83,39 @@ class JobButtons:
 
                     self._display(HTML(""))  # type: ignore[no-untyped-call]
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         import ipywidgets  # type: ignore[import-untyped]
 
-        small = {"width": "auto", "height": "26px"}
-        self._stop = ipywidgets.Button(description="Stop", tooltip="Stop the job", layout=small)
-        self._log = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=small)
-        self._said = ipywidgets.Label()
-        self._box = ipywidgets.HBox([self._stop, self._log, self._said], layout={"display": "none"}, _view_count=0)
+        layout = {"width": "auto", "height": "26px"}
+        self._stop = ipywidgets.Button(description="Stop", tooltip="Stop the job", layout=layout)
+        self._log = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=layout)
+        self._message = ipywidgets.Label()
+        self._box = ipywidgets.HBox(
+            [self._stop, self._log, self._message], layout={"display": "none"}, _view_count=0
+        )
         self._stop.on_click(self._on_stop)
         self._log.observe(lambda change: self.on_log(bool(change["new"])), names="value")
         self._box.observe(self._on_view, names="_view_count")
         for widget in (self._stop, self._log, self._box):
             _receive_anywhere(widget)
 
-    def _display(self, shown: Any) -> None:
+    def _display(self, content: Any) -> None:
         from IPython.display import display
 
         if self._handle is None:
-            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(content, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(shown)
+            self._handle.update(content)
 
     def _on_view(self, _: object) -> None:
         with self._lock:
             if not self._has_ended:
-                self._is_shown = True
+                self._is_visible = True
                 self._set(self._box.layout, display=None)
 
     def _on_stop(self, _: object) -> None:
         self._set(self._stop, disabled=True)
-        self._set(self._said, value="stopping…")
+        self._set(self._message, value="stopping…")
         # In a thread: other cells can run until the service responds.
         threading.Thread(target=self._request_stop, name="pai-stop", daemon=True).start()
 
@@ -121,7 +123,7 @@ class JobButtons:
         try:
             self._stop_job()
         except PaiError as error:
-            self._set(self._said, value=str(error))
+            self._set(self._message, value=str(error))
             self._set(self._stop, disabled=False)
 
     def _set(self, widget: Any, **values: object) -> None:

@@ -7,7 +7,7 @@ from html import escape
 
 from pai_sdk.base.html_table import BADGE_COLOURS, NO_MATH, badge_html
 from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.commands import next_commands, page_of
+from pai_sdk.display.commands import next_commands, page_url
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
@@ -42,10 +42,10 @@ def card_html(
         parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
     parts += [_metrics(record.latest_metrics, curves or {}), _rows(record)]
     if tail:
-        shown = escape("\n".join(tail))
+        text = escape("\n".join(tail))
         parts.append(
             f'<pre style="{MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
-            f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{shown}</pre>'
+            f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{text}</pre>'
         )
     box = "display:inline-block;max-width:100%"  # a command goes to the next line as a whole
     commands = " &nbsp; ".join(
@@ -69,7 +69,7 @@ def _head(record: JobRecord) -> str:
     seconds = elapsed_s(record)
     took = f' <span style="{DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
     name = record.training_job_name or record.training_job_id
-    page = page_of(record)
+    page = page_url(record)
     if page is not None:
         name_html = f'<a href="{escape(page)}" target="_blank">{escape(name)}</a>'
     else:
@@ -83,12 +83,12 @@ def _head(record: JobRecord) -> str:
 def _metrics(latest: list[MetricPoint], curves: Mapping[str, MetricCurve]) -> str:
     last = {point.name: point.value for point in latest if point.name and point.value is not None}
     last = last or {name: curve.values[-1] for name, curve in curves.items() if curve.values}
-    shown = [
+    spans = [
         f'<span style="display:inline-block;margin-right:14px">{escape(name)} <b>{value:.5g}</b> '
         f"{curves[name].svg() if name in curves else ''}</span>"
         for name, value in last.items()
     ]
-    return f'<div style="margin-top:4px">{"".join(shown)}</div>' if shown else ""
+    return f'<div style="margin-top:4px">{"".join(spans)}</div>' if spans else ""
 
 
 def _rows(record: JobRecord) -> str:

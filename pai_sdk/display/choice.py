@@ -6,7 +6,7 @@ import sys
 
 from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import Display
-from pai_sdk.display.jupyter import JupyterDisplay, ShownJob
+from pai_sdk.display.jupyter import JupyterDisplay, CardJob
 from pai_sdk.display.terminal import TerminalDisplay
 
 
@@ -15,7 +15,7 @@ def notebook_cell() -> int | None:
     return int(sys.modules["IPython"].get_ipython().execution_count) if in_notebook() else None
 
 
-def choose_display(*, job: ShownJob | None = None, instead_of: Display | None = None) -> Display:
+def choose_display(*, job: CardJob | None = None, instead_of: Display | None = None) -> Display:
     """A card in a notebook, lines in a terminal, a script or a pipe.
 
     Args:
@@ -23,6 +23,6 @@ def choose_display(*, job: ShownJob | None = None, instead_of: Display | None = 
         instead_of: what has shown the same job in this cell; a new card takes the place of that one.
     """
     if in_notebook():
-        before = instead_of if isinstance(instead_of, JupyterDisplay) else None
-        return JupyterDisplay(job=job, instead_of=before)
+        previous = instead_of if isinstance(instead_of, JupyterDisplay) else None
+        return JupyterDisplay(job=job, instead_of=previous)
     return TerminalDisplay(job=job)

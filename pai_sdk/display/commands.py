@@ -11,27 +11,27 @@ from contextvars import ContextVar
 
 from pai_sdk.schemas.record import JobRecord
 
-_place: ContextVar[str] = ContextVar("place_option", default="")
+_option: ContextVar[str] = ContextVar("place_option", default="")
 
 
 @contextmanager
-def in_place(option: str) -> Iterator[None]:
+def commands_with_option(option: str) -> Iterator[None]:
     """Within it, all commands have an option that names the place of the jobs, such as `--embedded`."""
-    before = _place.set(option)
+    token = _option.set(option)
     try:
         yield
     finally:
-        _place.reset(before)
+        _option.reset(token)
 
 
 def next_commands(record: JobRecord) -> list[str]:
     """The exact lines to type for the log, the status and the end of a job."""
     has_ended = record.status.is_terminal
     verbs = ["logs", "status"] if has_ended else ["logs -f", "status", "stop"]
-    return [f"{_command()} {verb} {record.training_job_id} {_place.get()}".rstrip() for verb in verbs]
+    return [f"{_command()} {verb} {record.training_job_id} {_option.get()}".rstrip() for verb in verbs]
 
 
-def page_of(record: JobRecord) -> str | None:
+def page_url(record: JobRecord) -> str | None:
     """The address of a job's page in the browser, where its service has one.
 
     Example:
@@ -41,15 +41,15 @@ def page_of(record: JobRecord) -> str | None:
     return url if url.startswith(("https://", "http://")) else None
 
 
-def goodbye_lines(record: JobRecord) -> list[str]:
+def attach_lines(record: JobRecord) -> list[str]:
     """The lines that lead back to a running job: `next_commands`, and the address of its page if it has one."""
-    page = page_of(record)
+    page = page_url(record)
     return [*next_commands(record), *([page] if page is not None else [])]
 
 
 def list_command(option: str = "") -> str:
     """The exact line to type for a list of all jobs; with an option, of those in another place."""
-    return f"{_command()} ps {option or _place.get()}".rstrip()
+    return f"{_command()} ps {option or _option.get()}".rstrip()
 
 
 def _command() -> str:

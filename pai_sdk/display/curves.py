@@ -20,9 +20,11 @@ from pai_sdk.schemas.wire import seconds_of, wire_time
 _PointKey: TypeAlias = tuple[str | None, str | None, int | None, int | None, str | None, float | None]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_READ_AGAIN_S = 1.0
-_SHARE_OF_TIME = 0.05  # of the wait that reading points may take
-_LATE_S = 60.0  # a point may become readable that long after its time: instances flush their files now and then
+_READ_INTERVAL_S = 1.0
+_MAX_TIME_SHARE = 0.05  # of the wait that reading points may take
+_MAX_LATENESS_S = (
+    60.0  # a point may become readable that long after its time: instances flush their files now and then
+)
 
 
 @dataclass
@@ -83,15 +85,16 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
         >>> blocks_of([0.0, float("nan"), 4.0]), blocks_of([0.0, 1.0], scale=(0.0, 2.0))
         ('▁ █', '▁▄')
     """
-    shown = values[-width:]
-    finite = [value for value in shown if math.isfinite(value)]
-    if len(shown) < 2 or not finite:
+    last_values = values[-width:]
+    finite = [value for value in last_values if math.isfinite(value)]
+    if len(last_values) < 2 or not finite:
         return ""
     low, high = scale or (min(finite), max(finite))
     # Halves, as the difference of two finite numbers may be infinite.
     height = (len(_BLOCKS) - 1) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.0
     return "".join(
-        _BLOCKS[int((value / 2 - low / 2) * height + 1e-9)] if math.isfinite(value) else " " for value in shown
+        _BLOCKS[int((value / 2 - low / 2) * height + 1e-9)] if math.isfinite(value) else " "
+        for value in last_values
     )
 
 
@@ -152,22 +155,22 @@ class PointReader:
         self._latest: Sequence[MetricPoint] = []
         self._due_at = float("-inf")
         self._since: str | None = None
-        self._seen: Counter[_PointKey] = Counter()
+        self._counts: Counter[_PointKey] = Counter()
 
-    def read_on(self, record: JobRecord) -> Sequence[MetricPoint]:
+    def read_new(self, record: JobRecord) -> Sequence[MetricPoint]:
         """The points that are new since the last call, oldest first; empty while the next reading is not due."""
         latest = record.latest_metrics
         with self._lock:
             if self._job is None or latest == self._latest or self._clock() < self._due_at:
                 return ()
-            began = self._clock()
-            new: Sequence[MetricPoint] = ()
+            started_at = self._clock()
+            new_points: Sequence[MetricPoint] = ()
             with suppress(PaiError):  # the display is worth more than its curves
-                new = self._new(self._job)
+                new_points = self._new_points(self._job)
                 self._latest = latest
-            took_s = self._clock() - began
-            self._due_at = began + max(_READ_AGAIN_S, took_s / _SHARE_OF_TIME)
-            return new
+            took_s = self._clock() - started_at
+            self._due_at = started_at + max(_READ_INTERVAL_S, took_s / _MAX_TIME_SHARE)
+            return new_points
 
     def read_all(self, record: JobRecord) -> MetricCurves | None:
         """The whole curves of a job; None where they cannot be read."""
@@ -177,33 +180,33 @@ class PointReader:
             return curves_of(self._job.metrics())
         return None
 
-    def _new(self, job: Reporting) -> list[MetricPoint]:
-        found = [*(job.metrics(since=self._since) if self._since else job.metrics())]
-        times = [seconds_of(point.timestamp) for point in found]
+    def _new_points(self, job: Reporting) -> list[MetricPoint]:
+        points = [*(job.metrics(since=self._since) if self._since else job.metrics())]
+        times = [seconds_of(point.timestamp) for point in points]
         known = [one for one in times if one is not None]
-        since_s = max(0.0, max(known) - _LATE_S) if known and len(known) == len(found) else None
-        counts, recent, new = Counter[_PointKey](), Counter[_PointKey](), []
-        for point, at in zip(found, times, strict=True):
+        since_s = max(0.0, max(known) - _MAX_LATENESS_S) if known and len(known) == len(points) else None
+        counts, recent, new_points = Counter[_PointKey](), Counter[_PointKey](), []
+        for point, time_s in zip(points, times, strict=True):
             key = point.name, point.instance, point.rank, point.step, point.timestamp, point.value
             counts[key] += 1
-            if counts[key] > self._seen[key]:
-                new.append(point)
-            if since_s is None or (at or 0.0) >= since_s:
+            if counts[key] > self._counts[key]:
+                new_points.append(point)
+            if since_s is None or (time_s or 0.0) >= since_s:
                 recent[key] += 1
-        self._since, self._seen = wire_time(since_s), recent  # the next reading gives the recent ones again
-        return new
+        self._since, self._counts = wire_time(since_s), recent  # the next reading gives the recent ones again
+        return new_points
 
 
-def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, MetricCurve], *, most: int = 4) -> str:
+def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, MetricCurve], *, limit: int = 4) -> str:
     """The last values on one line: `loss 0.25 ▄▃▁  accuracy 0.9`; empty without any.
 
     Args:
         latest: the last value of each metric.
         curves: metric to its course; drawn where it is known.
-        most: how many metrics.
+        limit: how many metrics.
     """
     parts = []
-    for point in latest[:most]:
+    for point in latest[:limit]:
         if point.name and point.value is not None:
             blocks = curves[point.name].blocks() if point.name in curves else ""
             parts.append(f"{point.name} {point.value:.5g}{' ' + blocks if blocks else ''}")

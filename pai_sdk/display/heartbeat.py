@@ -7,27 +7,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_BEAT_S = 0.5
-_LAST_BEAT_WITHIN_S = 1.0  # a blocked terminal must not delay the end of the wait
+_BEAT_INTERVAL_S = 0.5
+_JOIN_TIMEOUT_S = 1.0  # a blocked terminal must not delay the end of the wait
 
 
 @contextmanager
-def heartbeat(display: object, *, beat_s: float = _BEAT_S) -> Iterator[None]:
-    """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `rest`.
+def heartbeat(display: object, *, beat_s: float = _BEAT_INTERVAL_S) -> Iterator[None]:
+    """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `stop_beat`.
 
     Example:
         >>> from pai_sdk.display.base import Silent
         >>> with heartbeat(Silent()):  # has no heartbeat, and is not changed
         ...     pass
     """
-    beat, rest = getattr(display, "beat", None), getattr(display, "rest", None)
-    if beat is None or rest is None:
+    beat, stop_beat = getattr(display, "beat", None), getattr(display, "rest", None)
+    if beat is None or stop_beat is None:
         yield
         return
-    over = threading.Event()
+    stopped = threading.Event()
 
     def live() -> None:
-        while not over.wait(beat_s):
+        while not stopped.wait(beat_s):
             try:
                 beat()
             except (OSError, ValueError):  # the stream is closed; the next line of the log reports it
@@ -39,6 +39,6 @@ def heartbeat(display: object, *, beat_s: float = _BEAT_S) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
-        thread.join(_LAST_BEAT_WITHIN_S)
-        rest()
+        stopped.set()
+        thread.join(_JOIN_TIMEOUT_S)
+        stop_beat()

@@ -14,8 +14,8 @@ from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["job_table_html", "job_table_text"]
 
-_MOST_METRICS = 3
-_MOST_HYPERPARAMETERS = 4
+_MAX_METRICS = 3
+_MAX_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
@@ -37,7 +37,7 @@ def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
             status_html(record.status),
             escape(record.training_job_name or ""),
             *map(escape, row),
-            escape(_time_of(record)),
+            escape(_elapsed_text(record)),
             f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
             escape((record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]),
         ]
@@ -50,13 +50,19 @@ def job_table_text(records: Sequence[JobRecord]) -> list[str]:
     """The same as the lines of a text: id, name, status, time, hyperparameters that differ, last metrics."""
     titles, values = _values(records)
     rows = [
-        [record.training_job_id, record.training_job_name or "", str(record.status) or "…", _time_of(record), *row]
+        [
+            record.training_job_id,
+            record.training_job_name or "",
+            str(record.status) or "…",
+            _elapsed_text(record),
+            *row,
+        ]
         for record, row in zip(records, values, strict=True)
     ]
     return text_table(["job", "name", "status", "time", *titles], rows)
 
 
-def _time_of(record: JobRecord) -> str:
+def _elapsed_text(record: JobRecord) -> str:
     seconds = elapsed_s(record)
     return duration_text(seconds) if seconds is not None else ""
 
@@ -64,8 +70,8 @@ def _time_of(record: JobRecord) -> str:
 def _values(records: Sequence[JobRecord]) -> tuple[list[str], list[list[str]]]:
     """The names of hyperparameters that differ and of metrics, and a row a job with their values as text."""
     compared = compare_hyperparameters([record.hyperparameter_values for record in records])
-    differing = compared.differing[:_MOST_HYPERPARAMETERS]
-    metrics = list(dict.fromkeys(p.name for r in records for p in r.latest_metrics if p.name))[:_MOST_METRICS]
+    differing = compared.differing[:_MAX_HYPERPARAMETERS]
+    metrics = list(dict.fromkeys(p.name for r in records for p in r.latest_metrics if p.name))[:_MAX_METRICS]
     rows = []
     for record, hyperparameters in zip(records, compared.rows, strict=True):
         latest = {point.name: point.value for point in record.latest_metrics}

@@ -16,16 +16,16 @@ from pai_sdk.display.card import card_html
 from pai_sdk.display.curves import MetricCurves, PointReader, Reporting
 from pai_sdk.schemas.record import JobRecord, LogLine
 
-__all__ = ["JupyterDisplay", "ShownJob"]
+__all__ = ["JupyterDisplay", "CardJob"]
 
-_SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
+_MIN_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
 # Nor less often: the card shows the time. A redraw loses the text that a user has selected.
-_LONGEST_PAUSE_S = 5.0
+_MAX_PAUSE_S = 5.0
 _TAIL_LINES = 15
 _LOG_LINES = 1000  # with the button pressed
 
 
-class ShownJob(Reporting, Protocol):
+class CardJob(Reporting, Protocol):
     """The job that a card shows, as far as the card uses it; a `TrainingJob` is one."""
 
     def stop(self) -> None:
@@ -38,7 +38,7 @@ class _Row:
     """A line of the log's end. The next line of its instance takes the place of a progress bar's state."""
 
     text: str
-    drawn_over_by: str | None = None
+    replaced_by: str | None = None
 
 
 class JupyterDisplay:
@@ -56,7 +56,7 @@ class JupyterDisplay:
     def __init__(
         self,
         *,
-        job: ShownJob | None = None,
+        job: CardJob | None = None,
         tail_lines: int = _TAIL_LINES,
         instead_of: JupyterDisplay | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -65,7 +65,7 @@ class JupyterDisplay:
         self._clock = clock
         self._rows: deque[_Row] = deque(maxlen=_LOG_LINES)
         self._tail_lines = tail_lines
-        self._shows_log = False
+        self._is_log_expanded = False
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
         self._record: JobRecord | None = None
@@ -77,7 +77,7 @@ class JupyterDisplay:
         elif job is not None:
             self._buttons = JobButtons(job.stop, self.show_log)
         self._drawn_at = float("-inf")
-        self._has_news = False
+        self._has_changes = False
 
     def submitted(self, record: JobRecord) -> None:
         """Draw the card."""
@@ -91,8 +91,8 @@ class JupyterDisplay:
         """Add a line; redraw if the last time is long enough ago."""
         with self._lock:
             self._add(line)
-            self._has_news = True
-            if self._clock() - self._drawn_at >= _SHORTEST_PAUSE_S:
+            self._has_changes = True
+            if self._clock() - self._drawn_at >= _MIN_PAUSE_S:
                 self._draw()
 
     def beat(self) -> None:
@@ -100,22 +100,22 @@ class JupyterDisplay:
         record = self._record
         if record is None or record.status.is_terminal:
             return
-        points = self._points.read_on(record)  # before the lock: it asks the service
+        points = self._points.read_new(record)  # before the lock: it asks the service
         with self._lock:
             if self._record is None or self._record.status.is_terminal:
                 return
             if points:
                 self._curves.add(points)
-                self._has_news = True
+                self._has_changes = True
             if self._buttons is not None:
                 self._buttons.offer(self._clock())
-            if self._has_news or self._clock() - self._drawn_at >= _LONGEST_PAUSE_S:
+            if self._has_changes or self._clock() - self._drawn_at >= _MAX_PAUSE_S:
                 self._draw()
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         """Draw what is not drawn yet; the wait has ended."""
         with self._lock:
-            if self._has_news:
+            if self._has_changes:
                 self._draw()
 
     def notice(self, text: str) -> None:
@@ -138,44 +138,46 @@ class JupyterDisplay:
             if self._buttons is not None:
                 self._buttons.ended()
 
-    def show_log(self, is_wanted: bool) -> None:
+    def show_log(self, is_expanded: bool) -> None:
         """Show many lines of the log, or the last few."""
         with self._lock:
-            self._shows_log = is_wanted
+            self._is_log_expanded = is_expanded
             self._draw()
 
     def _show(self, record: JobRecord) -> None:
-        points = self._points.read_on(record)  # before the lock: it asks the service
+        points = self._points.read_new(record)  # before the lock: it asks the service
         with self._lock:
             self._curves.add(points)
             self._record = record
             self._draw()
 
     def _add(self, line: LogLine) -> None:
-        many = self._record is not None and len(self._record.instances) > 1
+        has_several = self._record is not None and len(self._record.instances) > 1
         prefix = (
-            f"{short_instance(self._record.training_job_id, line.instance)} | " if self._record and many else ""
+            f"{short_instance(self._record.training_job_id, line.instance)} | "
+            if self._record and has_several
+            else ""
         )
         row = _Row(prefix + visible_text(line.text), line.instance if line.text.endswith("\r") else None)
         # Only among the last ones: every instance has one state, and draws it over soon.
         latest = islice(reversed(self._rows), self._tail_lines)
-        state = next((before for before in latest if before.drawn_over_by == line.instance), None)
+        state = next((before for before in latest if before.replaced_by == line.instance), None)
         if state is None:
             self._rows.append(row)
         else:  # in its place; a line end alone makes the state stay
             state.text = row.text if visible_text(line.text) else state.text
-            state.drawn_over_by = row.drawn_over_by
+            state.replaced_by = row.replaced_by
 
     def _draw(self) -> None:
         if self._record is None:
             return
         from IPython.display import HTML, display
 
-        count = _LOG_LINES if self._shows_log else self._tail_lines
+        count = _LOG_LINES if self._is_log_expanded else self._tail_lines
         tail = [row.text for row in islice(reversed(self._rows), count)][::-1]
         html = HTML(card_html(self._record, tail=tail, curves=self._curves))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(html)
-        self._drawn_at, self._has_news = self._clock(), False
+        self._drawn_at, self._has_changes = self._clock(), False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
-_STATE_EVERY_S = 10.0
+_STATE_INTERVAL_S = 10.0
 
 
 class ForgivingStream:
@@ -51,26 +51,26 @@ class LiveRows:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._made: Console | None = None
+        self._lazy_console: Console | None = None
         self._live: Live | None = None
 
     @property
     def console(self) -> Console:
         """The console; it is made when first needed."""
-        if self._made is None:
+        if self._lazy_console is None:
             from rich.console import Console
 
             # What a job writes, or how it is named, must not end the watching of it.
             file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
-            self._made = Console(file=file, highlight=False, soft_wrap=True)
-        return self._made
+            self._lazy_console = Console(file=file, highlight=False, soft_wrap=True)
+        return self._lazy_console
 
     @property
     def has_rows(self) -> bool:
         """True if there are rows now."""
         return self._live is not None
 
-    def say(self, text: str, style: str) -> None:
+    def print_text(self, text: str, style: str) -> None:
         """Write a line above the rows."""
         from rich.text import Text
 
@@ -116,15 +116,15 @@ class LogWriter:
         self._rows = LiveRows(stream)
         self._tags: dict[str, Text] = {}
         self._states: dict[str, str] = {}  # instance to what it draws over and over
-        self._shown_at: dict[str, float] = {}
-        self._passing = ""  # the row below all of them until the next line
+        self._printed_at: dict[str, float] = {}
+        self._status_text = ""  # the row below all of them until the next line
 
     @property
     def is_terminal(self) -> bool:
         """True if rows can be drawn again in their place."""
         return self._console.is_terminal
 
-    def knows(self, record: JobRecord) -> None:
+    def set_instances(self, record: JobRecord) -> None:
         """Note a job's instances: with several, each line is marked with its instance."""
         from rich.text import Text
 
@@ -140,57 +140,57 @@ class LogWriter:
 
     def line(self, line: LogLine) -> None:
         """Write a line, or put it in the place of the state before."""
-        self.end_passing()
+        self.clear_status()
         text = visible_text(line.text, colours=self._console.is_terminal and not self._console.no_color)
         if line.written_at is not None:
             text = f"{line.written_at}  {text}"
         if line.text.endswith("\r"):
             self._states[line.instance] = text
-            self._show_state(line.instance)
+            self._update_state(line.instance)
             return
         state = self._states.pop(line.instance, None)
         if state is not None:
-            self._shown_at.pop(line.instance, None)
+            self._printed_at.pop(line.instance, None)
             self._draw()
             text = text or state  # a line end alone: keep the state
         self._print(line.instance, text)
 
-    def say(self, text: str, style: str) -> None:
+    def print_text(self, text: str, style: str) -> None:
         """Write a notice."""
-        self.end_passing()
-        self._rows.say(text, style)
+        self.clear_status()
+        self._rows.print_text(text, style)
 
-    def pass_time(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Show a row below all lines until the next one comes, in a terminal."""
-        self._passing = text
+        self._status_text = text
         self._draw()
 
-    def end_passing(self) -> None:
+    def clear_status(self) -> None:
         """Take that row away."""
-        if self._passing:
-            self._passing = ""
+        if self._status_text:
+            self._status_text = ""
             self._draw()
 
     def settle(self) -> None:
         """Nothing more will be drawn over: the last states become lines."""
         states, self._states = self._states, {}
-        self._passing = ""
+        self._status_text = ""
         self._draw()
         for instance, text in states.items():
             self._print(instance, text)
-        self._shown_at.clear()
+        self._printed_at.clear()
 
     @property
     def _console(self) -> Console:
         return self._rows.console
 
-    def _show_state(self, instance: str) -> None:
+    def _update_state(self, instance: str) -> None:
         if self._console.is_terminal:
             self._draw()
             return
         now = self._clock()
-        if now - self._shown_at.get(instance, -_STATE_EVERY_S) >= _STATE_EVERY_S:
-            self._shown_at[instance] = now
+        if now - self._printed_at.get(instance, -_STATE_INTERVAL_S) >= _STATE_INTERVAL_S:
+            self._printed_at[instance] = now
             self._print(instance, self._states[instance])
 
     def _print(self, instance: str, text: str) -> None:
@@ -204,8 +204,8 @@ class LogWriter:
     def _tagged(self, instance: str, text: str) -> Text:
         from rich.text import Text
 
-        shown = Text.from_ansi(text)
-        return self._tags[instance].copy().append(shown) if len(self._tags) > 1 else shown
+        content = Text.from_ansi(text)
+        return self._tags[instance].copy().append(content) if len(self._tags) > 1 else content
 
     def _draw(self) -> None:
         """Draw the live rows, in a terminal."""
@@ -214,4 +214,4 @@ class LogWriter:
         from rich.text import Text
 
         rows = [self._tagged(instance, text) for instance, text in self._states.items()]
-        self._rows.draw([*rows, Text(self._passing, style="dim")] if self._passing else rows)
+        self._rows.draw([*rows, Text(self._status_text, style="dim")] if self._status_text else rows)

@@ -34,8 +34,8 @@ __all__ = [
 _COLUMNS = ("", "job", "name", "status", "time", "metrics")
 _MARKS = {"success": "✔", "failure": "✘", "stopped": "■", "running": "●"}
 _STYLES = {"success": "green", "failure": "red", "stopped": "yellow", "running": ""}
-_FIRST = ("failure", "stopped", "running", "success")  # which to show where there is no room for all
-_MOST_ROWS = 200  # in a notebook
+_PRIORITY = ("failure", "stopped", "running", "success")  # which to show where there is no room for all
+_MAX_ROWS = 200  # in a notebook
 _REDRAW_S = 0.25
 
 
@@ -67,15 +67,15 @@ class TableLayout:
         """The colour of an item in a terminal."""
         return _STYLES.get(self.kind(item), "")
 
-    def is_ended(self, item: Any) -> bool:
+    def is_finished(self, item: Any) -> bool:
         """Returns whether an item changes no more."""
         return self.kind(item) not in ("", "running")
 
-    def most_telling(self, items: Sequence[Any], most: int) -> list[Any]:
+    def select(self, items: Sequence[Any], most: int) -> list[Any]:
         """At most `most` items, in their order; failed ones go first, then stopped, running, succeeded ones."""
         if len(items) <= most:
             return [*items]
-        by_kind = sorted(range(len(items)), key=lambda at: _FIRST.index(self.kind(items[at]) or "running"))
+        by_kind = sorted(range(len(items)), key=lambda at: _PRIORITY.index(self.kind(items[at]) or "running"))
         return [items[at] for at in sorted(by_kind[: max(most, 0)])]
 
 
@@ -117,8 +117,8 @@ def counts_text(records: Sequence[JobRecord]) -> str:
         '3 jobs: 2 Succeed, 1 not seen yet'
     """
     counts = Counter(str(record.status) or "not seen yet" for record in records)
-    shown = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {shown}"
+    summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {summary}"
 
 
 def _still_running(count: int) -> str:
@@ -132,7 +132,7 @@ def _row(record: JobRecord) -> list[object]:
         record.training_job_name or "",
         str(record.status) or "…",
         duration_text(seconds) if seconds is not None else "",
-        metrics_text(record.latest_metrics, {}, most=3),
+        metrics_text(record.latest_metrics, {}, limit=3),
     ]
 
 
@@ -166,73 +166,73 @@ class TerminalJobs:
         self._clock = clock
         self._rows = LiveRows(stream)
         self._records: Sequence[Any] = ()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._drawn_at = float("-inf")
-        self._is_over = False
+        self._is_finished = False
 
     def changed(self, records: Sequence[Any]) -> None:
         """Draw the table again, or write a line for each job that has ended since."""
         with self._lock:
             self._records = [*records]
             if not self._console.is_terminal:
-                self._tell_ends()
+                self._report_finished()
             elif self._clock() - self._drawn_at >= _REDRAW_S:
                 self._draw()
 
     def beat(self) -> None:
         """Draw what is not drawn yet, and the time that passes."""
         with self._lock:
-            if self._console.is_terminal and not self._is_over:
+            if self._console.is_terminal and not self._is_finished:
                 self._draw()
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         """Take the table away; the wait has ended."""
         with self._lock:
-            self._is_over = True
+            self._is_finished = True
             self._rows.draw([])
 
     def notice(self, text: str) -> None:
         """Write a notice above the table."""
-        self._say(f"! {text}", "yellow")
+        self._print(f"! {text}", "yellow")
 
     def detached(self, count: int) -> None:
         """Show how many jobs are still running."""
         self.ended()
-        self._say(f"● {_still_running(count)}", "yellow")
+        self._print(f"● {_still_running(count)}", "yellow")
 
     def ended(self) -> None:
         """Leave the last state: the whole table if it fits on a screen, the counts in any case."""
         with self._lock:
-            self._is_over = True
+            self._is_finished = True
             self._rows.draw([])
             if self._console.is_terminal:
                 for line, style in self._table():
-                    self._say(line, style)
-            self._say(self._layout.counts(self._records), "bold")
+                    self._print(line, style)
+            self._print(self._layout.counts(self._records), "bold")
 
     @property
     def _console(self) -> Console:
         return self._rows.console
 
-    def _tell_ends(self) -> None:
+    def _report_finished(self) -> None:
         layout = self._layout
-        ended = [one for one in self._records if layout.is_ended(one) and layout.key(one) not in self._told]
+        ended = [one for one in self._records if layout.is_finished(one) and layout.key(one) not in self._reported]
         for record in ended:
-            self._told.add(layout.key(record))
+            self._reported.add(layout.key(record))
             mark, *cells = (str(cell) for cell in layout.marked_row(record))
-            count = f"{len(self._told)}/{len(self._records)}"
-            self._say(" ".join([mark, count, *filter(None, cells)]), "")
+            count = f"{len(self._reported)}/{len(self._records)}"
+            self._print(" ".join([mark, count, *filter(None, cells)]), "")
 
     def _table(self) -> list[tuple[str, str]]:
         """The lines that fit on the screen, each with its style."""
         room = max(3, self._console.height - 4)
         layout = self._layout
-        shown = layout.most_telling(self._records, room)
-        head, *lines = text_table(layout.columns, [layout.marked_row(record) for record in shown])
+        selected = layout.select(self._records, room)
+        head, *lines = text_table(layout.columns, [layout.marked_row(record) for record in selected])
         rows = [(head, "dim")]
-        rows += [(line, layout.style(record)) for line, record in zip(lines, shown, strict=True)]
-        if len(shown) < len(self._records):
-            rows.append((f"  … and {len(self._records) - len(shown)} more", "dim"))
+        rows += [(line, layout.style(record)) for line, record in zip(lines, selected, strict=True)]
+        if len(selected) < len(self._records):
+            rows.append((f"  … and {len(self._records) - len(selected)} more", "dim"))
         return rows
 
     def _draw(self) -> None:
@@ -242,9 +242,9 @@ class TerminalJobs:
         self._rows.draw([Text(line, style=style) for line, style in lines])
         self._drawn_at = self._clock()
 
-    def _say(self, text: str, style: str) -> None:
+    def _print(self, text: str, style: str) -> None:
         with self._lock:
-            self._rows.say(text, style)
+            self._rows.print_text(text, style)
 
 
 class NotebookJobs:
@@ -277,7 +277,7 @@ class NotebookJobs:
             if self._records:
                 self._draw()
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         """Draw the last state; the wait has ended."""
         self.beat()
 
@@ -298,10 +298,10 @@ class NotebookJobs:
 
     def html(self) -> str:
         """The table as HTML."""
-        shown = self._layout.most_telling(self._records, _MOST_ROWS)
-        more = [f"{len(self._records) - len(shown)} not shown"] if len(shown) < len(self._records) else []
+        selected = self._layout.select(self._records, _MAX_ROWS)
+        more = [f"{len(self._records) - len(selected)} not shown"] if len(selected) < len(self._records) else []
         below = escape(" · ".join([self._layout.counts(self._records), *more, *self._notices]))
-        table = self._layout.html(shown)
+        table = self._layout.html(selected)
         below = f'<div style="{DIM};font-size:13px">{below}</div>'
         return f'<div style="max-height:30em;overflow:auto">{table}</div>{below}'
 

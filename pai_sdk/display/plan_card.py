@@ -35,7 +35,7 @@ def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str
     head = f'<div><span style="{DIM}">plan</span> <b>{name}</b> <span style="{DIM}">not submitted yet</span></div>'
     rows = "".join(
         f'<div style="{DIM}">{escape(title)}</div><div style="{_CODE}">{escape(text)}</div>'
-        for title, text in _facts(plan)
+        for title, text in _properties(plan)
         if text
     )
     grid = "display:grid;grid-template-columns:max-content 1fr;column-gap:12px;margin-top:4px"
@@ -46,13 +46,15 @@ def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str
         ("outputs", _sources(plan.output_channels)),
         ("environment", [*(plan.environments or {}).items()]),
     ):
-        parts.append(_folded(title, [f"{key} = {value}" for key, value in names], is_open=title != "environment"))
-    parts.append(_folded("before it is sent", list(notes), is_open=True))
-    parts.append(_folded("request", [json.dumps(request, ensure_ascii=False, indent=2)], count=False))
+        parts.append(
+            _details_html(title, [f"{key} = {value}" for key, value in names], is_open=title != "environment")
+        )
+    parts.append(_details_html("before it is sent", list(notes), is_open=True))
+    parts.append(_details_html("request", [json.dumps(request, ensure_ascii=False, indent=2)], count=False))
     return f'<div {NO_MATH} style="{BOX}">{"".join(parts)}</div>'
 
 
-def _facts(plan: RecordedRequest) -> list[tuple[str, str]]:
+def _properties(plan: RecordedRequest) -> list[tuple[str, str]]:
     spec, resource = plan.algorithm_spec or RecordedSpec(), plan.compute_resource or RecordedCompute()
     command = spec.command
     kind, count = resource.ecs_spec or resource.resource_id, resource.num_instances
@@ -71,7 +73,7 @@ def _sources(channels: Sequence[ChannelUri]) -> list[tuple[str, str]]:
     return [(each.name or "", each.uri or each.dataset_id or "") for each in channels]
 
 
-def _folded(title: str, lines: Sequence[str], *, is_open: bool = False, count: bool = True) -> str:
+def _details_html(title: str, lines: Sequence[str], *, is_open: bool = False, count: bool = True) -> str:
     if not lines:
         return ""
     summary = f'{escape(title)} <span style="{DIM}">{len(lines)}</span>' if count else escape(title)

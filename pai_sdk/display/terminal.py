@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.commands import goodbye_lines, next_commands, page_of
+from pai_sdk.display.commands import attach_lines, next_commands, page_url
 from pai_sdk.display.curves import MetricCurves, PointReader, Reporting, metrics_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -37,79 +37,79 @@ class TerminalDisplay:
         self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""
-        self._seen: JobRecord | None = None
+        self._last_record: JobRecord | None = None
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
         self._has_lines = False  # since the last status was shown
-        self._said_at = clock()
+        self._printed_at = clock()
 
     def submitted(self, record: JobRecord) -> None:
         """Show the job's id, and its page or the command that follows it, in one line."""
         name = f" ({record.training_job_name})" if record.training_job_name else ""
-        where = page_of(record) or next_commands(record)[0]
-        self._say("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
+        where = page_url(record) or next_commands(record)[0]
+        self._print("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
 
     def changed(self, record: JobRecord) -> None:
         """Show a new status, once."""
         with self._lock:
-            self._seen = record
-            self._writer.knows(record)
+            self._last_record = record
+            self._writer.set_instances(record)
             if record.status == self._status or record.status.is_terminal:
                 return
-            before, self._status = self._status, record.status
-            if before is not None and record.status == JobStatus.SUBMITTED and record.reason_message:
-                self._say("!", f"{record.reason_message} The job waits for another attempt.", "yellow")
+            previous, self._status = self._status, record.status
+            if previous is not None and record.status == JobStatus.SUBMITTED and record.reason_message:
+                self._print("!", f"{record.reason_message} The job waits for another attempt.", "yellow")
             if record.status == JobStatus.RUNNING and self._has_lines:
                 return  # its log lines have shown it already
             self._has_lines = False
             count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
-            self._say("●", f"{record.status}{count}", "dim")
+            self._print("●", f"{record.status}{count}", "dim")
 
     def line(self, line: LogLine) -> None:
         """Show a line as the job wrote it, with its instance where there are several."""
         with self._lock:
-            self._said_at, self._has_lines = self._clock(), True
+            self._printed_at, self._has_lines = self._clock(), True
             self._writer.line(line)
 
     def beat(self) -> None:
         """After a few silent seconds, show how long the job has run, and its last metrics."""
         with self._lock:
-            seen = self._quiet_record()
-        if seen is None:
+            record = self._quiet_record()
+        if record is None:
             return
         points = (
-            self._points.read_on(seen) if self._writer.is_terminal else ()
+            self._points.read_new(record) if self._writer.is_terminal else ()
         )  # without the lock: it asks the service
         with self._lock:
             self._curves.add(points)
-            if (seen := self._quiet_record()) is not None:
-                metrics = metrics_text(seen.latest_metrics, self._curves)
-                self._writer.pass_time(
-                    f"● {seen.status} {duration_text(elapsed_s(seen) or 0)}  {metrics}".rstrip()
+            if (record := self._quiet_record()) is not None:
+                metrics = metrics_text(record.latest_metrics, self._curves)
+                self._writer.show_status(
+                    f"● {record.status} {duration_text(elapsed_s(record) or 0)}  {metrics}".rstrip()
                 )
 
     def _quiet_record(self) -> JobRecord | None:
         """The last snapshot of a job that runs and has shown nothing for a few seconds."""
-        seen = self._seen
-        if seen is None or seen.status.is_terminal or self._clock() - self._said_at < _QUIET_S:
+        record = self._last_record
+        if record is None or record.status.is_terminal or self._clock() - self._printed_at < _QUIET_S:
             return None
-        return seen if elapsed_s(seen) is not None else None
+        return record if elapsed_s(record) is not None else None
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         """Take that row away."""
         with self._lock:
-            self._writer.end_passing()
+            self._writer.clear_status()
 
     def notice(self, text: str) -> None:
         """Show a notice."""
-        self._say("!", text, "yellow")
+        self._print("!", text, "yellow")
 
     def detached(self, record: JobRecord) -> None:
         """Show that the job is still running, the commands that attach to it, and its page."""
         self._settle()
-        self._say("●", f"{record.training_job_id} is still running. To follow or stop it:", "yellow")
-        for line in goodbye_lines(record):
-            self._say(" ", line, "yellow")
+        self._print("●", f"{record.training_job_id} is still running. To follow or stop it:", "yellow")
+        for line in attach_lines(record):
+            self._print(" ", line, "yellow")
 
     def ended(self, record: JobRecord) -> None:
         """Show the final status, the duration, the last metrics and the outputs."""
@@ -120,18 +120,18 @@ class TerminalDisplay:
         mark, style = ("✔", "green") if record.status.is_success else ("✘", "red")
         if record.status.is_stopped:
             mark, style = "■", "yellow"
-        self._say(mark, f"{record.training_job_id} {record.status}{took}", f"bold {style}")
+        self._print(mark, f"{record.training_job_id} {record.status}{took}", f"bold {style}")
         if metrics := metrics_text(record.latest_metrics, curves):
-            self._say(" ", metrics, "dim")
+            self._print(" ", metrics, "dim")
         if record.status.is_success:
             for channel, uri in record.outputs.items():
-                self._say(" ", f"{channel}: {uri}", "dim")
+                self._print(" ", f"{channel}: {uri}", "dim")
 
     def _settle(self) -> None:
         with self._lock:
             self._writer.settle()
 
-    def _say(self, mark: str, text: str, style: str) -> None:
+    def _print(self, mark: str, text: str, style: str) -> None:
         with self._lock:
-            self._said_at = self._clock()
-            self._writer.say(f"{mark} {text}", style)
+            self._printed_at = self._clock()
+            self._writer.print_text(f"{mark} {text}", style)

@@ -9,11 +9,11 @@ from pai_sdk.display.base import visible_text
 
 __all__ = ["text_table"]
 
-_WIDEST = 48
+_MAX_WIDTH = 48
 
 
 def text_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, last_column: int = _WIDEST
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, last_column: int = _MAX_WIDTH
 ) -> list[str]:
     r"""The lines of the table, its head first. Columns of numbers are aligned at the right.
 
@@ -28,7 +28,7 @@ def text_table(
         a      0.5
         bcd  12.25
     """
-    limits = [*[_WIDEST] * (len(columns) - 1), last_column]
+    limits = [*[_MAX_WIDTH] * (len(columns) - 1), last_column]
     cells = [
         [*columns],
         *([_clipped(value_text(value), limit) for value, limit in zip(row, limits, strict=True)] for row in rows),
@@ -45,10 +45,10 @@ def text_table(
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
-    there = [value for value in values if value is not None]
-    return bool(there) and all(isinstance(value, int | float) for value in there)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(isinstance(value, int | float) for value in present)
 
 
 def _clipped(text: str, limit: int) -> str:
-    shown = visible_text(text.replace("\n", " "))
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+    visible = visible_text(text.replace("\n", " "))
+    return visible if len(visible) <= limit else f"{visible[: limit - 1]}…"

@@ -12,7 +12,7 @@ from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.choice import notebook_cell
-from pai_sdk.display.commands import goodbye_lines, list_command
+from pai_sdk.display.commands import attach_lines, list_command
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
 from pai_sdk.errors import InvalidInputError, JobsFailed, PaiError, WaitTimeoutError
@@ -404,7 +404,7 @@ def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
     """Builds the interrupt of a wait for jobs that are still running."""
     if len(unfinished) == 1:
         return detached(
-            unfinished[0].id, goodbye_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))
+            unfinished[0].id, attach_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))
         )
     options = sorted({place_of_job(job.id).list_option for job in unfinished}) or [""]
     return all_detached([job.id for job in unfinished], [list_command(option) for option in options])

@@ -92,7 +92,7 @@ class LiveCard:
         """Forwards the call to a display that has a heartbeat."""
         self._beat("beat")
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         """Forwards the call to a display that has a heartbeat."""
         self._beat("rest")
 

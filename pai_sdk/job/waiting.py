@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pai_sdk.display.base import Display, Silent, short_instance
-from pai_sdk.display.commands import goodbye_lines, next_commands
+from pai_sdk.display.commands import attach_lines, next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.errors import WaitTimeoutError
 from pai_sdk.job.failure.explain import job_failure_async, stopped_error
@@ -142,7 +142,7 @@ class Waiting:
             return stopping(self._job.id, next_commands(record))
         with ignore_interrupts():
             self._display.detached(record)
-        return detached(self._job.id, goodbye_lines(record))
+        return detached(self._job.id, attach_lines(record))
 
 
 async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPolicy) -> None:

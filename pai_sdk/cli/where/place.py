@@ -19,7 +19,7 @@ from pai_sdk.base.endpoint import host_of
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.config.file import config_path_of
 from pai_sdk.config.settings import profiles_of
-from pai_sdk.display.commands import in_place
+from pai_sdk.display.commands import commands_with_option
 from pai_sdk.errors import SettingsError
 from pai_sdk.session.default import default_session_from, get_default_session
 from pai_sdk.session.session import Session
@@ -169,7 +169,7 @@ def _used(place: ChosenPlace) -> Iterator[None]:
             elif place.profile is not None:
                 held.enter_context(default_session_from(partial(Session, profile=place.profile)))
             if not place.local:  # the id of a job in Docker says where it is
-                held.enter_context(in_place(place.option))
+                held.enter_context(commands_with_option(place.option))
             yield
     finally:
         _chosen.reset(before)

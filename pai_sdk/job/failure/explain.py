@@ -14,7 +14,7 @@ from itertools import chain
 from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason, missing_module
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import short_instance, visible_text
-from pai_sdk.display.commands import next_commands, page_of
+from pai_sdk.display.commands import next_commands, page_url
 from pai_sdk.errors import JobFailed, JobStopped, PaiError
 from pai_sdk.job.failure.missing_modules import missing_module_hint
 from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
@@ -231,7 +231,7 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     if waited_s is not None:
         lines.append(f"  its log showed no reason within {waited_s:g} s after the end; more lines may come later")
     lines.append(f"  the whole log: {next_commands(record)[0]}")
-    if (page := page_of(record)) is not None:
+    if (page := page_url(record)) is not None:
         lines.append(f"  its page: {page}")
     return "\n".join(lines)
 

@@ -118,7 +118,7 @@ def test_the_status_row_shows_every_point_although_few_are_polled(in_terminal: N
     now[0] = 10.0
     display.beat()
     assert "loss 0.25 █▃▃▁" in stream.getvalue()
-    display.rest()
+    display.stop_beat()
 
 
 def test_every_point_is_read_once_and_long_curves_are_not_read_again_and_again() -> None:
@@ -128,7 +128,7 @@ def test_every_point_is_read_once_and_long_curves_are_not_read_again_and_again()
         record = job.report(float(step % 7))
         if step % 10 == 0:
             now[0] += 10.0
-            curves.add(reader.read_on(record))
+            curves.add(reader.read_new(record))
     assert [*curves["loss"].values] == [float(step % 7) for step in range(991)]
     assert job.read < 10_000, "the last minute each time, not the whole"
 
@@ -140,7 +140,7 @@ def test_values_without_times_are_read_once_too() -> None:
         record = job.report(0.5)
         job.points[-1] = MetricPoint(name="loss", value=0.5)
         now[0] += 10.0
-        curves.add(reader.read_on(record))
+        curves.add(reader.read_new(record))
     assert [*curves["loss"].values] == [0.5]  # the same value at no known time is the last one once more
 
 
@@ -155,7 +155,7 @@ def test_a_slow_service_is_asked_less_often() -> None:
     reader = PointReader(job, clock=lambda: now[0])
     asked = 0
     while now[0] < 400:
-        asked += bool(reader.read_on(job.report(1.0)))
+        asked += bool(reader.read_new(job.report(1.0)))
         now[0] += 1.0
     assert 5 <= asked <= 11
 
@@ -168,7 +168,7 @@ def test_a_job_whose_metrics_cannot_be_read_is_shown_all_the_same() -> None:
         raise ConnectionFailedError("out of reach", endpoint="http://x")
 
     job.metrics = refuse  # type: ignore[method-assign]
-    assert PointReader(job).read_on(record) == ()
+    assert PointReader(job).read_new(record) == ()
     assert PointReader(job).read_all(record) is None
 
 

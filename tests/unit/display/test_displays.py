@@ -13,7 +13,7 @@ import pytest
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display
-from pai_sdk.display.commands import goodbye_lines, next_commands
+from pai_sdk.display.commands import attach_lines, next_commands
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -153,7 +153,7 @@ def test_the_way_back_to_a_job_has_its_page() -> None:
     stream = io.StringIO()
     TerminalDisplay(stream).detached(record(TrainingJobUrl="http://127.0.0.1:8765/ui/#run=train1"))
     assert stream.getvalue().splitlines()[-1].strip() == "http://127.0.0.1:8765/ui/#run=train1"
-    assert goodbye_lines(record(TrainingJobUrl="javascript:alert(1)")) == next_commands(record())
+    assert attach_lines(record(TrainingJobUrl="javascript:alert(1)")) == next_commands(record())
 
 
 def test_a_card_shows_all_and_trusts_nothing() -> None:

@@ -128,7 +128,7 @@ class Beating(Silent):
         if self.fault:
             raise self.fault
 
-    def rest(self) -> None:
+    def stop_beat(self) -> None:
         self.rested = True
 
 

@@ -94,14 +94,14 @@ def test_a_terminal_shows_states_in_one_place(clock: Clock) -> None:
 def test_each_instance_has_its_row_below_all_lines(clock: Clock) -> None:
     stream = FakeTerminal()
     writer = LogWriter(stream, clock=clock)
-    writer.knows(two_instances())
+    writer.set_instances(two_instances())
     show(writer, "\r10%\r")
     show(writer, "\r50%\r", instance="t-worker-0")
     show(writer, "\r20%\r")
     assert screen(stream) == ["master-0 | 20%", "worker-0 | 50%"]
     show(writer, "\r99%", "a line", instance="t-worker-0")
     assert screen(stream) == ["worker-0 | 99%", "worker-0 | a line", "master-0 | 20%"]
-    writer.say("done", "bold")
+    writer.print_text("done", "bold")
     writer.settle()
     assert screen(stream) == ["worker-0 | 99%", "worker-0 | a line", "done", "master-0 | 20%"]
 
@@ -133,9 +133,9 @@ def test_what_a_stream_has_no_sign_for_becomes_a_question_mark(encoding: str) ->
     """A line that cannot be shown must not end the following of a job that goes on."""
     written = io.BytesIO()
     writer = LogWriter(io.TextIOWrapper(written, encoding=encoding, newline="\n"))
-    writer.say("● Running", "dim")
+    writer.print_text("● Running", "dim")
     show(writer, "损失 0.5", "half a character: \ud83d")
-    writer.knows(two_instances())
+    writer.set_instances(two_instances())
     show(writer, "损失 0.4")
     texts = ["● Running", "损失 0.5", "half a character: \ud83d", "master-0 | 损失 0.4"]
     assert written.getvalue().decode(encoding).splitlines() == [
@@ -163,7 +163,7 @@ def test_a_silent_job_shows_that_time_passes_until_it_says_something(
     assert screen(stream) == ["● Running", "epoch 1"]
     clock.now += 3
     display.beat()
-    display.rest()
+    display.stop_beat()
     assert screen(stream) == ["● Running", "epoch 1"]
 
 
@@ -171,7 +171,7 @@ def test_the_time_stands_below_progress_bars_that_do_not_move(clock: Clock) -> N
     stream = FakeTerminal()
     writer = LogWriter(stream, clock=clock)
     show(writer, "\r10%\r")
-    writer.pass_time("● Running 5s")
+    writer.show_status("● Running 5s")
     assert screen(stream) == ["10%", "● Running 5s"]
     show(writer, "\r20%\r")
     assert screen(stream) == ["20%"]
@@ -181,7 +181,7 @@ def test_a_warning_stands_above_the_row_of_time(clock: Clock, monkeypatch: pytes
     stream = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", stream)
     writer = LogWriter(stream, clock=clock)
-    writer.pass_time("● Running 5s")
+    writer.show_status("● Running 5s")
     sys.stderr.write("the engine does not answer\n")
     assert screen(stream) == ["the engine does not answer", "● Running 5s"]
     writer.settle()
@@ -191,12 +191,12 @@ def test_a_warning_stands_above_the_row_of_time(clock: Clock, monkeypatch: pytes
 def test_errors_that_go_to_a_file_still_do(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     stream, errors = FakeTerminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", errors)
-    LogWriter(stream, clock=clock).pass_time("● Running 5s")
+    LogWriter(stream, clock=clock).show_status("● Running 5s")
     sys.stderr.write("the engine does not answer\n")
     assert errors.getvalue() == "the engine does not answer\n"
 
 
 def test_a_file_shows_no_passing_time(clock: Clock) -> None:
     stream = io.StringIO()
-    LogWriter(stream, clock=clock).pass_time("● Running 5s")
+    LogWriter(stream, clock=clock).show_status("● Running 5s")
     assert stream.getvalue() == ""

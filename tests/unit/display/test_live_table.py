@@ -24,7 +24,7 @@ def test_in_a_file_each_end_is_a_line() -> None:
     display.changed([record(0, "Running"), record(1, "Submitted")])
     display.changed([record(0, "Running"), record(1, "Failed", Duration=3)])
     display.changed([record(0, "Succeed", Duration=65), record(1, "Failed", Duration=3)])
-    display.rest()
+    display.stop_beat()
     display.ended()
     assert stream.getvalue().splitlines() == [
         "✘ 1/2 train1 lr-1 Failed 3s",
@@ -38,7 +38,7 @@ def test_a_terminal_shows_the_most_telling_rows_that_fit() -> None:
     display = TerminalJobs(stream, clock=lambda: 0.0)
     records = [record(n, "Failed" if n == 400 else "Running" if n == 300 else "Succeed") for n in range(500)]
     display.changed(records)
-    display.rest()
+    display.stop_beat()
     display.ended()
     final = stream.getvalue().rpartition("\x1b")[2].splitlines()
     assert any("train300 " in line for line in stream.getvalue().splitlines())

@@ -226,7 +226,7 @@ def test_the_log_button_shows_more_lines(page: Page) -> None:
     display.submitted(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
     for number in range(40):
         display.line(LogLine("train1-master-0", number, f"line {number};"))
-    display.rest()
+    display.stop_beat()
     log = shown_buttons(on_log=display.show_log).box.children[1]
     assert page.cards[0].count("line ") == 15
     log.value = True
