@@ -1,4 +1,4 @@
-"""The protocol of displays of a job, and functions for text that all of them use."""
+"""The protocol of a job's display, and functions for text that all displays use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Silent:
     """Shows nothing."""
 
     def _nothing(self, _: object) -> None:
-        """Show nothing."""
+        """Shows nothing."""
 
     submitted = changed = line = notice = detached = ended = _nothing
 
@@ -63,10 +63,10 @@ _SEQUENCE = re.compile(
 
 
 def visible_text(text: str, *, colours: bool = False) -> str:
-    r"""The text that a terminal shows of a line in the end: of a progress bar, the last state only.
+    r"""Returns the text that remains visible of a line in a terminal: of a progress bar, the last state.
 
-    Of a job's control sequences only colours are let through, where they are wanted: no log line may move the
-    cursor, or name the window.
+    Of a job's control sequences only colours are kept, with `colours`: a log line must not move the cursor or
+    rename the window.
 
     Example:
         >>> visible_text("10%\r20%\r\x1b[32m30%\x1b[0m"), visible_text("\x1b[1mbold", colours=True)
@@ -79,7 +79,7 @@ def visible_text(text: str, *, colours: bool = False) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for display.
+    """Formats a duration.
 
     Example:
         >>> [duration_text(s) for s in (4.2, 192, 7322)]
@@ -94,7 +94,7 @@ def duration_text(seconds: float) -> str:
 
 
 def elapsed_s(record: JobRecord) -> float | None:
-    """Seconds since the job was created, or its duration; None when the service does not report it."""
+    """Returns the seconds since the job was created, or its duration; None if the service reports neither."""
     if record.status.is_terminal and record.duration is not None:
         return float(record.duration)
     created = seconds_of(record.gmt_create_time)

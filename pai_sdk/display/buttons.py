@@ -1,4 +1,4 @@
-"""Stop and Log below the card of a job, where a press reaches the kernel while a cell runs."""
+"""The buttons Stop and Log below the card of a job, if a press reaches the kernel while a cell runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pai_sdk.errors import PaiError
 
 __all__ = ["JobButtons"]
 
-_DISPLAY_AFTER_S = 1.0  # JupyterLab opens the subshell of new widgets meanwhile, and sends to it only from then on
+# JupyterLab opens the subshell of new widgets in this time, and sends messages to the subshell only afterwards.
+_DISPLAY_AFTER_S = 1.0
 _RETRY_AFTER_S = 4.0
 _MAX_TRIES = 3
 
@@ -19,17 +20,17 @@ _MAX_TRIES = 3
 class JobButtons:
     """The buttons of one card. They are hidden until the kernel has received a message of the page.
 
-    Whether it receives one during a cell depends on the kernel, on the program that shows the notebook and on its
-    settings, so it is tried out: the page counts the views of a widget (`_view_count`), and sends the count.
+    Whether it receives one during a cell depends on the kernel, on the notebook's frontend and on its settings, so
+    it is tried: the page counts the views of a widget (`_view_count`) and sends the count.
 
-        none -> made -> displayed, hidden -> shown: the page's count has come
-          ^________________|  no count came; three times at most
+        none -> created -> displayed, hidden -> visible: the page's count has arrived
+          ^___________________|  no count arrived; three times at most
 
-    `_lock` guards the state; the page's messages come in another thread than `offer`.
+    `_lock` guards the state: the messages of the page arrive in another thread than that of `offer`.
 
     Args:
-        stop: requests the end of the job.
-        on_log: called with whether many lines of the log are wanted.
+        stop: requests the stop of the job.
+        on_log: called with whether the log is expanded.
     """
 
     def __init__(self, stop: Callable[[], None], on_log: Callable[[bool], None]) -> None:
@@ -45,11 +46,11 @@ class JobButtons:
 
     @property
     def box(self) -> Any:
-        """The widget with the buttons; None while there is none."""
+        """Returns the widget with the buttons; None if it does not exist."""
         return self._box
 
     def offer(self, now: float) -> None:
-        """Takes the next step towards buttons that work; called from time to time.
+        """Performs the next step of the states above; called from time to time.
 
         Args:
             now: monotonic time in seconds.
@@ -70,7 +71,7 @@ class JobButtons:
                 self._box, self._is_displayed = None, False
 
     def ended(self) -> None:
-        """The job has ended: there is nothing to stop."""
+        """Removes the button Stop; a hidden box is closed."""
         with self._lock:
             self._has_ended = True
             if self._is_visible:
@@ -116,7 +117,7 @@ class JobButtons:
     def _on_stop(self, _: object) -> None:
         self._set(self._stop, disabled=True)
         self._set(self._message, value="stopping…")
-        # In a thread: other cells can run until the service responds.
+        # In a thread: other cells can run before the service has responded.
         threading.Thread(target=self._request_stop, name="pai-stop", daemon=True).start()
 
     def _request_stop(self) -> None:
@@ -133,9 +134,7 @@ class JobButtons:
 
 
 def _receive_anywhere(widget: Any) -> None:
-    """Let the page choose the thread of the kernel that receives its messages to a widget.
-
-    JupyterLab sends them to a subshell, which is free while a cell runs. ipykernel 7.4 overrides that: it gives a
-    message to the shell from which the widget was changed last, which for a new widget is the busy main one.
-    """
+    """Lets the page choose the kernel thread that receives its messages to a widget."""
+    # JupyterLab sends them to a subshell, which is free while a cell runs. ipykernel 7.4 overrides that: it passes
+    # a message to the shell that changed the widget last, which for a new widget is the busy main one.
     getattr(widget.comm, "__dict__", {}).pop("_reply_subshell_id", None)

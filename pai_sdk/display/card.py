@@ -1,4 +1,4 @@
-"""A job as an HTML card: description, progress and outputs. Only the record is needed."""
+"""Renders a job as an HTML card: description, progress and outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pai_sdk.display.curves import MetricCurve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
 
-# The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
+# The colours of the page are inherited, so that the card fits light and dark notebooks.
 BOX = (
     "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;margin:4px 0;max-width:760px;"
     "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;overflow-wrap:anywhere"
@@ -24,12 +24,7 @@ DIM = "opacity:.65"
 def card_html(
     record: JobRecord, *, tail: Sequence[str] = (), curves: Mapping[str, MetricCurve] | None = None
 ) -> str:
-    """Draw the card.
-
-    Args:
-        record: the job.
-        tail: the last lines of its log, shown in a box.
-        curves: metric to its course, drawn beside its last value.
+    """Draws the card.
 
     Example:
         >>> "train1" in card_html(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
@@ -37,7 +32,7 @@ def card_html(
     """
     parts = [_head(record)]
     if record.status.is_failure and record.reason_message:
-        # The page's own colour beside a red line: red letters are hard to read on a dark page.
+        # The text colour of the page beside a red line: red letters are hard to read on a dark page.
         edge = f"border-left:3px solid {BADGE_COLOURS['failure']};padding-left:8px;margin-top:4px"
         parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
     parts += [_metrics(record.latest_metrics, curves or {}), _rows(record)]
@@ -47,7 +42,7 @@ def card_html(
             f'<pre style="{MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
             f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{text}</pre>'
         )
-    box = "display:inline-block;max-width:100%"  # a command goes to the next line as a whole
+    box = "display:inline-block;max-width:100%"  # a command is not broken between two lines
     commands = " &nbsp; ".join(
         f'<code style="{box}">{escape(command)}</code>' for command in next_commands(record)
     )
@@ -56,7 +51,7 @@ def card_html(
 
 
 def status_html(status: JobStatus) -> str:
-    """A status on the colour of its kind.
+    """Renders a status on the colour of its kind.
 
     Example:
         >>> ">Running</span>" in status_html(JobStatus.RUNNING)

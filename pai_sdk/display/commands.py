@@ -16,7 +16,7 @@ _option: ContextVar[str] = ContextVar("place_option", default="")
 
 @contextmanager
 def commands_with_option(option: str) -> Iterator[None]:
-    """Within it, all commands have an option that names the place of the jobs, such as `--embedded`."""
+    """Adds an option that selects the backend of the jobs, such as `--embedded`, to all commands in its block."""
     token = _option.set(option)
     try:
         yield
@@ -25,35 +25,35 @@ def commands_with_option(option: str) -> Iterator[None]:
 
 
 def next_commands(record: JobRecord) -> list[str]:
-    """The exact lines to type for the log, the status and the end of a job."""
+    """Returns the commands for the log and the status of a job, and for its stop while it runs."""
     has_ended = record.status.is_terminal
     verbs = ["logs", "status"] if has_ended else ["logs -f", "status", "stop"]
     return [f"{_command()} {verb} {record.training_job_id} {_option.get()}".rstrip() for verb in verbs]
 
 
 def page_url(record: JobRecord) -> str | None:
-    """The address of a job's page in the browser, where its service has one.
+    """Returns the URL of a job's page, if its service has one.
 
     Example:
-        >>> page_of(JobRecord(training_job_id="train1", training_job_url="javascript:alert(1)"))
+        >>> page_url(JobRecord(training_job_id="train1", training_job_url="javascript:alert(1)"))
     """
     url = record.training_job_url or ""
     return url if url.startswith(("https://", "http://")) else None
 
 
 def attach_lines(record: JobRecord) -> list[str]:
-    """The lines that lead back to a running job: `next_commands`, and the address of its page if it has one."""
+    """Returns the commands to attach to a running job, and the URL of its page if it has one."""
     page = page_url(record)
     return [*next_commands(record), *([page] if page is not None else [])]
 
 
 def list_command(option: str = "") -> str:
-    """The exact line to type for a list of all jobs; with an option, of those in another place."""
+    """Returns the command that lists all jobs; `option` selects another backend."""
     return f"{_command()} ps {option or _option.get()}".rstrip()
 
 
 def _command() -> str:
-    """The command that starts the command line here: its script may be missing on PATH."""
+    """Returns the command that starts the CLI; its script may be missing on PATH."""
     if shutil.which("pai-sdk"):
         return "pai-sdk"
     is_this = shutil.which("python") == sys.executable

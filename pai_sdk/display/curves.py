@@ -1,4 +1,4 @@
-"""The course of a metric: as a small picture with its scale, and as a row of blocks in a terminal."""
+"""The curve of a metric: as a small image with its scale, and as a row of blocks in a terminal."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _PointKey: TypeAlias = tuple[str | None, str | None, int | None, int | None, str
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _READ_INTERVAL_S = 1.0
-_MAX_TIME_SHARE = 0.05  # of the wait that reading points may take
-_MAX_LATENESS_S = (
-    60.0  # a point may become readable that long after its time: instances flush their files now and then
-)
+_MAX_TIME_SHARE = 0.05  # of the time of a wait that is spent on reading points
+# A point may become readable this long after its time, because instances flush their files now and then.
+_MAX_LATENESS_S = 60.0
 
 
 @dataclass
@@ -32,9 +31,9 @@ class MetricCurve:
     """The values of one metric, oldest first.
 
     Attributes:
-        values: all that are finite.
-        first_step: the step of the first value, where steps are known.
-        last_step: likewise of the last value.
+        values: all finite values.
+        first_step: the step of the first value; None if it has none.
+        last_step: the step of the last value; None if it has none.
     """
 
     values: list[float] = field(default_factory=list)
@@ -43,7 +42,7 @@ class MetricCurve:
     _last: tuple[int | None, str | None, float] | None = None
 
     def add(self, point: MetricPoint) -> None:
-        """Add a value, unless it is the last one once more."""
+        """Adds a value, unless it repeats the last one."""
         if point.value is None or not math.isfinite(point.value):
             return
         key = point.step, point.timestamp, point.value
@@ -55,7 +54,7 @@ class MetricCurve:
         self.last_step = point.step
 
     def svg(self) -> str:
-        """The curve with its scale, as inline SVG: largest and smallest value, first and last step.
+        """Returns the curve with its scale, as inline SVG: largest and smallest value, first and last step.
 
         Example:
             >>> "polyline" in MetricCurve([3.0, 1.0, 2.0], 0, 2).svg(), MetricCurve([3.0]).svg()
@@ -64,7 +63,7 @@ class MetricCurve:
         return small_curve(self.values, self.first_step, self.last_step)
 
     def blocks(self, width: int = 12) -> str:
-        """The last values as a row of blocks, scaled to their range.
+        """Returns the last values as a row of blocks, scaled to their range.
 
         Example:
             >>> MetricCurve([0.0, 1.0, 2.0, 4.0]).blocks(), MetricCurve([1.0]).blocks()
@@ -74,11 +73,11 @@ class MetricCurve:
 
 
 def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, float] | None = None) -> str:
-    """The last values as a row of blocks; a value that is not finite is a gap.
+    """Returns the last values as a row of blocks; a value that is not finite is a gap.
 
     Args:
         values: oldest first.
-        width: the most blocks.
+        width: the maximum number of blocks.
         scale: the values of the lowest and of the highest block; those of the row otherwise.
 
     Example:
@@ -90,7 +89,7 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
     if len(last_values) < 2 or not finite:
         return ""
     low, high = scale or (min(finite), max(finite))
-    # Halves, as the difference of two finite numbers may be infinite.
+    # Halves, because the difference of two finite numbers may be infinite.
     height = (len(_BLOCKS) - 1) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.0
     return "".join(
         _BLOCKS[int((value / 2 - low / 2) * height + 1e-9)] if math.isfinite(value) else " "
@@ -99,20 +98,20 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
 
 
 class MetricCurves(dict[str, MetricCurve]):
-    """The curve of each metric: that of the instance which is meant by its plain name (`run.events.sources`)."""
+    """The curve of each metric, from the instance to which its plain name refers (`run.events.sources`)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._drawn: dict[str, tuple[Any, ...]] = {}
 
     def add(self, points: Iterable[MetricPoint]) -> None:
-        """Add points, oldest first."""
+        """Adds points, oldest first."""
         for point in points:
             if not point.name:
                 continue
             order = point_order(point)
             drawn = self._drawn.setdefault(point.name, order)
-            if order < drawn:  # the first instance comes later than another one
+            if order < drawn:  # the preferred instance has reported later than another one
                 self._drawn[point.name] = order
                 self.pop(point.name, None)
             if order <= drawn:
@@ -120,7 +119,7 @@ class MetricCurves(dict[str, MetricCurve]):
 
 
 def curves_of(points: Iterable[MetricPoint]) -> MetricCurves:
-    """The curve of each metric.
+    """Returns the curve of each metric.
 
     Args:
         points: oldest first.
@@ -131,34 +130,33 @@ def curves_of(points: Iterable[MetricPoint]) -> MetricCurves:
 
 
 class Reporting(Protocol):
-    """A job as far as its metrics go; a `TrainingJob` is one."""
+    """A source of metric values; a `TrainingJob` is one."""
 
     def metrics(self, name: str | None = None, *, since: str | None = None) -> Iterable[MetricPoint]:
-        """The values of its metrics, oldest first; of all times, or from one on."""
+        """Returns the values of its metrics, oldest first; all of them, or those since a time."""
         ...
 
 
 class PointReader:
-    """Reads the points of a running job's metrics as they come, each once. A snapshot has only the last ones.
-
-    A reader that is slow reads less often, so that reading takes a twentieth of the time at most.
+    """Reads the metric points of a running job as they arrive, each once. A snapshot has only the last ones.
 
     Args:
-        job: reports them; without one, there are no points.
+        job: the source of the points; None for no points.
         clock: monotonic time in seconds.
     """
 
     def __init__(self, job: Reporting | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._job = job
         self._clock = clock
-        self._lock = threading.Lock()  # guards all that follows; held while points are read
+        # Guards all fields below; held during the request, so that two callers do not read the same points.
+        self._lock = threading.Lock()
         self._latest: Sequence[MetricPoint] = []
         self._due_at = float("-inf")
         self._since: str | None = None
         self._counts: Counter[_PointKey] = Counter()
 
     def read_new(self, record: JobRecord) -> Sequence[MetricPoint]:
-        """The points that are new since the last call, oldest first; empty while the next reading is not due."""
+        """Returns the points since the last call, oldest first; empty if the next read is not due."""
         latest = record.latest_metrics
         with self._lock:
             if self._job is None or latest == self._latest or self._clock() < self._due_at:
@@ -168,12 +166,14 @@ class PointReader:
             with suppress(PaiError):  # the display is worth more than its curves
                 new_points = self._new_points(self._job)
                 self._latest = latest
-            took_s = self._clock() - started_at
+            took_s = (
+                self._clock() - started_at
+            )  # slow requests are made less often: a twentieth of the time at most
             self._due_at = started_at + max(_READ_INTERVAL_S, took_s / _MAX_TIME_SHARE)
             return new_points
 
     def read_all(self, record: JobRecord) -> MetricCurves | None:
-        """The whole curves of a job; None where they cannot be read."""
+        """Returns the complete curves of a job; None if they cannot be read."""
         if self._job is None or not record.latest_metrics:
             return None
         with suppress(PaiError):
@@ -183,8 +183,12 @@ class PointReader:
     def _new_points(self, job: Reporting) -> list[MetricPoint]:
         points = [*(job.metrics(since=self._since) if self._since else job.metrics())]
         times = [seconds_of(point.timestamp) for point in points]
-        known = [one for one in times if one is not None]
-        since_s = max(0.0, max(known) - _MAX_LATENESS_S) if known and len(known) == len(points) else None
+        finite_times = [time_s for time_s in times if time_s is not None]
+        since_s = (
+            max(0.0, max(finite_times) - _MAX_LATENESS_S)
+            if finite_times and len(finite_times) == len(points)
+            else None
+        )
         counts, recent, new_points = Counter[_PointKey](), Counter[_PointKey](), []
         for point, time_s in zip(points, times, strict=True):
             key = point.name, point.instance, point.rank, point.step, point.timestamp, point.value
@@ -193,18 +197,12 @@ class PointReader:
                 new_points.append(point)
             if since_s is None or (time_s or 0.0) >= since_s:
                 recent[key] += 1
-        self._since, self._counts = wire_time(since_s), recent  # the next reading gives the recent ones again
+        self._since, self._counts = wire_time(since_s), recent  # the next read returns the recent ones again
         return new_points
 
 
 def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, MetricCurve], *, limit: int = 4) -> str:
-    """The last values on one line: `loss 0.25 ▄▃▁  accuracy 0.9`; empty without any.
-
-    Args:
-        latest: the last value of each metric.
-        curves: metric to its course; drawn where it is known.
-        limit: how many metrics.
-    """
+    """Formats the last values as one line: `loss 0.25 ▄▃▁  accuracy 0.9`; empty without any."""
     parts = []
     for point in latest[:limit]:
         if point.name and point.value is not None:

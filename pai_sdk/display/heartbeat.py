@@ -1,4 +1,4 @@
-"""Heartbeat of a display: while a job sends nothing, the elapsed time still advances."""
+"""The heartbeat of a display: the elapsed time advances while a job prints nothing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _BEAT_INTERVAL_S = 0.5
-_JOIN_TIMEOUT_S = 1.0  # a blocked terminal must not delay the end of the wait
+_JOIN_TIMEOUT_S = 1.0  # the last beat may be blocked by the terminal, which must not delay the end of the wait
 
 
 @contextmanager
 def heartbeat(display: object, *, beat_s: float = _BEAT_INTERVAL_S) -> Iterator[None]:
-    """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `stop_beat`.
+    """Calls `beat` of the display, if it has one, from a thread during its block, and at the end `stop_beat`.
 
     Example:
         >>> from pai_sdk.display.base import Silent
         >>> with heartbeat(Silent()):  # has no heartbeat, and is not changed
         ...     pass
     """
-    beat, stop_beat = getattr(display, "beat", None), getattr(display, "rest", None)
+    beat, stop_beat = getattr(display, "beat", None), getattr(display, "stop_beat", None)
     if beat is None or stop_beat is None:
         yield
         return
@@ -33,12 +33,12 @@ def heartbeat(display: object, *, beat_s: float = _BEAT_INTERVAL_S) -> Iterator[
             except (OSError, ValueError):  # the stream is closed; the next line of the log reports it
                 return
 
-    # In a copy of this context: it tells a notebook which cell to update.
+    # In a copy of this context: the kernel finds the cell to update in it.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(live,), name="pai-display", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        stopped.set()
+        stopped.set()  # before `stop_beat`, or a late beat would draw again what it removes
         thread.join(_JOIN_TIMEOUT_S)
         stop_beat()

@@ -1,4 +1,4 @@
-"""Jobs as an HTML table, for notebooks."""
+"""Renders jobs as a table, in HTML and as text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ _MAX_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
-    """A row a job: status, name, hyperparameters that differ, last metrics, time, id.
-
-    Args:
-        records: the jobs, in the order of the rows.
-        below: a text below the table.
+    """Returns a row a job: status, name, hyperparameters that differ, last metrics, time, id.
 
     Example:
         >>> job_table_html([])
@@ -47,7 +43,7 @@ def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
 
 
 def job_table_text(records: Sequence[JobRecord]) -> list[str]:
-    """The same as the lines of a text: id, name, status, time, hyperparameters that differ, last metrics."""
+    """Renders the lines of a text table: id, name, status, time, hyperparameters that differ, last metrics."""
     titles, values = _values(records)
     rows = [
         [
@@ -68,7 +64,7 @@ def _elapsed_text(record: JobRecord) -> str:
 
 
 def _values(records: Sequence[JobRecord]) -> tuple[list[str], list[list[str]]]:
-    """The names of hyperparameters that differ and of metrics, and a row a job with their values as text."""
+    """Returns the names of differing hyperparameters and of metrics, and their values for each job."""
     compared = compare_hyperparameters([record.hyperparameter_values for record in records])
     differing = compared.differing[:_MAX_HYPERPARAMETERS]
     metrics = list(dict.fromkeys(p.name for r in records for p in r.latest_metrics if p.name))[:_MAX_METRICS]

@@ -1,4 +1,4 @@
-"""A job in a notebook: one card that updates in place, instead of a growing pile of output."""
+"""Displays a job in a notebook: one card that updates in place."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from pai_sdk.display.card import card_html
 from pai_sdk.display.curves import MetricCurves, PointReader, Reporting
 from pai_sdk.schemas.record import JobRecord, LogLine
 
-__all__ = ["JupyterDisplay", "CardJob"]
+__all__ = ["CardJob", "JupyterDisplay"]
 
-_MIN_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
-# Nor less often: the card shows the time. A redraw loses the text that a user has selected.
+_MIN_PAUSE_S = 0.2  # between two redraws, however fast lines arrive
+# The card displays the elapsed time, so it is redrawn without news, too. But a redraw loses the text selection.
 _MAX_PAUSE_S = 5.0
 _TAIL_LINES = 15
 _LOG_LINES = 1000  # with the button pressed
 
 
 class CardJob(Reporting, Protocol):
-    """The job that a card shows, as far as the card uses it; a `TrainingJob` is one."""
+    """The methods of a job that its card uses; a `TrainingJob` is one."""
 
     def stop(self) -> None:
-        """Request its end."""
+        """Requests the stop of the job."""
         ...
 
 
 @dataclass
 class _Row:
-    """A line of the log's end. The next line of its instance takes the place of a progress bar's state."""
+    """One of the last lines of the log. The next line of its instance replaces the state of a progress bar."""
 
     text: str
     replaced_by: str | None = None
 
 
 class JupyterDisplay:
-    """Draws the card with the log's last lines; redraws at most a few times a second, and at the end.
+    """Draws the card with the last lines of the log; redraws at most a few times a second, and at the end.
 
-    Below the card are buttons, where ipywidgets is installed and a press reaches the kernel.
+    The card has buttons, if ipywidgets is installed and a press reaches the kernel.
 
     Args:
-        job: gives the points of the metrics, and is stopped by the button.
-        tail_lines: how many of the log's last lines it shows.
-        instead_of: a card of the same job, in whose place this one is drawn.
+        job: the source of the metrics; the button stops it.
+        tail_lines: the number of last lines of the log.
+        instead_of: a card of the same job, which this one replaces.
         clock: monotonic time in seconds.
     """
 
@@ -61,7 +61,7 @@ class JupyterDisplay:
         instead_of: JupyterDisplay | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._lock = threading.RLock()  # guards all fields below: `beat` is called from another thread
         self._clock = clock
         self._rows: deque[_Row] = deque(maxlen=_LOG_LINES)
         self._tail_lines = tail_lines
@@ -80,15 +80,15 @@ class JupyterDisplay:
         self._has_changes = False
 
     def submitted(self, record: JobRecord) -> None:
-        """Draw the card."""
+        """Draws the card."""
         self._show(record)
 
     def changed(self, record: JobRecord) -> None:
-        """Redraw with the new status."""
+        """Redraws the card with the new status."""
         self._show(record)
 
     def line(self, line: LogLine) -> None:
-        """Add a line; redraw if the last time is long enough ago."""
+        """Adds a line; redraws if the last redraw is long enough ago."""
         with self._lock:
             self._add(line)
             self._has_changes = True
@@ -96,12 +96,13 @@ class JupyterDisplay:
                 self._draw()
 
     def beat(self) -> None:
-        """Draw what is not drawn yet, and from time to time the elapsed time."""
+        """Redraws after changes, and from time to time for the elapsed time."""
         record = self._record
         if record is None or record.status.is_terminal:
             return
-        points = self._points.read_new(record)  # before the lock: it asks the service
+        points = self._points.read_new(record)  # before the lock is acquired: it makes a request
         with self._lock:
+            # Again: the job may have finished during the request, and `ended` has drawn the last state.
             if self._record is None or self._record.status.is_terminal:
                 return
             if points:
@@ -113,24 +114,24 @@ class JupyterDisplay:
                 self._draw()
 
     def stop_beat(self) -> None:
-        """Draw what is not drawn yet; the wait has ended."""
+        """Draws the last changes when the wait is over."""
         with self._lock:
             if self._has_changes:
                 self._draw()
 
     def notice(self, text: str) -> None:
-        """Put a notice among the lines."""
+        """Adds a notice to the lines."""
         with self._lock:
             self._rows.append(_Row(f"! {text}"))
             self._draw()
 
     def detached(self, record: JobRecord) -> None:
-        """Keep the card, and show that the job is still running."""
+        """Adds a notice that the job is still running."""
         self.notice("no longer watched; the job is still running")
 
     def ended(self, record: JobRecord) -> None:
-        """Draw the card for the last time, with the whole course of the metrics."""
-        curves = self._points.read_all(record)  # before the lock: it asks the service
+        """Draws the card for the last time, with the complete curves of the metrics."""
+        curves = self._points.read_all(record)  # before the lock is acquired: it makes a request
         with self._lock:
             self._curves = curves or self._curves
             self._record = record
@@ -139,13 +140,13 @@ class JupyterDisplay:
                 self._buttons.ended()
 
     def show_log(self, is_expanded: bool) -> None:
-        """Show many lines of the log, or the last few."""
+        """Displays many lines of the log, or the last few."""
         with self._lock:
             self._is_log_expanded = is_expanded
             self._draw()
 
     def _show(self, record: JobRecord) -> None:
-        points = self._points.read_new(record)  # before the lock: it asks the service
+        points = self._points.read_new(record)  # before the lock is acquired: it makes a request
         with self._lock:
             self._curves.add(points)
             self._record = record
@@ -159,12 +160,12 @@ class JupyterDisplay:
             else ""
         )
         row = _Row(prefix + visible_text(line.text), line.instance if line.text.endswith("\r") else None)
-        # Only among the last ones: every instance has one state, and draws it over soon.
+        # Only among the last rows: every instance has one state, and replaces it soon.
         latest = islice(reversed(self._rows), self._tail_lines)
         state = next((before for before in latest if before.replaced_by == line.instance), None)
         if state is None:
             self._rows.append(row)
-        else:  # in its place; a line end alone makes the state stay
+        else:  # a line end alone makes the state a normal line
             state.text = row.text if visible_text(line.text) else state.text
             state.replaced_by = row.replaced_by
 

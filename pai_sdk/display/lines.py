@@ -1,8 +1,8 @@
-r"""Log lines on a text stream: as the job wrote them, with what it draws over and over in one place.
+r"""Prints log lines to a text stream as the job wrote them, and updates progress bars in place.
 
-A line that ends with `\r` is a state of a progress bar, and the next line of that instance takes its place. In a
-terminal there is one such live row for each instance, below all other lines, and one for how long the job has been
-silent; in a file a state is written now and then.
+A line that ends with `\r` is a state of a progress bar, and the next line of that instance replaces it. In a
+terminal there is one such live row for each instance, below all other lines, and one for the elapsed time of a
+silent job; in a file a state is written every ten seconds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _STATE_INTERVAL_S = 10.0
 
 
 class ForgivingStream:
-    """A text stream that shows `?` where its encoding has no sign for something, instead of failing."""
+    """A text stream that writes `?` for characters that its encoding does not have, instead of failing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text."""
+        """Writes a string."""
         try:
             return self._stream.write(text)
         except UnicodeEncodeError:
@@ -43,10 +43,10 @@ class ForgivingStream:
 
 
 class LiveRows:
-    """A console, and in a terminal some rows below all its lines, which are drawn again in their place.
+    """A console; in a terminal it has rows below all its lines, which are redrawn in place.
 
     Args:
-        stream: where to; stdout as it is when the first line comes, by default.
+        stream: the output; by default stdout at the time of the first line.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -56,35 +56,35 @@ class LiveRows:
 
     @property
     def console(self) -> Console:
-        """The console; it is made when first needed."""
+        """Returns the console; it is created at the first use."""
         if self._lazy_console is None:
             from rich.console import Console
 
-            # What a job writes, or how it is named, must not end the watching of it.
+            # The output or the name of a job must not cause an error of the wait.
             file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
             self._lazy_console = Console(file=file, highlight=False, soft_wrap=True)
         return self._lazy_console
 
     @property
     def has_rows(self) -> bool:
-        """True if there are rows now."""
+        """Returns whether rows are displayed."""
         return self._live is not None
 
     def print_text(self, text: str, style: str) -> None:
-        """Write a line above the rows."""
+        """Writes a line above the rows."""
         from rich.text import Text
 
         self.console.print(Text(visible_text(text), style=style))
 
     def draw(self, rows: Sequence[Text]) -> None:
-        """Draw these rows in the place of those before; none takes them away."""
+        """Replaces the rows; an empty sequence removes them."""
         if not self.console.is_terminal:
             return
         from rich.console import Group
         from rich.live import Live
 
         for row in rows:
-            row.truncate(self.console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
+            row.truncate(self.console.width - 1, overflow="ellipsis")  # a wrapped row cannot be redrawn in place
         if rows and self._live is None:
             self._live = Live(
                 console=self.console,
@@ -99,7 +99,7 @@ class LiveRows:
         if self._live is not None and rows:
             self._live.update(Group(*rows), refresh=True)
         elif self._live is not None:
-            self._live.stop()  # takes its rows away
+            self._live.stop()  # removes its rows
             self._live = None
 
 
@@ -107,7 +107,7 @@ class LogWriter:
     """Writes log lines, and notices between them.
 
     Args:
-        stream: where to; stdout as it is when the first line comes, by default.
+        stream: the output; by default stdout at the time of the first line.
         clock: monotonic time in seconds, for the states of a progress bar.
     """
 
@@ -115,17 +115,17 @@ class LogWriter:
         self._clock = clock
         self._rows = LiveRows(stream)
         self._tags: dict[str, Text] = {}
-        self._states: dict[str, str] = {}  # instance to what it draws over and over
+        self._states: dict[str, str] = {}  # instance to the state of its progress bar
         self._printed_at: dict[str, float] = {}
         self._status_text = ""  # the row below all of them until the next line
 
     @property
     def is_terminal(self) -> bool:
-        """True if rows can be drawn again in their place."""
+        """Returns whether rows can be redrawn in place."""
         return self._console.is_terminal
 
     def set_instances(self, record: JobRecord) -> None:
-        """Note a job's instances: with several, each line is marked with its instance."""
+        """Sets the instances of the job; if there are several, each line is marked with its instance."""
         from rich.text import Text
 
         if len(record.instance_names) > len(self._tags):
@@ -135,11 +135,11 @@ class LogWriter:
 
     @property
     def instances(self) -> int:
-        """The number of known instances."""
+        """Returns the number of known instances."""
         return len(self._tags)
 
     def line(self, line: LogLine) -> None:
-        """Write a line, or put it in the place of the state before."""
+        """Writes a line, or replaces the state of a progress bar."""
         self.clear_status()
         text = visible_text(line.text, colours=self._console.is_terminal and not self._console.no_color)
         if line.written_at is not None:
@@ -156,23 +156,23 @@ class LogWriter:
         self._print(line.instance, text)
 
     def print_text(self, text: str, style: str) -> None:
-        """Write a notice."""
+        """Writes a notice."""
         self.clear_status()
         self._rows.print_text(text, style)
 
     def show_status(self, text: str) -> None:
-        """Show a row below all lines until the next one comes, in a terminal."""
+        """Displays a row below all lines until the next line, in a terminal."""
         self._status_text = text
         self._draw()
 
     def clear_status(self) -> None:
-        """Take that row away."""
+        """Removes the status row."""
         if self._status_text:
             self._status_text = ""
             self._draw()
 
     def settle(self) -> None:
-        """Nothing more will be drawn over: the last states become lines."""
+        """Writes the last states as lines: they will not be replaced any more."""
         states, self._states = self._states, {}
         self._status_text = ""
         self._draw()
@@ -195,7 +195,7 @@ class LogWriter:
 
     def _print(self, instance: str, text: str) -> None:
         if not self._rows.has_rows and len(self._tags) < 2:
-            # As it is, and ten times as fast: only colours are left of its control sequences.
+            # Ten times as fast as `Console.print`; of the control sequences only colours remain.
             self._console.file.write(text + ("\x1b[0m\n" if "\x1b" in text else "\n"))
             self._console.file.flush()
         else:
@@ -208,7 +208,7 @@ class LogWriter:
         return self._tags[instance].copy().append(content) if len(self._tags) > 1 else content
 
     def _draw(self) -> None:
-        """Draw the live rows, in a terminal."""
+        """Draws the live rows, in a terminal."""
         if not self._console.is_terminal:
             return
         from rich.text import Text

@@ -1,4 +1,4 @@
-"""Many jobs while a program waits for them: one live table, or in a file a line for each end."""
+"""Displays many jobs while a program waits for them: a live table, or in a file a line for each finished job."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ __all__ = [
 _COLUMNS = ("", "job", "name", "status", "time", "metrics")
 _MARKS = {"success": "✔", "failure": "✘", "stopped": "■", "running": "●"}
 _STYLES = {"success": "green", "failure": "red", "stopped": "yellow", "running": ""}
-_PRIORITY = ("failure", "stopped", "running", "success")  # which to show where there is no room for all
+_PRIORITY = ("failure", "stopped", "running", "success")  # of the rows, if the screen has no room for all
 _MAX_ROWS = 200  # in a notebook
 _REDRAW_S = 0.25
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """What the live table shows of its items: jobs, or the trials of a search.
+    """The columns and cells of the live table, whose items are jobs or the trials of a search.
 
     Attributes:
         columns: the titles; the first one is that of the mark.
-        row: the cells of an item, without the mark.
-        kind: `success`, `failure`, `stopped` or `running`; empty for an item of which nothing is known yet.
-        key: the id of an item.
-        counts: one line about all items.
-        html: a table of items for a notebook.
+        row: returns the cells of an item, without the mark.
+        kind: returns `success`, `failure`, `stopped` or `running`; empty for an item without a status.
+        key: returns the id of an item.
+        counts: returns one line about all items.
+        html: renders a table of items for a notebook.
     """
 
     columns: Sequence[str]
@@ -60,56 +60,52 @@ class TableLayout:
     html: Callable[[Sequence[Any]], str]
 
     def marked_row(self, item: Any) -> list[object]:
-        """The cells of an item, with its mark."""
+        """Returns the cells of an item, with its mark."""
         return [_MARKS.get(self.kind(item), " "), *self.row(item)]
 
     def style(self, item: Any) -> str:
-        """The colour of an item in a terminal."""
+        """Returns the colour of an item in a terminal."""
         return _STYLES.get(self.kind(item), "")
 
     def is_finished(self, item: Any) -> bool:
         """Returns whether an item changes no more."""
         return self.kind(item) not in ("", "running")
 
-    def select(self, items: Sequence[Any], most: int) -> list[Any]:
-        """At most `most` items, in their order; failed ones go first, then stopped, running, succeeded ones."""
-        if len(items) <= most:
+    def select(self, items: Sequence[Any], limit: int) -> list[Any]:
+        """Returns at most `limit` items in their order; failed ones are preferred, then stopped, running ones."""
+        if len(items) <= limit:
             return [*items]
         by_kind = sorted(range(len(items)), key=lambda at: _PRIORITY.index(self.kind(items[at]) or "running"))
-        return [items[at] for at in sorted(by_kind[: max(most, 0)])]
+        return [items[at] for at in sorted(by_kind[: max(limit, 0)])]
 
 
 class JobsDisplay(Protocol):
-    """Shows many jobs while a program waits for them."""
+    """Displays many jobs while a program waits for them."""
 
     def changed(self, records: Sequence[Any]) -> None:
-        """The last snapshots of all jobs, in the order of the caller."""
+        """Called with the last snapshots of all jobs, in the order of the caller."""
         ...
 
     def notice(self, text: str) -> None:
-        """A notice that does not end the wait."""
+        """Called with a notice that does not end the wait."""
         ...
 
     def detached(self, count: int) -> None:
-        """The wait has ended; this number of jobs is still running."""
+        """Called when the wait is over; this number of jobs is still running."""
         ...
 
     def ended(self) -> None:
-        """The wait has ended."""
+        """Called when the wait is over."""
         ...
 
 
 def choose_jobs_display(layout: TableLayout | None = None) -> JobsDisplay:
-    """A table that is drawn again and again in a notebook and in a terminal, lines elsewhere.
-
-    Args:
-        layout: of its items; by default, they are jobs.
-    """
+    """Creates a table that is redrawn in a notebook or a terminal, and lines elsewhere; by default of jobs."""
     return NotebookJobs(layout=layout) if in_notebook() else TerminalJobs(layout=layout)
 
 
 def counts_text(records: Sequence[JobRecord]) -> str:
-    """The number of jobs in each status.
+    """Returns the number of jobs in each status.
 
     Example:
         >>> done = JobRecord.model_validate({"TrainingJobId": "a", "Status": "Succeed"})
@@ -146,12 +142,12 @@ _JOBS = TableLayout(
 
 
 class TerminalJobs:
-    """The table in a terminal. In a file, a line for each job that has ended.
+    """The table in a terminal; in a file, a line for each finished job.
 
     Args:
-        stream: where to; stdout by default.
+        stream: the output; stdout by default.
         clock: monotonic time in seconds.
-        layout: of its items; by default, they are jobs.
+        layout: the layout of the items; by default, that of jobs.
     """
 
     def __init__(
@@ -171,7 +167,7 @@ class TerminalJobs:
         self._is_finished = False
 
     def changed(self, records: Sequence[Any]) -> None:
-        """Draw the table again, or write a line for each job that has ended since."""
+        """Redraws the table, or writes a line for each job that has finished since the last call."""
         with self._lock:
             self._records = [*records]
             if not self._console.is_terminal:
@@ -180,30 +176,30 @@ class TerminalJobs:
                 self._draw()
 
     def beat(self) -> None:
-        """Draw what is not drawn yet, and the time that passes."""
+        """Redraws the table with the elapsed times."""
         with self._lock:
             if self._console.is_terminal and not self._is_finished:
                 self._draw()
 
     def stop_beat(self) -> None:
-        """Take the table away; the wait has ended."""
+        """Removes the table when the wait is over."""
         with self._lock:
             self._is_finished = True
             self._rows.draw([])
 
     def notice(self, text: str) -> None:
-        """Write a notice above the table."""
+        """Writes a notice above the table."""
         self._print(f"! {text}", "yellow")
 
     def detached(self, count: int) -> None:
-        """Show how many jobs are still running."""
+        """Writes the number of jobs that are still running."""
         self.ended()
         self._print(f"● {_still_running(count)}", "yellow")
 
     def ended(self) -> None:
-        """Leave the last state: the whole table if it fits on a screen, the counts in any case."""
+        """Writes the last state: the table if it fits on a screen, the counts in any case."""
         with self._lock:
-            self._is_finished = True
+            self._is_finished = True  # a late `beat` of the other thread must not draw the rows again
             self._rows.draw([])
             if self._console.is_terminal:
                 for line, style in self._table():
@@ -216,15 +212,17 @@ class TerminalJobs:
 
     def _report_finished(self) -> None:
         layout = self._layout
-        ended = [one for one in self._records if layout.is_finished(one) and layout.key(one) not in self._reported]
-        for record in ended:
+        newly_finished = [
+            item for item in self._records if layout.is_finished(item) and layout.key(item) not in self._reported
+        ]
+        for record in newly_finished:
             self._reported.add(layout.key(record))
             mark, *cells = (str(cell) for cell in layout.marked_row(record))
             count = f"{len(self._reported)}/{len(self._records)}"
             self._print(" ".join([mark, count, *filter(None, cells)]), "")
 
     def _table(self) -> list[tuple[str, str]]:
-        """The lines that fit on the screen, each with its style."""
+        """Returns the lines that fit on the screen, each with its style."""
         room = max(3, self._console.height - 4)
         layout = self._layout
         selected = layout.select(self._records, room)
@@ -248,11 +246,11 @@ class TerminalJobs:
 
 
 class NotebookJobs:
-    """The table in a notebook, which is drawn again in its place.
+    """The table in a notebook, which is redrawn in place.
 
     Args:
         clock: monotonic time in seconds.
-        layout: of its items; by default, they are jobs.
+        layout: the layout of the items; by default, that of jobs.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, layout: TableLayout | None = None) -> None:
@@ -265,39 +263,39 @@ class NotebookJobs:
         self._drawn_at = float("-inf")
 
     def changed(self, records: Sequence[Any]) -> None:
-        """Draw the table again, if the last time is long enough ago."""
+        """Redraws the table, if the last redraw is long enough ago."""
         with self._lock:
             self._records = [*records]
             if self._clock() - self._drawn_at >= _REDRAW_S:
                 self._draw()
 
     def beat(self) -> None:
-        """Draw what is not drawn yet."""
+        """Redraws the table."""
         with self._lock:
             if self._records:
                 self._draw()
 
     def stop_beat(self) -> None:
-        """Draw the last state; the wait has ended."""
+        """Draws the last state; the wait has ended."""
         self.beat()
 
     def notice(self, text: str) -> None:
-        """Put a notice below the table, in place of an earlier one with the same words before its colon."""
+        """Adds a notice below the table; it replaces one with the same text before its colon."""
         about = text.partition(":")[0]
         with self._lock:
-            self._notices = [*(one for one in self._notices if one.partition(":")[0] != about), text]
+            self._notices = [*(notice for notice in self._notices if notice.partition(":")[0] != about), text]
             self._draw()
 
     def detached(self, count: int) -> None:
-        """Keep the table, and show how many jobs are still running."""
+        """Adds a notice with the number of jobs that are still running."""
         self.notice(f"no longer watched; {_still_running(count)}")
 
     def ended(self) -> None:
-        """Draw the last state."""
+        """Draws the last state."""
         self.beat()
 
     def html(self) -> str:
-        """The table as HTML."""
+        """Returns the table as HTML."""
         selected = self._layout.select(self._records, _MAX_ROWS)
         more = [f"{len(self._records) - len(selected)} not shown"] if len(selected) < len(self._records) else []
         below = escape(" · ".join([self._layout.counts(self._records), *more, *self._notices]))

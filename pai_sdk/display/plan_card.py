@@ -1,4 +1,4 @@
-"""A plan as an HTML card: what will run, where, with what; the whole request folded below it."""
+"""Renders a plan as an HTML card, with the complete request folded below it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHELL = ["sh", "-c"]
 
 
 def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
-    """Draw the card.
+    """Draws the card.
 
     Args:
         request: the body of CreateTrainingJob, with its secrets masked.

@@ -1,4 +1,4 @@
-"""A job in a terminal: a few marked notices, and the job's own lines unchanged."""
+"""Displays a job in a terminal: a few marked notices, and the unchanged lines of its log."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _QUIET_S = 3.0
 
 
 class TerminalDisplay:
-    """Writes to a text stream; colours only where the stream is a terminal (and NO_COLOR is not set).
+    """Writes to a text stream; with colours only if the stream is a terminal and NO_COLOR is not set.
 
     Args:
-        stream: where to; stdout by default.
-        job: gives the points of the metrics.
-        clock: monotonic time in seconds. After some silence a row in a terminal shows the elapsed time.
+        stream: the output; stdout by default.
+        job: the source of the metrics.
+        clock: monotonic time in seconds. After some silence a row in a terminal displays the elapsed time.
     """
 
     def __init__(
@@ -33,24 +33,24 @@ class TerminalDisplay:
         job: Reporting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._lock = threading.RLock()  # guards all fields below: `beat` is called from another thread
         self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""
         self._last_record: JobRecord | None = None
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
-        self._has_lines = False  # since the last status was shown
+        self._has_lines = False  # since the last status was printed
         self._printed_at = clock()
 
     def submitted(self, record: JobRecord) -> None:
-        """Show the job's id, and its page or the command that follows it, in one line."""
+        """Prints the job's id, and its page or the command to follow it, in one line."""
         name = f" ({record.training_job_name})" if record.training_job_name else ""
         where = page_url(record) or next_commands(record)[0]
         self._print("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
 
     def changed(self, record: JobRecord) -> None:
-        """Show a new status, once."""
+        """Prints a new status, once."""
         with self._lock:
             self._last_record = record
             self._writer.set_instances(record)
@@ -60,28 +60,28 @@ class TerminalDisplay:
             if previous is not None and record.status == JobStatus.SUBMITTED and record.reason_message:
                 self._print("!", f"{record.reason_message} The job waits for another attempt.", "yellow")
             if record.status == JobStatus.RUNNING and self._has_lines:
-                return  # its log lines have shown it already
+                return  # its log lines have already proved it
             self._has_lines = False
             count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
             self._print("●", f"{record.status}{count}", "dim")
 
     def line(self, line: LogLine) -> None:
-        """Show a line as the job wrote it, with its instance where there are several."""
+        """Prints a line as the job wrote it, with its instance if there are several."""
         with self._lock:
             self._printed_at, self._has_lines = self._clock(), True
             self._writer.line(line)
 
     def beat(self) -> None:
-        """After a few silent seconds, show how long the job has run, and its last metrics."""
+        """Displays the elapsed time and the last metrics, after a few silent seconds."""
         with self._lock:
             record = self._quiet_record()
         if record is None:
             return
-        points = (
-            self._points.read_new(record) if self._writer.is_terminal else ()
-        )  # without the lock: it asks the service
+        # Without the lock, because it makes a request.
+        points = self._points.read_new(record) if self._writer.is_terminal else ()
         with self._lock:
             self._curves.add(points)
+            # Again: a line may have arrived during the request.
             if (record := self._quiet_record()) is not None:
                 metrics = metrics_text(record.latest_metrics, self._curves)
                 self._writer.show_status(
@@ -89,30 +89,30 @@ class TerminalDisplay:
                 )
 
     def _quiet_record(self) -> JobRecord | None:
-        """The last snapshot of a job that runs and has shown nothing for a few seconds."""
+        """Returns the last snapshot of a running job that has been silent for a few seconds; otherwise None."""
         record = self._last_record
         if record is None or record.status.is_terminal or self._clock() - self._printed_at < _QUIET_S:
             return None
         return record if elapsed_s(record) is not None else None
 
     def stop_beat(self) -> None:
-        """Take that row away."""
+        """Removes the row with the elapsed time."""
         with self._lock:
             self._writer.clear_status()
 
     def notice(self, text: str) -> None:
-        """Show a notice."""
+        """Prints a notice."""
         self._print("!", text, "yellow")
 
     def detached(self, record: JobRecord) -> None:
-        """Show that the job is still running, the commands that attach to it, and its page."""
+        """Prints that the job is still running, the commands to attach to it, and its page."""
         self._settle()
         self._print("●", f"{record.training_job_id} is still running. To follow or stop it:", "yellow")
         for line in attach_lines(record):
             self._print(" ", line, "yellow")
 
     def ended(self, record: JobRecord) -> None:
-        """Show the final status, the duration, the last metrics and the outputs."""
+        """Prints the final status, the duration, the last metrics and the outputs."""
         self._settle()
         curves = self._points.read_all(record) or self._curves
         seconds = elapsed_s(record)

@@ -1,4 +1,4 @@
-"""A table of values as aligned text."""
+"""Renders a table of values as aligned text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ _MAX_WIDTH = 48
 def text_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, last_column: int = _MAX_WIDTH
 ) -> list[str]:
-    r"""The lines of the table, its head first. Columns of numbers are aligned at the right.
-
-    Args:
-        columns: the titles.
-        rows: the values.
-        last_column: characters of the longest text in the last column; of the others, 48.
+    r"""Returns the lines of the table, its head first. Columns of numbers are aligned at the right.
 
     Example:
         >>> print(*text_table(["job", "loss"], [["a", 0.5], ["bcd", 12.25]]), sep="\n")

@@ -94,7 +94,7 @@ class LiveCard:
 
     def stop_beat(self) -> None:
         """Forwards the call to a display that has a heartbeat."""
-        self._beat("rest")
+        self._beat("stop_beat")
 
     def _beat(self, name: str) -> None:
         with self._lock:

@@ -105,7 +105,7 @@ class TrialsDisplay:
         self._drawn_at = float("-inf")
         self._best: int | None = None
         self.beat = getattr(self._inner, "beat", None)
-        self.stop_beat = getattr(self._inner, "rest", None)
+        self.stop_beat = getattr(self._inner, "stop_beat", None)
 
     def changed(self, records: Sequence[JobRecord]) -> None:
         """The last snapshots of the jobs of this process; trials that ended before are shown too."""

@@ -29,7 +29,7 @@ from pai_sdk.run.store.run_store import RunStore
 from pai_sdk.run.watch.hparams_diff import hparams_diff
 from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.poller import Poller
-from pai_sdk.run.watch.query import chosen, page_url
+from pai_sdk.run.watch.query import chosen, page_of
 from pai_sdk.run.watch.records import HparamsDiff, ManagerState, RunPage, RunRecord
 from pai_sdk.run.watch.snapshot import Subscription
 from pai_sdk.storage.base import Store
@@ -214,7 +214,7 @@ class RunManager:
         Raises:
             InvalidInputError: an argument cannot be used; it says where.
         """
-        return page_url(self._refresh.snapshots.now, filter, sort, limit, cursor, tags, labels)
+        return page_of(self._refresh.snapshots.now, filter, sort, limit, cursor, tags, labels)
 
     def run(self, run_id: str) -> WatchedRun:
         """One run.

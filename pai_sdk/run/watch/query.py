@@ -17,7 +17,7 @@ from pai_sdk.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
 from pai_sdk.run.watch.records import RunBrief, RunPage
 from pai_sdk.run.watch.snapshot import Snapshot
 
-__all__ = ["check_names", "chosen", "page_url", "tags_in"]
+__all__ = ["check_names", "chosen", "page_of", "tags_in"]
 
 _MOST_RUNS = 100_000
 _SORTED_BY = ("id", "name", "created", "updated", "status")
@@ -80,7 +80,7 @@ class _Order:
         return brief.id > run_id
 
 
-def page_url(
+def page_of(
     snapshot: Snapshot,
     filter: str,
     sort: str,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.service.fakes import ScriptedExecutor
-from tests.service.identity.test_page_sessions import page_url, port_of, send
+from tests.service.identity.test_page_sessions import page_of, port_of, send
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service
 from tests.service.web.browsing import ask_as_browser, headers_of_page
@@ -51,7 +51,7 @@ def test_an_entry_names_what_was_created(operator: Client) -> None:
 
 def test_a_failed_sign_in_is_noted(operator: Client) -> None:
     bob = user(operator, "bob")
-    send(operator, page_url(operator), "POST", "/ui/session", {"code": "made-up"})
+    send(operator, page_of(operator), "POST", "/ui/session", {"code": "made-up"})
     entry = newest(operator)
     assert (entry["User"], entry["AccessKeyId"], entry["Path"]) == ("-", "", "/ui/session")
     assert (entry["Status"], entry["Client"]) == (403, "127.0.0.1")

@@ -45,7 +45,7 @@ def port_of(client: Client) -> int:
     return int(urlsplit(client.info.endpoint).port or 0)
 
 
-def page_url(client: Client) -> dict[str, str]:
+def page_of(client: Client) -> dict[str, str]:
     """The headers of a browser that is signed in for the key of a client."""
     return sign_in(port_of(client), client.call("POST", "/pagelinks").json()["Url"])
 
@@ -56,7 +56,7 @@ def send(client: Client, page: dict[str, str], method: str, path: str, body: Any
 
 @pytest.fixture(scope="module")
 def page(operator: Client) -> dict[str, str]:
-    return page_url(operator)
+    return page_of(operator)
 
 
 def test_which_routes_are_open_to_a_signed_in_browser(operator: Client, page: dict[str, str]) -> None:
@@ -111,6 +111,6 @@ def test_a_page_offers_only_what_its_user_may_do(operator: Client) -> None:
     changes = {"stop", "rerun", "delete"}
     for right, expected in (("read", set()), ("submit", changes), ("admin", changes)):
         of_user = user(operator, f"{right}er", right)
-        about = send(of_user, page_url(of_user), "GET", "/ui/about").json
+        about = send(of_user, page_of(of_user), "GET", "/ui/about").json
         assert changes & {*about["can"]} == expected, right
         assert "files" in about["can"]

@@ -111,8 +111,8 @@ def test_a_file_of_many_pieces_is_copied_whole_and_synced_after_its_last_byte(
     monkeypatch.setattr(checkpoints, "sync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
 
     copied = save(FolderState.of(source), tmp_path / "1", step=1)
-    commands_with_option = commit(source, step=1)
-    for found in (copied, commands_with_option):
+    in_place = commit(source, step=1)
+    for found in (copied, in_place):
         assert (found.path / "weights").read_bytes() == content
         assert found.files["weights"].crc32 == f"{zlib.crc32(content):08x}"
     assert synced == [len(content)] * 2

@@ -323,9 +323,9 @@ def test_a_report_waits_while_many_checkpoints_are_not_saved(
     ]
 
 
-@pytest.mark.parametrize("commands_with_option", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
 def test_a_report_that_waits_can_be_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, commands_with_option: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_place: bool
 ) -> None:
     held = _HeldSave(monkeypatch)
     ended = []
@@ -335,7 +335,7 @@ def test_a_report_that_waits_can_be_stopped(
 
         def fifth() -> None:
             try:
-                if commands_with_option:  # the last one is saved, as far as the time goes
+                if in_place:  # the last one is saved, as far as the time goes
                     with session.checkpoint_dir(5) as folder:
                         made(folder)
                 session.report({"x": 5}, 5, made(tmp_path / "model-5"))
@@ -349,7 +349,7 @@ def test_a_report_that_waits_can_be_stopped(
         thread.join()
         held.go.set()
     assert (ended, session.last_step, scalars(tmp_path)) == ([True], 4, [])
-    assert [one.step for one in session.checkpoints()] == [1, 2, 3, 4, 5][: 5 if commands_with_option else 4]
+    assert [one.step for one in session.checkpoints()] == [1, 2, 3, 4, 5][: 5 if in_place else 4]
 
 
 def test_what_copies_a_checkpoint_may_report_others(tmp_path: Path) -> None:

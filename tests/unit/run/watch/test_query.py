@@ -13,7 +13,7 @@ pytest.importorskip("numpy")
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.run.events.series import Point, TagSummary
-from pai_sdk.run.watch.query import chosen, page_url
+from pai_sdk.run.watch.query import chosen, page_of
 from pai_sdk.run.watch.records import RunBrief, RunPage
 from pai_sdk.run.watch.snapshot import Snapshot
 
@@ -24,7 +24,7 @@ def snapshot(*briefs: RunBrief) -> Snapshot:
 
 def page(runs: Snapshot, **asked: Any) -> RunPage:
     defaults = {"filter": "", "sort": "id", "limit": 100, "cursor": None, "tags": None, "labels": None}
-    return page_url(runs, **{**defaults, **asked})
+    return page_of(runs, **{**defaults, **asked})
 
 
 def ids(runs: Snapshot, **asked: Any) -> list[str]:
