@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from pydantic import Field
 
-from pai_sdk.schemas.record import ChannelUri, KeyValue, NameValue
-from pai_sdk.schemas.wire import NullableList, Received
+from pai_sdk._wire.base import Received, response_body
+from pai_sdk.schemas.record import ChannelUri, JobState, KeyValue, NameValue
+from pai_sdk.schemas.wire import NullableList
 
 __all__ = [
     "RecordedCode",
@@ -18,6 +19,8 @@ __all__ = [
     "RecordedScheduler",
     "RecordedSpec",
     "experiment_of",
+    "job_body",
+    "output_uris",
     "values_by_path",
 ]
 
@@ -147,6 +150,26 @@ class RecordedRequest(Received):
 def experiment_of(request: Mapping[str, Any]) -> str | None:
     """Returns the id of the experiment that a stored request names."""
     return (request.get("ExperimentConfig") or {}).get("ExperimentId")
+
+
+def output_uris(request: Mapping[str, Any]) -> dict[str, str]:
+    """Returns output channel to URI, of a stored request; channels that go to datasets are left out."""
+    channels = request.get("OutputChannels") or []
+    return {channel["Name"]: channel["OutputUri"] for channel in channels if channel.get("OutputUri")}
+
+
+def job_body(request: Mapping[str, Any], state: JobState, experiments: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a job as GetTrainingJob and ListTrainingJobs do: its request as it was sent, and its state.
+
+    Args:
+        request: as the service has stored it; lists that were not set are empty, as in responses of PAI.
+        state: fields that were not set are absent.
+        experiments: names of experiments by id.
+    """
+    fields: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": [], **request}
+    if name := experiments.get(experiment_of(request) or ""):
+        fields["ExperimentConfig"] = {**fields["ExperimentConfig"], "ExperimentName": name}
+    return {**fields, **response_body(state)}
 
 
 def values_by_path(value: Any, path: str = "") -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from pydantic import Field
-
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.schedules import NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 from pai_sdk.api.own_actions import call_own
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.wire import Received
 
 __all__ = ["ScheduleRecord", "Schedules"]
 
@@ -21,38 +20,6 @@ _Plan = TypeVar("_Plan")
 _SCHEDULES = "/api/v1/schedules"
 _SCHEDULE = _SCHEDULES + "/{schedule_id}"
 _HINT = "a `pai-sdk serve` of this release has them; elsewhere, start `pai-sdk run` by cron"
-
-
-class ScheduleRecord(Received):
-    """A schedule, as the service describes it. Times are in UTC.
-
-    Attributes:
-        schedule_id: its id.
-        name: its name, unique among those of its user.
-        cron: the cron expression.
-        time_zone: in which the expression counts.
-        enabled: False while it is paused, or after the service has disabled it.
-        next_time: the next due time; None while it is not enabled.
-        last_time: the due time of the last job.
-        last_job_id: the last job.
-        last_error: why there was no job at a later due time.
-        workspace_id: of its jobs.
-        user_id: whose it is.
-        request: of its jobs, with masked secrets; in lists it is None.
-    """
-
-    schedule_id: str
-    name: str | None = None
-    cron: str | None = None
-    time_zone: str | None = None
-    enabled: bool | None = None
-    next_time: str | None = None
-    last_time: str | None = None
-    last_job_id: str | None = None
-    last_error: str | None = None
-    workspace_id: str | None = None
-    user_id: str | None = None
-    request: dict[str, Any] | None = Field(default=None, repr=False)
 
 
 class Schedules(Generic[_Plan]):
@@ -91,18 +58,20 @@ class Schedules(Generic[_Plan]):
             TransferError: a file could not be uploaded.
         """
         # A service without schedules is found before anything is uploaded.
-        self._call("ListSchedules", "GET", _SCHEDULES, query={"PageSize": 1})
-        body = {"Name": name, "Cron": cron, "TimeZone": time_zone, "Request": self._prepare(plan)}
-        return self._read(self._call("CreateSchedule", "POST", _SCHEDULES, body=body), "CreateSchedule")
+        self._call("ListSchedules", "GET", _SCHEDULES, query=wire_names(page_size=1))
+        schedule = NewSchedule(name=name, cron=cron, time_zone=time_zone, request=dict(self._prepare(plan)))
+        return self._read(
+            self._call("CreateSchedule", "POST", _SCHEDULES, body=schedule.to_wire()), "CreateSchedule"
+        )
 
     def list(self) -> Iterator[ScheduleRecord]:
         """Your schedules, and those that you administer, the newest first."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = {"PageNumber": number, "PageSize": size}
+            query = wire_names(page_number=number, page_size=size)
             return self._call("ListSchedules", "GET", _SCHEDULES, query=query).json
 
-        return read_items(ScheduleRecord, pages(fetch, "Schedules"), "ListSchedules")
+        return read_items(ScheduleRecord, pages(fetch, ScheduleList), "ListSchedules")
 
     def get(self, schedule_id: str) -> ScheduleRecord:
         """One schedule, with the request of its jobs.
@@ -133,7 +102,7 @@ class Schedules(Generic[_Plan]):
             NotFoundError: there is no such schedule.
             InvalidRequestError: the expression or the zone is wrong.
         """
-        return self._update(schedule_id, {"Cron": cron, "TimeZone": time_zone})
+        return self._update(schedule_id, ScheduleChanges(cron=cron, time_zone=time_zone))
 
     def pause(self, schedule_id: str) -> ScheduleRecord:
         """Create no jobs until `resume`. Jobs that are there go on.
@@ -141,7 +110,7 @@ class Schedules(Generic[_Plan]):
         Raises:
             NotFoundError: there is no such schedule.
         """
-        return self._update(schedule_id, {"Enabled": False})
+        return self._update(schedule_id, ScheduleChanges(enabled=False))
 
     def resume(self, schedule_id: str) -> ScheduleRecord:
         """Create jobs again, from the next due time on.
@@ -149,7 +118,7 @@ class Schedules(Generic[_Plan]):
         Raises:
             NotFoundError: there is no such schedule.
         """
-        return self._update(schedule_id, {"Enabled": True})
+        return self._update(schedule_id, ScheduleChanges(enabled=True))
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule. Its jobs stay.
@@ -159,8 +128,9 @@ class Schedules(Generic[_Plan]):
         """
         self._on(schedule_id, "DeleteSchedule", "DELETE")
 
-    def _update(self, schedule_id: str, body: Mapping[str, Any]) -> ScheduleRecord:
-        return self._read(self._on(schedule_id, "UpdateSchedule", "PUT", body=body), "UpdateSchedule")
+    def _update(self, schedule_id: str, changes: ScheduleChanges) -> ScheduleRecord:
+        response = self._on(schedule_id, "UpdateSchedule", "PUT", body=changes.to_wire())
+        return self._read(response, "UpdateSchedule")
 
     def _on(self, schedule_id: str, action: str, method: str, **given: Any) -> ApiResponse:
         return self._call(action, method, _SCHEDULE, {"schedule_id": schedule_id}, **given)

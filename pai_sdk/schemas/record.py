@@ -72,11 +72,19 @@ def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[Metr
             yield point
 
 
+class InstancePoint(Received):
+    """One value of a metric of an instance; `time` is UTC, ISO 8601."""
+
+    time: str | None = None
+    value: float | None = None
+
+
 class InstanceMetrics(Received):
     """The values of one metric of one instance."""
 
     instance_id: str | None = None
-    metrics: NullableList[MetricPoint] = Field(default_factory=list)
+    node_name: str | None = None
+    metrics: NullableList[InstancePoint] = Field(default_factory=list)
 
 
 class InstanceUsage(NamedTuple):
@@ -161,13 +169,11 @@ class KeyValue(Received):
     value: str | None = None
 
 
-class JobRecord(Received):
-    """A snapshot of one job. Fields the service left out are None or empty; unknown ones are kept."""
+class JobState(Received):
+    """The fields of a job that a service adds to its request, or that can change after the create."""
 
     training_job_id: str
-    training_job_name: str | None = None
     training_job_url: str | None = None
-    training_job_description: str | None = None
     workspace_id: str | None = None
     status: _Status = JobStatus("")
     reason_code: str | None = None
@@ -180,17 +186,24 @@ class JobRecord(Received):
     instances: NullableList[InstanceRecord] = Field(default_factory=list)
     latest_metrics: NullableList[MetricPoint] = Field(default_factory=list)
     latest_progress: dict[str, Any] | None = None
+    labels: NullableList[KeyValue] = Field(default_factory=list)
+    output_model: OutputModel | None = None
+    algorithm_id: str | None = None
+    is_temp_algo: bool | None = None
+
+
+class JobRecord(JobState):
+    """A snapshot of one job. Fields the service left out are None or empty; unknown ones are kept."""
+
+    training_job_name: str | None = None
+    training_job_description: str | None = None
     input_channels: NullableList[ChannelUri] = Field(default_factory=list)
     output_channels: NullableList[ChannelUri] = Field(default_factory=list)
     hyperparameters: NullableList[NameValue] = Field(default_factory=list, alias="HyperParameters")
-    labels: NullableList[KeyValue] = Field(default_factory=list)
-    output_model: OutputModel | None = None
     algorithm_spec: dict[str, Any] | None = None
-    algorithm_id: str | None = None
     algorithm_name: str | None = None
     algorithm_version: str | None = None
     algorithm_provider: str | None = None
-    is_temp_algo: bool | None = None
     compute_resource: dict[str, Any] | None = None
     user_vpc: dict[str, Any] | None = None
     assign_node_spec: dict[str, Any] | None = None

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select
 
+from pai_sdk._wire.metrics import metric_row
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
 from pai_sdk.run.events.attempts import Attempt, oldest_first, replacements, start_order
 from pai_sdk.run.events.points import END_OF_TIME_S, EventFolder, JobPoints, Part
 from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Metric
@@ -214,7 +214,4 @@ class _Table:
         columns = (column[begin:end].tolist() for column in self._counting)
         for wall, _, step, source, value in zip(*columns, strict=True):
             name, instance, is_from_log, rank = sources[source]
-            where: dict[str, Any] = {} if is_from_log else {"Step": step}
-            where |= {"Rank": rank} if rank else {}
-            where |= {"Instance": instance} if instance else {}
-            yield {"Name": name, "Timestamp": wire_time(wall), "Value": value, **where}
+            yield metric_row(name, wall, value, step=None if is_from_log else step, rank=rank, instance=instance)

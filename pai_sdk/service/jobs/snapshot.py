@@ -1,12 +1,23 @@
-"""A job as GetTrainingJob and ListTrainingJobs show it."""
+"""Builds the responses about a job from its row."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from pai_sdk._wire.requests import job_body, output_uris
+from pai_sdk._wire.training_jobs import OutputModelRecord, ProgressFigure
+from pai_sdk.schemas.record import (
+    ErrorInfo,
+    FailedInstance,
+    InstanceRecord,
+    JobState,
+    KeyValue,
+    MetricPoint,
+    OutputModel,
+    StatusTransition,
+)
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.identity.principal import LOCAL_USER
@@ -22,39 +33,14 @@ LinkOf: TypeAlias = Callable[[str], "str | None"]
 
 
 def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> dict[str, Any]:
-    """The part of a job that a list shows.
+    """Returns the part of a job that a list has.
 
     Args:
         job: the job.
         experiments: names of experiments by id, with that of the job.
         link_of: the address of its page.
     """
-    return {
-        **_request_fields(job, experiments),
-        "TrainingJobId": job.id,
-        "TrainingJobUrl": link_of(job.id),
-        "WorkspaceId": job.workspace_id,
-        "UserId": job.owner or LOCAL_USER,
-        "Status": job.status,
-        "ReasonCode": job.reason_code,
-        "ReasonMessage": job.reason_message,
-        "IsTempAlgo": job.algorithm is None,
-        "AlgorithmId": job.algorithm.algorithm_id if job.algorithm else None,
-        "Duration": _duration_s(job),
-        "GmtCreateTime": wire_time(job.created_at),
-        "GmtModifiedTime": wire_time(job.modified_at),
-        "Labels": [{"Key": label.key, "Value": label.value} for label in job.labels],
-        "StatusTransitions": [
-            {
-                "Status": transition.status,
-                "StartTime": wire_time(transition.started_at),
-                "EndTime": wire_time(transition.ended_at),
-                "ReasonCode": transition.reason_code,
-                "ReasonMessage": transition.reason_message,
-            }
-            for transition in job.transitions
-        ],
-    }
+    return job_body(job.request, _state(job, link_of), experiments)
 
 
 def job_in_full(
@@ -64,77 +50,97 @@ def job_in_full(
     experiments: Mapping[str, str],
     link_of: LinkOf,
 ) -> dict[str, Any]:
-    """All there is to see of a job; the same arguments as for a list, and the job's last metrics and progress."""
+    """Returns all fields of a job: those of a list, and its instances, last metrics, progress and model."""
     models = output_models(job)
-    return {
-        **job_in_list(job, experiments, link_of),
-        "Instances": [
-            {"Name": instance["name"], "Role": instance["role"], "Status": instance["status"]}
+    model = OutputModel(output_channel_name=models[0].output_channel_name, uri=models[0].uri) if models else None
+    state = _state(
+        job,
+        link_of,
+        instances=[
+            InstanceRecord(name=instance["name"], role=instance["role"], status=instance["status"])
             for instance in job.instances
         ],
-        "LatestMetrics": [metric_point(metric) for metric in metrics],
-        "LatestProgress": _progress(progress),
-        "OutputModel": {key: models[0][key] for key in ("OutputChannelName", "Uri")} if models else None,
-    }
+        latest_metrics=[metric_point(metric) for metric in metrics],
+        latest_progress=_progress(progress),
+        output_model=model,
+    )
+    return job_body(job.request, state, experiments)
 
 
-def _progress(figures: Sequence[Progress]) -> dict[str, Any] | None:
-    """Part of the work done, and seconds left; None while the log has neither."""
-    shown = {
-        figure.name: {
-            "Timestamp": wire_time(figure.timestamp),
-            "Value": int(figure.value) if figure.name == REMAINING_TIME else figure.value,
-        }
-        for figure in figures
-    }
-    return shown or None
+def _state(job: Job, link_of: LinkOf, **more: Any) -> JobState:
+    return JobState(
+        training_job_id=job.id,
+        training_job_url=link_of(job.id),
+        workspace_id=job.workspace_id,
+        user_id=job.owner or LOCAL_USER,
+        status=job.status,
+        reason_code=job.reason_code,
+        reason_message=job.reason_message,
+        is_temp_algo=job.algorithm is None,
+        algorithm_id=job.algorithm.algorithm_id if job.algorithm else None,
+        duration=_duration_s(job),
+        gmt_create_time=wire_time(job.created_at),
+        gmt_modified_time=wire_time(job.modified_at),
+        labels=[KeyValue(key=label.key, value=label.value) for label in job.labels],
+        status_transitions=[
+            StatusTransition(
+                status=transition.status,
+                start_time=wire_time(transition.started_at),
+                end_time=wire_time(transition.ended_at),
+                reason_code=transition.reason_code,
+                reason_message=transition.reason_message,
+            )
+            for transition in job.transitions
+        ],
+        **more,
+    )
 
 
-def metric_point(metric: LatestMetric) -> dict[str, Any]:
-    """One value of a metric."""
-    where = {"Step": metric.step, "Instance": metric.instance}
-    known = {key: value for key, value in where.items() if value is not None}
-    return {"Name": metric.name, "Timestamp": wire_time(metric.timestamp), "Value": metric.value, **known}
-
-
-def error_info(job: Job) -> dict[str, Any]:
-    """The reason for which a job failed; empty for one that did not."""
-    if not JobStatus(job.status).is_failure:
-        return {}
-    where = {"Instance": job.failed_instance, "ExitCode": job.exit_code}
-    known = {key: value for key, value in where.items() if value is not None}
+def _progress(figures: Sequence[Progress]) -> dict[str, ProgressFigure] | None:
+    """Returns the completed part and the remaining seconds; None while the log has neither."""
     return {
-        "Code": job.reason_code or "",
-        "Message": job.reason_message or "",
-        "AdditionalInfo": json.dumps(known) if known else "",
-    }
+        figure.name: ProgressFigure(
+            timestamp=wire_time(figure.timestamp),
+            value=int(figure.value) if figure.name == REMAINING_TIME else figure.value,
+        )
+        for figure in figures
+    } or None
 
 
-def output_models(job: Job) -> list[dict[str, Any]]:
-    """The model a job has left: what lies in its output channel `model` once it has succeeded."""
+def metric_point(metric: LatestMetric) -> MetricPoint:
+    """Returns a value of a metric, with step and instance where they are known."""
+    source = {"step": metric.step, "instance": metric.instance}
+    known = {name: value for name, value in source.items() if value is not None}
+    return MetricPoint(name=metric.name, timestamp=wire_time(metric.timestamp), value=metric.value, **known)
+
+
+def error_info(job: Job) -> ErrorInfo:
+    """Returns the reason for which a job failed; without fields for one that did not."""
+    if not JobStatus(job.status).is_failure:
+        return ErrorInfo()
+    failed = FailedInstance(instance=job.failed_instance, exit_code=job.exit_code)
+    return ErrorInfo(
+        code=job.reason_code or "", message=job.reason_message or "", additional_info=failed.to_json()
+    )
+
+
+def output_models(job: Job) -> list[OutputModelRecord]:
+    """Returns the model that a job has left in its output channel `model`, once it has succeeded."""
     if not JobStatus(job.status).is_success:
         return []
+    uri = output_uris(job.request).get(_MODEL_CHANNEL)
+    if uri is None:
+        return []
     return [
-        {
-            "OutputChannelName": channel["Name"],
-            "Uri": channel["OutputUri"],
-            "SourceType": "TrainingJob",
-            "SourceId": f"{job.id}",
-            "Labels": [],
-            "Metrics": {},
-        }
-        for channel in job.request.get("OutputChannels", [])
-        if channel["Name"] == _MODEL_CHANNEL and channel.get("OutputUri")
+        OutputModelRecord(
+            output_channel_name=_MODEL_CHANNEL,
+            uri=uri,
+            source_type="TrainingJob",
+            source_id=job.id,
+            labels=[],
+            metrics={},
+        )
     ]
-
-
-def _request_fields(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
-    """The request as it was sent; lists that were not set are empty, as in responses of PAI."""
-    fields: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": [], **job.request}
-    if experiment := fields.get("ExperimentConfig"):
-        name = experiments.get(experiment["ExperimentId"])
-        fields["ExperimentConfig"] = {**experiment, "ExperimentName": name} if name else experiment
-    return fields
 
 
 def _duration_s(job: Job) -> int:

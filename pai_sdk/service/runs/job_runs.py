@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from sqlalchemy import func, select
 
-from pai_sdk._wire.requests import RecordedRequest
+from pai_sdk._wire.requests import RecordedRequest, output_uris
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.logs.reader import LogReader
 from pai_sdk.run.report.layout import RunLayout
@@ -149,9 +149,8 @@ class JobRuns:
         """
         job, sandbox = self._job(run_id), self._sandbox(run_id)
         stores: dict[str, Store] = {}
-        for output in RecordedRequest.model_validate(job.request).output_channels:
-            name, uri = str(output.name), output.output_uri
-            if uri is not None and uri.startswith("oss://"):
+        for name, uri in output_uris(job.request).items():
+            if uri.startswith("oss://"):
                 stores[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
                 if name == _MODEL:
                     trace = BucketStore(self._store, OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/"))
@@ -248,6 +247,5 @@ class JobRuns:
 
 def _published(job: Job, channel: str) -> str | None:
     """Returns the URI to which an output channel of a job is published; None if it has no such channel."""
-    outputs = RecordedRequest.model_validate(job.request).output_channels
-    uri = next((each.output_uri for each in outputs if each.name == channel), None)
+    uri = output_uris(job.request).get(channel)
     return uri if uri is not None and uri.startswith("oss://") else None

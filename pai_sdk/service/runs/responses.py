@@ -68,14 +68,17 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def json_list(
-    name: str, items: Iterable[Mapping[str, Any] | bytes], extra: Mapping[str, Any], work: Work
+    name: str,
+    items: Iterable[Mapping[str, Any] | bytes],
+    extra: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+    work: Work,
 ) -> bytes:
     """Encodes an object with a long list as JSON, within the budget of the request.
 
     Args:
         name: key of the list, which comes first in the object.
         items: of the list, created one by one. Bytes are JSON already.
-        extra: other keys of the object.
+        extra: other keys of the object; a function is called after the last item.
         work: counts the bytes.
 
     Raises:
@@ -85,6 +88,7 @@ def json_list(
     for item in items:
         parts.append(item if isinstance(item, bytes) else json_bytes(item))
         work.spend(len(parts[-1]) + 1)
+    extra = extra() if callable(extra) else extra
     end = json_bytes(extra)[1:]
     return b"".join([b"{", _dumped(name), b":[", b",".join(parts), b"]", b"," if extra else b"", end])
 

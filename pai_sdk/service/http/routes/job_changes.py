@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.training_jobs import ChangedJobs, KnownJobs
 from pai_sdk.service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
+from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering
 from pai_sdk.service.jobs.experiment_table import experiment_names
@@ -27,8 +32,9 @@ _MOST_JOBS = 1000
 _MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
 
 
-@router.post("/changes")
+@router.post("/changes", response_model=ChangedJobs)
 @within(CHANGES)
+@accepts(KnownJobs)
 async def list_training_job_changes(
     request: Request, context: ContextOf, principal: PrincipalOf, work: WorkOf
 ) -> Response:
@@ -62,10 +68,10 @@ def _known(body: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         WireError: that is not what the body has.
     """
-    given = body.get("Known")
-    known = given if isinstance(given, dict) else {}
-    if 0 < len(known) <= _MOST_JOBS and len(body) == 1 and all(isinstance(tag, str) for tag in known.values()):
-        return known
+    with suppress(ValidationError):
+        known = KnownJobs.model_validate(body, by_alias=True, by_name=False).known
+        if 0 < len(known) <= _MOST_JOBS:
+            return known
     raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MOST_JOBS} jobs.')
 
 
@@ -81,7 +87,7 @@ def _changed_jobs(
     # One transaction, so that a version is that of all that is shown of its job.
     with context.jobs.database.read() as session:
 
-        def shown() -> Iterator[dict[str, Any]]:
+        def items() -> Iterator[dict[str, Any]]:
             for jobs in jobs_in_parts(session, _fitting(sizes_bytes(session, job_ids))):
                 ids = [job.id for job in jobs]
                 metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
@@ -91,9 +97,9 @@ def _changed_jobs(
                     points, figures = metrics.get(job.id, ()), progress.get(job.id, ())
                     yield job_in_full(job, points, figures, experiments, link_of)
 
-        # The tags are complete when the list is: they come after it.
-        rest = {"ETags": etags, "Missing": missing}
-        return list_success(request, work, "TrainingJobs", shown() if job_ids else (), rest, headers=headers)
+        # The tags are complete when the list is, so they are dumped after it.
+        rest = partial(ChangedJobs.model_construct, etags=etags, missing=[*missing])
+        return list_success(request, work, ChangedJobs, items() if job_ids else (), rest, headers=headers)
 
 
 def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import socket
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.metrics import InstanceMetricsList
 from pai_sdk._wire.sign_in import JobToken
+from pai_sdk.schemas.record import InstanceMetrics, InstancePoint
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf
@@ -32,7 +35,7 @@ _NO_TERMINALS = (
 )
 
 
-@router.get("/trainingjobs/{job_id}/instancemetrics")
+@router.get("/trainingjobs/{job_id}/instancemetrics", response_model=InstanceMetricsList)
 def list_training_job_instance_metrics(
     request: Request,
     context: ContextOf,
@@ -54,34 +57,35 @@ def list_training_job_instance_metrics(
     if length is None:
         raise invalid_parameter(f"TimeStep: {step[:60]!r} is not a length of time such as 10s, 5m, 30m or 1h.")
 
-    def shown(log_of: str, values: list[tuple[float, float]]) -> dict[str, Any]:
-        points = [{"Time": wire_time(moment), "Value": round(value, 4)} for moment, value in values]
-        return {"InstanceId": log_of, "NodeName": socket.gethostname(), "Metrics": points}
-
-    found = [
-        shown(
-            log.name,
-            read_usage(
-                log.path,
-                metric,
-                begin=job.created_at if window.started_at is None else window.started_at,
-                end=time.time() if window.ended_at is None else window.ended_at,
-                step_s=int(length[1]) * _SECONDS[length[2]],
-            ),
+    usage = {
+        log.name: read_usage(
+            log.path,
+            metric,
+            begin=job.created_at if window.started_at is None else window.started_at,
+            end=time.time() if window.ended_at is None else window.ended_at,
+            step_s=int(length[1]) * _SECONDS[length[2]],
         )
         for log in logs
+    }
+    metrics = [
+        InstanceMetrics(
+            instance_id=name,
+            node_name=socket.gethostname(),
+            metrics=[InstancePoint(time=wire_time(time_s), value=round(value, 4)) for time_s, value in values],
+        )
+        for name, values in usage.items()
     ]
-    return success(request, {"InstanceMetrics": found})
+    return success(request, InstanceMetricsList(instance_metrics=metrics))
 
 
-@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals")
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals", response_model=Empty)
 def create_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CreateInstanceWebTerminal, which this service does not have."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)
     raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
-@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check")
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check", response_model=Empty)
 def check_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CheckInstanceWebTerminal, which this service does not have."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)

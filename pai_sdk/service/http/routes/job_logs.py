@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import func, select
 from starlette.responses import StreamingResponse
 
+from pai_sdk._wire.logs import EventList, LogLines
 from pai_sdk.logs.reader import LogReader, LogWindow, StoredPage
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
@@ -34,7 +35,7 @@ _LINE_TIMES = re.compile(r"\bline-times\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 
 
-@router.get("/logs")
+@router.get("/logs", response_model=LogLines)
 @within(LOGS)
 async def list_training_job_logs(
     request: Request,
@@ -82,7 +83,7 @@ async def list_training_job_logs(
     return StreamingResponse(text, headers=headers, media_type="application/json")
 
 
-@router.get("/events")
+@router.get("/events", response_model=EventList)
 @within(LISTS)
 def list_training_job_events(
     request: Request,
@@ -97,7 +98,7 @@ def list_training_job_events(
     return success(request, _events(context, job_id, None, window, page_number, page_size))
 
 
-@router.get("/instances/{instance}/events")
+@router.get("/instances/{instance}/events", response_model=EventList)
 @within(LISTS)
 def list_training_job_instance_events(
     request: Request,
@@ -126,9 +127,9 @@ def _read(
     return page, log, size_bytes
 
 
-def _fields(page: StoredPage, has_times: bool) -> dict[str, object]:
-    times = {"LineTimes": [wire_time(line.time) for line in page.lines()]} if has_times else {}
-    return {"Logs": page.texts, "TotalCount": str(page.total), **times}
+def _fields(page: StoredPage, has_times: bool) -> LogLines:
+    times = {"line_times": [wire_time(line.time) for line in page.lines()]} if has_times else {}
+    return LogLines(logs=page.texts, total_count=str(page.total), **times)
 
 
 def _pieces(
@@ -177,7 +178,7 @@ async def _wait_for_lines(
 
 def _events(
     context: ServiceContext, job_id: str, instance: str | None, window: LogWindow, page_number: int, page_size: int
-) -> dict[str, object]:
+) -> EventList:
     conditions = [Event.job_id == job_id]
     if instance is not None:
         conditions.append(Event.instance == instance)
@@ -190,4 +191,4 @@ def _events(
         page = select(Event).where(*conditions).order_by(Event.number)
         events = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
     lines = [f"{wire_time(event.happened_at)} {event.text}" for event in events]
-    return {"Events": lines, "TotalCount": str(total)}
+    return EventList(events=lines, total_count=str(total))

@@ -6,17 +6,18 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.schemas.spec import Label
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.metrics import LatestMetricsList, MetricsList, metrics_page
+from pai_sdk._wire.training_jobs import JobLabels
 from pai_sdk.service.budgets import METRICS, BudgetedRoute, WorkOf, within
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, TimeWindow
 from pai_sdk.service.jobs.job_table import latest_metrics
 from pai_sdk.service.jobs.metric_pages import Wanted
-from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.jobs.snapshot import metric_point
 from pai_sdk.service.wire_errors import invalid_parameter
 
@@ -27,13 +28,7 @@ router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedR
 _MOST_NAMES = 1000
 
 
-class _JobLabels(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    labels: list[Label] = Field(alias="Labels")
-
-
-@router.get("/metrics")
+@router.get("/metrics", response_model=MetricsList)
 @within(METRICS)
 def list_training_job_metrics(
     request: Request,
@@ -57,10 +52,10 @@ def list_training_job_metrics(
         page_size,
     )
     total, metrics = context.metrics.page(job_id, wanted, lambda count: work.hold(count, "points"))
-    return success(request, {"Metrics": metrics, "TotalCount": total})
+    return success(request, metrics_page(metrics, total))
 
 
-@router.get("/latestmetrics")
+@router.get("/latestmetrics", response_model=LatestMetricsList)
 def get_training_job_latest_metrics(
     request: Request, context: ContextOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
 ) -> Response:
@@ -68,19 +63,20 @@ def get_training_job_latest_metrics(
     context.jobs.version(job_id)
     with context.jobs.database.read() as session:
         metrics = latest_metrics(session, job_id, _names(names))
-    return success(request, {"Metrics": [metric_point(metric) for metric in metrics]})
+    return success(request, LatestMetricsList(metrics=[metric_point(metric) for metric in metrics]))
 
 
-@router.post("/labels")
+@router.post("/labels", response_model=Empty)
+@accepts(JobLabels)
 async def update_training_job_labels(request: Request, context: ContextOf, job_id: str) -> Response:
     """UpdateTrainingJobLabels: adds labels, replaces those of the same key, and leaves the others."""
-    labels = read_model(_JobLabels, read_body(await request.body())).labels
+    labels = (await read_json(JobLabels, request)).labels
     new = {label.key: label.value for label in labels}
     await run_in_threadpool(context.jobs.set_labels, job_id, new)
     return success(request)
 
 
-@router.delete("/labels")
+@router.delete("/labels", response_model=Empty)
 def delete_training_job_labels(
     request: Request, context: ContextOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]
 ) -> Response:

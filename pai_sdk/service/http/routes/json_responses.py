@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from pai_sdk._wire.base import response_body
+from pai_sdk._wire.base import items_key, response_body
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.http.gate import REFUSED_AS
 from pai_sdk.service.jobs.reading import in_one_message
@@ -55,18 +55,30 @@ def success(
 def list_success(
     request: Request,
     work: Work,
-    name: str,
+    model: type[BaseModel],
     items: Iterable[Mapping[str, Any]],
-    rest: Mapping[str, Any],
+    rest: Callable[[], BaseModel],
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The same with a list, whose items are made one after the other: no more than the response may have.
+    """Returns a response with a list, whose items are made one after the other: no more than it may have.
+
+    Args:
+        request: to respond to.
+        work: counts the bytes.
+        model: of the body; its first field has the items.
+        items: of the list.
+        rest: gives the other fields, when all items are made.
+        headers: further headers.
 
     Raises:
         WireError: the response is larger than the request may have, or takes longer.
     """
-    content = json_list(name, items, {"RequestId": request_id(request), **rest}, work)
+
+    def fields() -> dict[str, Any]:
+        return {"RequestId": request_id(request), **response_body(rest())}
+
+    content = json_list(items_key(model), items, fields, work)
     return Response(content, headers=headers, media_type="application/json")
 
 

@@ -6,20 +6,22 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import Empty
 from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.schedules import NEW_SCHEDULE_SCHEMA, NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize
 from pai_sdk.service.http.routes.training_jobs import check_job
 from pai_sdk.service.identity.principal import LOCAL_USER, Principal
 from pai_sdk.service.jobs.queueing.quota_checks import refuse_larger_than_quota
-from pai_sdk.service.jobs.reading import in_one_message, read_body, read_model
+from pai_sdk.service.jobs.reading import in_one_message
 from pai_sdk.service.jobs.resolution import Resolved
 from pai_sdk.service.jobs.schedules.schedule_table import schedule_problems
 from pai_sdk.service.state.models import ScheduleRow
@@ -29,56 +31,33 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/schedules", route_class=BudgetedRoute)
 
-_TEXT = {"type": "string"}
-_NEW = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(("Name", "Cron", "TimeZone"), _TEXT),
-        "Request": {"$ref": "#/components/schemas/TrainingJobRequest"},
-    },
-    "required": ["Name", "Cron", "Request"],
-}
 
-
-class _NewSchedule(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(alias="Name")
-    cron: str = Field(alias="Cron")
-    zone: str = Field(default="UTC", alias="TimeZone")
-    request: dict[str, Any] = Field(alias="Request")
-
-
-class _ChangedSchedule(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    cron: str | None = Field(default=None, alias="Cron")
-    zone: str | None = Field(default=None, alias="TimeZone")
-    enabled: bool | None = Field(default=None, alias="Enabled")
-
-
-@router.post("", openapi_extra={"requestBody": {"content": {"application/json": {"schema": _NEW}}}})
+@router.post(
+    "",
+    response_model=ScheduleRecord,
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": NEW_SCHEDULE_SCHEMA}}}},
+)
 async def create_schedule(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateSchedule: `Request` is the body of CreateTrainingJob, and is checked as a job is."""
-    wanted = read_model(_NewSchedule, read_body(await request.body()))
+    new = await read_json(NewSchedule, request)
 
     def create() -> ScheduleRow:
-        job = _checked_job(context, wanted, principal)
+        job = _checked_job(context, new, principal)
         return context.schedules.create(
-            wanted.name,
+            new.name,
             owner=principal.user,
             workspace_id=job.workspace_id,
-            cron=wanted.cron,
-            zone=wanted.zone,
+            cron=new.cron,
+            zone=new.time_zone,
             request=job.request.to_wire(),
         )
 
     created = await run_in_threadpool(create)
     note_created(request, created.id)
-    return success(request, _in_list(created))
+    return success(request, _schedule(created))
 
 
-@router.get("")
+@router.get("", response_model=ScheduleList)
 @within(LISTS)
 def list_schedules(
     request: Request,
@@ -88,43 +67,45 @@ def list_schedules(
     page_size: PageSize = 10,
 ) -> Response:
     """ListSchedules: those of the user, and those that they administer, the newest first."""
-    found, total = context.schedules.find(principal, page_number=page_number, page_size=page_size)
-    return success(request, {"Schedules": [_in_list(row) for row in found], "TotalCount": total})
+    rows, total = context.schedules.find(principal, page_number=page_number, page_size=page_size)
+    return success(request, ScheduleList(schedules=[_schedule(row) for row in rows], total_count=total))
 
 
-@router.get("/{schedule_id}")
+@router.get("/{schedule_id}", response_model=ScheduleRecord)
 @within(LISTS)
 def get_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
     """GetSchedule, with the request of its jobs, in which secrets are masked."""
-    return success(request, _in_full(context.schedules.get(schedule_id)))
+    row = context.schedules.get(schedule_id)
+    return success(request, _schedule(row, request=public_fields(row.request)))
 
 
-@router.put("/{schedule_id}")
+@router.put("/{schedule_id}", response_model=ScheduleRecord)
+@accepts(ScheduleChanges)
 async def update_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
     """UpdateSchedule: its times, and whether it is enabled. Times before the change are not made up for."""
-    wanted = read_model(_ChangedSchedule, read_body(await request.body()))
+    changes = await read_json(ScheduleChanges, request)
     change = partial(
-        context.schedules.change, schedule_id, cron=wanted.cron, zone=wanted.zone, enabled=wanted.enabled
+        context.schedules.change, schedule_id, cron=changes.cron, zone=changes.time_zone, enabled=changes.enabled
     )
-    return success(request, _in_list(await run_in_threadpool(change)))
+    return success(request, _schedule(await run_in_threadpool(change)))
 
 
-@router.delete("/{schedule_id}")
+@router.delete("/{schedule_id}", response_model=Empty)
 def delete_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
     """DeleteSchedule. Its jobs stay."""
     context.schedules.delete(schedule_id)
     return success(request)
 
 
-def _checked_job(context: ServiceContext, wanted: _NewSchedule, principal: Principal) -> Resolved:
-    """The job of a new schedule.
+def _checked_job(context: ServiceContext, new: NewSchedule, principal: Principal) -> Resolved:
+    """Checks a new schedule and its job.
 
     Raises:
         WireError: it would be refused, or the schedule is wrong; the message names every problem.
     """
-    problems = list(schedule_problems(wanted.name, wanted.cron, wanted.zone))
+    problems = list(schedule_problems(new.name, new.cron, new.time_zone))
     try:
-        job = check_job(context, wanted.request, principal)
+        job = check_job(context, new.request, principal)
         with context.jobs.database.read() as session:
             refuse_larger_than_quota(session, principal.user, job.request)
     except WireError as error:
@@ -136,23 +117,20 @@ def _checked_job(context: ServiceContext, wanted: _NewSchedule, principal: Princ
     return job
 
 
-def _in_list(row: ScheduleRow) -> dict[str, Any]:
-    return {
-        "ScheduleId": row.id,
-        "Name": row.name,
-        "Cron": row.cron,
-        "TimeZone": row.zone,
-        "Enabled": row.next_time is not None,
-        "NextTime": wire_time(row.next_time),
-        "LastTime": wire_time(row.last_time),
-        "LastJobId": row.last_job_id,
-        "LastError": row.last_error,
-        "WorkspaceId": row.workspace_id,
-        "UserId": row.owner or LOCAL_USER,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifiedTime": wire_time(row.modified_at),
-    }
-
-
-def _in_full(row: ScheduleRow) -> dict[str, Any]:
-    return {**_in_list(row), "Request": public_fields(row.request)}
+def _schedule(row: ScheduleRow, **more: Any) -> ScheduleRecord:
+    return ScheduleRecord(
+        schedule_id=row.id,
+        name=row.name,
+        cron=row.cron,
+        time_zone=row.zone,
+        enabled=row.next_time is not None,
+        next_time=wire_time(row.next_time),
+        last_time=wire_time(row.last_time),
+        last_job_id=row.last_job_id,
+        last_error=row.last_error,
+        workspace_id=row.workspace_id,
+        user_id=row.owner or LOCAL_USER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+        **more,
+    )

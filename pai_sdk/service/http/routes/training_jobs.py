@@ -12,6 +12,9 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.training_jobs import CreatedJob, JobErrorInfo, JobList, OutputModelList
+from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.auditing import note_as_done
@@ -37,7 +40,7 @@ __all__ = ["check_job", "create_job", "delete_job", "router", "stop_job"]
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 
-@router.post("")
+@router.post("", response_model=CreatedJob)
 @accepts(TrainingJobRequest)
 async def create_training_job(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateTrainingJob."""
@@ -45,11 +48,11 @@ async def create_training_job(request: Request, context: ContextOf, principal: P
     with note_as_done(context.audit, request.scope) as noted:
         job_id, notice = await run_in_threadpool(create_job, context, body, principal, noted)
     context.runner.wake()
-    fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
-    return success(request, fields, headers=_offers(context))
+    notices = {"notices": [notice]} if notice else {}
+    return success(request, CreatedJob(training_job_id=job_id, **notices), headers=_offers(context))
 
 
-@router.get("")
+@router.get("", response_model=JobList)
 @within(LISTS)
 def list_training_jobs(
     request: Request,
@@ -92,16 +95,17 @@ def list_training_jobs(
         sizes, total = find_jobs(session, query)
         work.require(sum(sizes.values()), f"{len(sizes)} jobs with large descriptions")
         link_of = context.link_to_job(request)
-        shown = (
+        items = (
             job_in_list(job, experiments, link_of)
             for jobs in jobs_in_parts(session, sizes)
             for experiments in [experiment_names(session, jobs)]
             for job in jobs
         )
-        return list_success(request, work, "TrainingJobs", shown, {"TotalCount": total}, headers=_offers(context))
+        rest = partial(JobList, total_count=total)
+        return list_success(request, work, JobList, items, rest, headers=_offers(context))
 
 
-@router.get("/{job_id}")
+@router.get("/{job_id}", response_model=JobRecord)
 async def get_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the response waits for the next snapshot.
 
@@ -124,30 +128,30 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
     return success(request, fields, headers={**headers, "ETag": etag(version)})
 
 
-@router.put("/{job_id}/stop")
+@router.put("/{job_id}/stop", response_model=Empty)
 def stop_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """StopTrainingJob. A job that has ended stays as it is."""
     stop_job(context, job_id)
     return success(request)
 
 
-@router.delete("/{job_id}")
+@router.delete("/{job_id}", response_model=Empty)
 def delete_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """DeleteTrainingJob. Its outputs in the object store stay there."""
     delete_job(context, job_id)
     return success(request)
 
 
-@router.get("/{job_id}/errorinfo")
+@router.get("/{job_id}/errorinfo", response_model=JobErrorInfo)
 def get_training_job_error_info(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJobErrorInfo."""
-    return success(request, {"ErrorInfo": error_info(context.jobs.get(job_id))})
+    return success(request, JobErrorInfo(error_info=error_info(context.jobs.get(job_id))))
 
 
-@router.get("/{job_id}/outputmodels")
+@router.get("/{job_id}/outputmodels", response_model=OutputModelList)
 def list_training_job_output_models(request: Request, context: ContextOf, job_id: str) -> Response:
     """ListTrainingJobOutputModels."""
-    return success(request, {"OutputModels": output_models(context.jobs.get(job_id))})
+    return success(request, OutputModelList(output_models=output_models(context.jobs.get(job_id))))
 
 
 def _offers(context: ServiceContext) -> dict[str, str]:

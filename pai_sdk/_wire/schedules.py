@@ -1,0 +1,83 @@
+"""Schedules of the services of this package; PAI's API has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from pai_sdk._wire.base import Received, Sent
+from pai_sdk.schemas.wire import NullableList
+
+__all__ = ["NEW_SCHEDULE_SCHEMA", "NewSchedule", "ScheduleChanges", "ScheduleList", "ScheduleRecord"]
+
+
+class NewSchedule(Sent):
+    """The body of CreateSchedule; `request` is the body of CreateTrainingJob."""
+
+    name: str
+    cron: str
+    time_zone: str = "UTC"
+    request: dict[str, Any]
+
+
+NEW_SCHEDULE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("Name", "Cron", "TimeZone")},
+        "Request": {"$ref": "#/components/schemas/TrainingJobRequest"},
+    },
+    "required": ["Name", "Cron", "Request"],
+}
+"""`NewSchedule` in a description of the API. The model itself leaves `request` to the check of a job."""
+
+
+class ScheduleChanges(Sent):
+    """The body of UpdateSchedule; a field that is None stays as it is."""
+
+    cron: str | None = None
+    time_zone: str | None = None
+    enabled: bool | None = None
+
+
+class ScheduleRecord(Received):
+    """A schedule, as the service describes it. Times are in UTC.
+
+    Attributes:
+        schedule_id: its id.
+        name: its name, unique among those of its user.
+        cron: the cron expression.
+        time_zone: in which the expression counts.
+        enabled: False while it is paused, or after the service has disabled it.
+        next_time: the next due time; None while it is not enabled.
+        last_time: the due time of the last job.
+        last_job_id: the last job.
+        last_error: why there was no job at a later due time.
+        workspace_id: of its jobs.
+        user_id: whose it is.
+        gmt_create_time: when it was created.
+        gmt_modified_time: when it was changed last.
+        request: of its jobs, with masked secrets; in lists it is None.
+    """
+
+    schedule_id: str
+    name: str | None = None
+    cron: str | None = None
+    time_zone: str | None = None
+    enabled: bool | None = None
+    next_time: str | None = None
+    last_time: str | None = None
+    last_job_id: str | None = None
+    last_error: str | None = None
+    workspace_id: str | None = None
+    user_id: str | None = None
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+    request: dict[str, Any] | None = Field(default=None, repr=False)
+
+
+class ScheduleList(Received):
+    """A page of ListSchedules."""
+
+    schedules: NullableList[ScheduleRecord] = Field(default_factory=list)
+    total_count: int | None = None
