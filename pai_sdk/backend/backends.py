@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.backend.connection import Connection
-from pai_sdk.backend.places import LOCAL, SERVICE, JobPlace
+from pai_sdk.backend.places import LOCAL, SERVICE, BackendSpec
 from pai_sdk.errors import LocalRunError
 
 if TYPE_CHECKING:
@@ -28,21 +28,21 @@ class Backends:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._lock = threading.Lock()
-        self._made: dict[str, Any] = {}
+        self._backends: dict[str, Any] = {}
 
-    def at(self, place: JobPlace) -> Any:
+    def at(self, spec: BackendSpec) -> Any:
         """The backend of a place; a class of `Backend`.
 
         Raises:
             LocalRunError: the place is not on this platform.
             SettingsError: it is not said which service.
         """
-        if reason := place.not_on.get(sys.platform):
+        if reason := spec.not_on.get(sys.platform):
             raise LocalRunError(reason)
         with self._lock:
-            if place.name not in self._made:
-                self._made[place.name] = resolve_name(place.backend).open(self.connection)
-            return self._made[place.name]
+            if spec.name not in self._backends:
+                self._backends[spec.name] = resolve_name(spec.backend).open(self.connection)
+            return self._backends[spec.name]
 
     @property
     def service(self) -> ServiceBackend:
@@ -57,7 +57,7 @@ class Backends:
     def close(self) -> None:
         """Close all connections. A closed backend is made again when needed."""
         with self._lock:
-            made, self._made = [*self._made.values()], {}
-        for backend in made:
+            backends, self._backends = [*self._backends.values()], {}
+        for backend in backends:
             backend.close()
         self.connection.close()

@@ -206,7 +206,7 @@ class InstanceEntry(Protocol):
 class Backend(Protocol):
     """Runs jobs and keeps their records. Safe to use from several threads.
 
-    A class that is named by a `JobPlace` also has a class method `open(connection)`, and `close()`.
+    A class that is named by a `BackendSpec` also has a class method `open(connection)`, and `close()`.
     """
 
     @property
@@ -219,7 +219,7 @@ class Backend(Protocol):
         """The service or engine that has the jobs. Threads that follow jobs are shared fairly among endpoints."""
         ...
 
-    def place(self, tree: FileTree, purpose: Purpose) -> str:
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
         """The URI (a folder, ends with `/`) where these files will lie. No network, no disk."""
         ...
 

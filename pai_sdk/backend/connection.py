@@ -16,9 +16,9 @@ from pai_sdk.config.settings import Settings
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["FOR_A_JOB", "Connection", "HasFiles"]
+__all__ = ["JOB_SETTINGS", "Connection", "HasFiles"]
 
-FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
+JOB_SETTINGS = ("region_id", "workspace_id", "oss_bucket_name")
 """The settings that a job of Alibaba Cloud's service needs."""
 
 
@@ -66,14 +66,14 @@ class Connection:
         self._oss_endpoint: Endpoint | None = None
         self._oss: OssClient | None = None
 
-    def require_place(self) -> None:
+    def require_endpoint(self) -> None:
         """Check that it is set which service is meant.
 
         Raises:
             SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
         """
         if not self.settings.endpoint and not self.settings.region_id:
-            self.settings.require(*FOR_A_JOB)
+            self.settings.require(*JOB_SETTINGS)
 
     def files(self) -> OssClient:
         """The client of the object storage. The embedded service, which keeps it, is started again if need be.
@@ -81,7 +81,7 @@ class Connection:
         Raises:
             SettingsError: it is not set where the objects are.
         """
-        self.require_place()
+        self.require_endpoint()
         with self._lock:
             endpoint = self._oss_endpoint = self._oss_endpoint or Endpoint(self.settings.oss_url, self.find_again)
         endpoint.revive()
@@ -93,14 +93,14 @@ class Connection:
                     endpoint,
                     self.credentials,
                     region=self.settings.region_id,
-                    path_style=self._is_one_server,
+                    path_style=self._is_single_host,
                     retry=self.retry,
                     trusted_endpoints=self.settings.trusted_endpoints,
                 )
             return self._oss
 
     @property
-    def _is_one_server(self) -> bool:
+    def _is_single_host(self) -> bool:
         """Whether API and objects have one address: the names of buckets have none there."""
         endpoint = self.settings.endpoint
         return endpoint is not None and host_of(endpoint) == host_of(self.settings.oss_url)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pai_sdk.execution.base import Hosts
 
-__all__ = ["LOCAL", "PLACES", "SERVICE", "Capabilities", "JobPlace", "place_of_job", "place_of_type"]
+__all__ = ["BACKENDS", "LOCAL", "SERVICE", "BackendSpec", "Capabilities", "backend_for_job", "backend_for_type"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class JobPlace:
+class BackendSpec:
     """A kind of backend: what leads to it, and what it can do.
 
     Attributes:
-        name: the key in `PLACES`.
+        name: the key in `BACKENDS`.
         backend: its class, as `module:name`; `Backends` calls the class's `open`.
         capabilities: of its backends. A service may lack some of them: `backend.capabilities` has the exact ones.
         instance_types: the instance types that mean this place; empty for the place of all others.
@@ -58,14 +58,14 @@ class JobPlace:
     not_on: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Return whether jobs run on this machine, without a service."""
         return self.capabilities.hosts == "here"
 
 
-SERVICE = JobPlace("service", "pai_sdk.backend.service:ServiceBackend")
+SERVICE = BackendSpec("service", "pai_sdk.backend.service:ServiceBackend")
 
-LOCAL = JobPlace(
+LOCAL = BackendSpec(
     "local",
     "pai_sdk.backend.local:LocalBackend",
     Capabilities(shares_files=True, hosts="here", retries=True, on_interrupt="stop"),
@@ -78,26 +78,26 @@ LOCAL = JobPlace(
     },
 )
 
-PLACES: Mapping[str, JobPlace] = {place.name: place for place in (LOCAL, SERVICE)}
+BACKENDS: Mapping[str, BackendSpec] = {spec.name: spec for spec in (LOCAL, SERVICE)}
 """The places by name; a new one is added here, and nowhere else."""
 
 
-def place_of_type(instance_type: Any) -> JobPlace:
+def backend_for_type(instance_type: Any) -> BackendSpec:
     """The place whose instances have that type; None is a type of the service.
 
     Example:
-        >>> place_of_type("local_gpu").name, place_of_type("ecs.c6.large").name
+        >>> backend_for_type("local_gpu").name, backend_for_type("ecs.c6.large").name
         ('local', 'service')
     """
-    return next((place for place in PLACES.values() if instance_type in place.instance_types), SERVICE)
+    return next((spec for spec in BACKENDS.values() if instance_type in spec.instance_types), SERVICE)
 
 
-def place_of_job(job_id: Any) -> JobPlace:
+def backend_for_job(job_id: Any) -> BackendSpec:
     """The place of a job.
 
     Example:
-        >>> place_of_job("local-08655612a521").name, place_of_job("train129f212o89d").name
+        >>> backend_for_job("local-08655612a521").name, backend_for_job("train129f212o89d").name
         ('local', 'service')
     """
-    found = (place for place in PLACES.values() if place.job_prefix and str(job_id).startswith(place.job_prefix))
-    return next(found, SERVICE)
+    matches = (spec for spec in BACKENDS.values() if spec.job_prefix and str(job_id).startswith(spec.job_prefix))
+    return next(matches, SERVICE)

@@ -25,9 +25,9 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.api.users import ServiceUsers
 from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose
-from pai_sdk.backend.connection import FOR_A_JOB, Connection
+from pai_sdk.backend.connection import JOB_SETTINGS, Connection
 from pai_sdk.backend.many_jobs import changes_of_many, page_of_list
-from pai_sdk.backend.places import Capabilities, place_of_type
+from pai_sdk.backend.places import Capabilities, backend_for_type
 from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
@@ -96,7 +96,7 @@ class ServiceBackend:
     ) -> None:
         self._owns_connection = connection is None
         self._connection = connection or Connection(settings, credentials, retry, find_again)
-        self._connection.require_place()
+        self._connection.require_endpoint()
         self._settings = settings
         self._timeout_s = timeout_s
         self._create_timeout_s = create_timeout_s
@@ -138,7 +138,7 @@ class ServiceBackend:
 
     # ---- before a job
 
-    def place(self, tree: FileTree, purpose: Purpose) -> str:
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
         """A folder named by the content: the same files are never uploaded twice."""
         return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
 
@@ -408,7 +408,7 @@ class ServiceBackend:
         """See that an earlier submission has uploaded what this request counts on; for one that comes from a file.
 
         Raises:
-            InvalidInputError: something is not in OSS. What was never placed by `place` is not looked at.
+            InvalidInputError: something is not in OSS. What was never placed by `tree_uri` is not looked at.
         """
         ours = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
@@ -425,7 +425,7 @@ class ServiceBackend:
             raise InvalidInputError(problems)
 
     def _bucket(self) -> str:
-        self._settings.require(*FOR_A_JOB)
+        self._settings.require(*JOB_SETTINGS)
         return f"oss://{self._settings.oss_bucket_name}"
 
     def files(self) -> OssClient:
@@ -434,7 +434,7 @@ class ServiceBackend:
 
 
 def _placed_folder(uri: str) -> OssUri:
-    """The folder that `place` gave, of a URI that is in it: `oss://bucket/pai/code/<hash>/…`."""
+    """The folder that `tree_uri` gave, of a URI that is in it: `oss://bucket/pai/code/<hash>/…`."""
     return OssUri.parse("/".join(uri.split("/")[:6]) + "/")
 
 
@@ -444,5 +444,5 @@ def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
         yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
     if plan.fallbacks:
         yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
-    if place_of_type(plan.request.compute_resource.ecs_spec).is_here:
+    if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:
         yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")

@@ -41,7 +41,7 @@ def demo(
     if named.local:
         instance_type = LOCAL.instance_types[0]
     place = place_of_type(instance_type)
-    if place.is_here:
+    if place.is_local:
         session = pai_sdk.Session()
         typer.echo("The jobs run in Docker on this machine.")
     elif named.profile is not None:
@@ -54,7 +54,7 @@ def demo(
     # Where a region is set, jobs of the embedded service are listed with an option only.
     is_elsewhere = session.is_embedded and not load_settings().is_empty
     option = place.list_option or named.option or ("--embedded" if is_elsewhere else "")
-    with commands_with_option("" if place.is_here else option):
+    with commands_with_option("" if place.is_local else option):
         _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
         prepared = _prepare(session, instance_type, image)
         _headline("2. Estimator: train on it")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.backend.places import LOCAL, place_of_type
+from pai_sdk.backend.places import LOCAL, backend_for_type
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import pairs
@@ -172,7 +172,7 @@ def _type_here(instance_type: str | None) -> str | None:
     """
     if not chosen_place().local:
         return instance_type
-    if instance_type is not None and not place_of_type(instance_type).is_here:
+    if instance_type is not None and not backend_for_type(instance_type).is_local:
         raise typer.BadParameter(
             f"{instance_type!r} is an instance type of a service, but --local runs the job in Docker",
             param_hint="-t",
@@ -291,8 +291,8 @@ def clone(
 
 def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
     """Submit a plan, and leave with the exit code of its job."""
-    place = place_of_type(instance_type or plan.request.compute_resource.ecs_spec)
-    session = get_default_session(local=place.is_here)
+    place = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec)
+    session = get_default_session(local=place.is_local)
     try:
         job = session.submit(plan, instance_type=instance_type)
     except KeyboardInterrupt:
@@ -327,7 +327,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
 
 def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
     """Put the files of a plan in place, and save its request."""
-    if plan.uploads and place_of_type(instance_type).capabilities.shares_files:
+    if plan.uploads and backend_for_type(instance_type).capabilities.shares_files:
         what = "a saved plan contains no files, and the files of a local job are not uploaded"
         raise InvalidInputError([Problem("--save", what, "run it, or give an instance type of a service")])
     if plan.uploads:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from pai_sdk.backend.places import place_of_job
+from pai_sdk.backend.places import backend_for_job
 from pai_sdk.base.endpoint import host_of, is_loopback
 from pai_sdk.base.extras import install_command
 from pai_sdk.base.paths import expanded
@@ -186,7 +186,7 @@ def _require_page(session: Session) -> None:
 
 def _id_of(job: str) -> str:
     found = find_job(job)
-    if place_of_job(found.id).is_here:
+    if backend_for_job(found.id).is_local:
         message = f"{found.id} runs in Docker on this machine, outside of the service that serves the page"
         raise typer.BadParameter(message, param_hint="--job")
     return found.id

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from typing import Literal, TypeAlias
 
-from pai_sdk.backend.places import place_of_job
+from pai_sdk.backend.places import backend_for_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.choice import notebook_cell
@@ -406,7 +406,7 @@ def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
         return detached(
             unfinished[0].id, attach_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))
         )
-    options = sorted({place_of_job(job.id).list_option for job in unfinished}) or [""]
+    options = sorted({backend_for_job(job.id).list_option for job in unfinished}) or [""]
     return all_detached([job.id for job in unfinished], [list_command(option) for option in options])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pai_sdk.backend.base import Backend
-from pai_sdk.backend.places import place_of_job
+from pai_sdk.backend.places import backend_for_job
 from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.keywords import checks_keywords
@@ -112,7 +112,7 @@ class TrainingJob(Aliased):
             InvalidInputError: the value cannot be an id.
             NotFoundError: there is no such job.
         """
-        return _source(session, local=place_of_job(job_id).is_here).get_job(job_id)
+        return _source(session, local=backend_for_job(job_id).is_local).get_job(job_id)
 
     @overload
     @classmethod

@@ -12,7 +12,7 @@ from pai_sdk import submission
 from pai_sdk.backend.backends import Backends
 from pai_sdk.backend.base import Backend, Plan
 from pai_sdk.backend.connection import Connection
-from pai_sdk.backend.places import place_of_job, place_of_type
+from pai_sdk.backend.places import backend_for_job, backend_for_type
 from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
@@ -198,7 +198,7 @@ class Session(Aliased):
         Raises:
             SettingsError: a setting that the backend needs is missing; all missing ones are named.
         """
-        backend: Backend = self._backends.at(place_of_type(instance_type))
+        backend: Backend = self._backends.at(backend_for_type(instance_type))
         return backend
 
     @property
@@ -361,7 +361,7 @@ class Session(Aliased):
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
-        backend = self.backend_for(next(iter(place_of_job(job_id).instance_types), None))
+        backend = self.backend_for(next(iter(backend_for_job(job_id).instance_types), None))
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(

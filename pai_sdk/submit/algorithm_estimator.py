@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import backend_for_type
 from pai_sdk.base.keywords import init_checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
@@ -143,7 +143,7 @@ def describe_algorithm(
         source_dir: code that is not the algorithm's.
         allow_secrets: upload files that look like keys, too.
     """
-    if place_of_type(instance_type).is_here:
+    if backend_for_type(instance_type).is_local:
         algorithm = algorithm.as_whole()
     definition = algorithm.definition
     return Description(

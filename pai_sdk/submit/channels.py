@@ -155,7 +155,7 @@ class ChannelResolver:
         tree = FileTree.scan(path, links="follow")  # data is where the user keeps it, such as a cache of links
         if not tree.entries:
             raise InvalidInputError([Problem("", f"the folder {source} is empty")])
-        upload = Upload(tree, self._backend.place(tree, "input"))
+        upload = Upload(tree, self._backend.tree_uri(tree, "input"))
         self.uploads.append(upload)
         return InputChannel(name=name, input_uri=upload.uri + ("" if path.is_dir() else tree.entries[0].path))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.backend.places import place_of_job, place_of_type
+from pai_sdk.backend.places import backend_for_job, backend_for_type
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.job_names import folder_pattern
 from pai_sdk.schemas.record import JobRecord
@@ -69,7 +69,7 @@ def clone_plan(
         ('digits-2', '0.1')
     """
     request = request_of(record)
-    sees_files = place_of_job(record.training_job_id).capabilities.shares_files
+    sees_files = backend_for_job(record.training_job_id).capabilities.shares_files
     problems = Problems()
     before = {each.name: each.value for each in request.hyperparameters}
     new = name_of_copy(request.training_job_name, before, {**before, **(hyperparameters or {})})
@@ -188,7 +188,9 @@ def _resource(
     problems: Problems,
 ) -> Any:
     before = request.compute_resource
-    if instance_type is not None and place_of_job(record.training_job_id) is not place_of_type(instance_type):
+    if instance_type is not None and backend_for_job(record.training_job_id) is not backend_for_type(
+        instance_type
+    ):
         hint = "make a new plan with the Estimator or Processor, so that its files are put in place"
         problems.add(
             "instance_type", f"{instance_type!r}: a job cannot be cloned from a service to Docker, or back", hint
@@ -200,7 +202,7 @@ def _resource(
     return request_fields.compute_resource(
         instance_type=instance_type or before.ecs_spec,
         instance_count=request.instance_count if instance_count is None else instance_count,
-        instance_spec=before.instance_spec if place_of_type(before.ecs_spec).is_here else None,
+        instance_spec=before.instance_spec if backend_for_type(before.ecs_spec).is_local else None,
         resource_id=None,
         resource_type=None,
         spot_spec=spot,

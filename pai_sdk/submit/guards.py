@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import backend_for_type
 from pai_sdk.schemas.compute import ComputeResource, SpotSpec, SpotStrategy
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.submit.problems import Problems
@@ -29,7 +29,7 @@ def fallbacks(
     """
     if not given or compute is None:
         return ()
-    if compute.ecs_spec is None or place_of_type(compute.ecs_spec).is_here:
+    if compute.ecs_spec is None or backend_for_type(compute.ecs_spec).is_local:
         problems.add("fallback", "works only with public instances", "give an instance_type of the cloud")
         return ()
     found = []
@@ -42,7 +42,11 @@ def fallbacks(
             problems.add(where, "is not an alternative", hint)
             continue
         instance_type = each.get("instance_type", compute.ecs_spec)
-        if not isinstance(instance_type, str) or not instance_type.strip() or place_of_type(instance_type).is_here:
+        if (
+            not isinstance(instance_type, str)
+            or not instance_type.strip()
+            or backend_for_type(instance_type).is_local
+        ):
             problems.add(where, f"{instance_type!r} is not an instance type of the cloud")
             continue
         with problems.under(where):
@@ -108,7 +112,7 @@ def _is_price(price: object) -> bool:
 
 
 def _is_paid(resource: ComputeResource) -> bool:
-    return resource.ecs_spec is not None and not place_of_type(resource.ecs_spec).is_here
+    return resource.ecs_spec is not None and not backend_for_type(resource.ecs_spec).is_local
 
 
 def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | None:

@@ -247,7 +247,7 @@ def _resolve_code(
         tree = package_code(source_dir, allow_secrets=description.allow_secrets, cloned=keep is not None)
         with problems.under("command"):
             request_fields.check_entry(command, tree, description.source_dir)
-        uri = backend.place(tree, "code")
+        uri = backend.tree_uri(tree, "code")
         return backend.code_dir(uri), [Upload(tree, uri, _origin(git_config, tree))], keep
     return None, [], None
 

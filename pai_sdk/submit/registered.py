@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pai_sdk.api.algorithms import Algorithms, AlgorithmVersionRecord
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import backend_for_type
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.definitions import (
@@ -77,7 +77,7 @@ class AlgorithmChoice:
     def check_instances(self, instance_type: str | None, instance_count: int, problems: Problems) -> None:
         """See that the algorithm runs on such instances."""
         names = ("instance_type", "instance_count")
-        rented = None if place_of_type(instance_type).is_here else instance_type
+        rented = None if backend_for_type(instance_type).is_local else instance_type
         problems.found += instance_problems(self.definition, rented, instance_count, names)
 
     def fields(

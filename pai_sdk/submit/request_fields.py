@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pai_sdk.backend.places import PLACES, place_of_type
+from pai_sdk.backend.places import BACKENDS, backend_for_type
 from pai_sdk.base.hints import is_of_type, name_hint, nearest
 from pai_sdk.base.peer_names import value_hint
 from pai_sdk.code.script_text import (
@@ -102,7 +102,7 @@ def compute_resource(
     with problems.under("spot_spec"):
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
     if instance_type is not None:
-        is_local = place_of_type(instance_type).is_here
+        is_local = backend_for_type(instance_type).is_local
         if not is_local and _is_nearly_local(instance_type):
             hint = "containers on this machine are 'local' and 'local_gpu'"
             problems.add("instance_type", f"{instance_type!r} is not known", hint)
@@ -144,7 +144,7 @@ def _check_lingjun(
 ) -> None:
     """The kind of resource is not sent: the instance type or the quota decides it, so they must agree."""
     is_other = instance_type is not None and not str(instance_type).startswith("ml.")
-    if resource_type == "Lingjun" and is_other and not place_of_type(instance_type).is_here:
+    if resource_type == "Lingjun" and is_other and not backend_for_type(instance_type).is_local:
         hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
         problems.add("resource_type", f"{instance_type!r} is not a type of Lingjun", hint)
     elif resource_type == "Lingjun" and instance_type is None and resource_id is None:
@@ -154,7 +154,9 @@ def _check_lingjun(
 def _is_nearly_local(instance_type: object) -> bool:
     """True for a misspelt local type; a service would run it, and may charge for it."""
     meant = str(instance_type).lower().replace("-", "_")
-    return bool(nearest(meant, [name for place in PLACES.values() for name in place.instance_types], cutoff=0.75))
+    return bool(
+        nearest(meant, [name for place in BACKENDS.values() for name in place.instance_types], cutoff=0.75)
+    )
 
 
 def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:

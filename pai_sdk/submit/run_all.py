@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import backend_for_type
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.choice import notebook_cell
@@ -136,6 +136,6 @@ def _planned(
 
 def _submit_plan(plan: Plan, session: Session | None) -> TrainingJob:
     compute = plan.request.compute_resource
-    is_local = compute is not None and place_of_type(compute.ecs_spec).is_here
+    is_local = compute is not None and backend_for_type(compute.ecs_spec).is_local
     found: Session = given_or_default(session, local=is_local)
     return found.submit(plan)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pai_sdk.backend.places import place_of_job, place_of_type
+from pai_sdk.backend.places import backend_for_job, backend_for_type
 from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
@@ -182,7 +182,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         job = self._send(plan)
         display = announce(job, plan, shown=show_logs)
         if wait:
-            on_interrupt = place_of_job(job.id).capabilities.on_interrupt
+            on_interrupt = backend_for_job(job.id).capabilities.on_interrupt
             return self._wait(
                 job, lambda one: one.wait(show_logs=show_logs, display=display, on_interrupt=on_interrupt)
             )
@@ -274,7 +274,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
     def _session(self) -> Session:
         from pai_sdk.session import given_or_default
 
-        self.session = given_or_default(self.session, local=place_of_type(self.instance_type).is_here)
+        self.session = given_or_default(self.session, local=backend_for_type(self.instance_type).is_local)
         return self.session
 
 

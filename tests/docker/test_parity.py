@@ -25,7 +25,7 @@ from tests.docker.test_service import session_on
 from tests.service.services import running_service
 from tests.wheels import write_wheel
 
-PLACES = ("process", "docker", "local")
+BACKENDS = ("process", "docker", "local")
 
 # The machine's in one place, the image's in the others. Of all other variables, names and values are compared.
 _MACHINES_OWN = re.compile(
@@ -258,7 +258,7 @@ _ITS_PAGE = re.compile(r"\n  its page: \S+")  # only the job of a service has on
 
 @pytest.mark.parametrize("name", CASES)
 def test_all_places_are_alike(name: str, ran: dict[tuple[str, str], Future[Seen]]) -> None:
-    process, docker, local = (_everywhere(ran[name, place].result()) for place in PLACES)
+    process, docker, local = (_everywhere(ran[name, place].result()) for place in BACKENDS)
     assert process.reason_code == CASES[name].ends
     assert docker == process
     assert local == process
@@ -302,7 +302,7 @@ def _of_the_contract(probe: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_a_job_finds_is_what_it_was_given(ran: dict[tuple[str, str], Future[Seen]]) -> None:
-    for place in PLACES:
+    for place in BACKENDS:
         seen = ran["probe", place].result()
         probe = json.loads(seen.logs["JOB-master-0"][-1].removeprefix("SEEN "))
         assert VARIABLES.items() <= probe["environment"].items()
@@ -313,7 +313,7 @@ def test_what_a_job_finds_is_what_it_was_given(ran: dict[tuple[str, str], Future
 
 
 def test_what_a_job_reports_is_found(ran: dict[tuple[str, str], Future[Seen]]) -> None:
-    for place in PLACES:
+    for place in BACKENDS:
         seen = ran["reports", place].result()
         expected = [["loss", 0.5 / step, step, "JOB-master-0"] for step in (1, 2, 3)]
         assert [metric for metric in seen.metrics if metric[0] == "loss"] == expected
@@ -323,7 +323,7 @@ def test_what_a_job_reports_is_found(ran: dict[tuple[str, str], Future[Seen]]) -
 
 
 def test_what_a_job_leaves_is_found(ran: dict[tuple[str, str], Future[Seen]]) -> None:
-    for place in PLACES:
+    for place in BACKENDS:
         seen = ran["training", place].result()
         assert seen.outputs == {
             "model": {

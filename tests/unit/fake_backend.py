@@ -112,7 +112,7 @@ class FakeBackend:
         self.calls.append("stop")
         self.status = "Terminated"
 
-    def place(self, tree: FileTree, purpose: Purpose) -> str:
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
         return f"oss://bucket/pai/{purpose}/{tree.digest[:8]}/"
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:

@@ -152,7 +152,7 @@ class LocalBackend:
 
     # ---- before a job
 
-    def place(self, tree: FileTree, purpose: Purpose) -> str:
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
         """The folder of the files: they are copied (code) or mounted (inputs) from there."""
         return file_uri(tree.root, folder=True)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.backend.places import LOCAL, place_of_job
+from pai_sdk.backend.places import LOCAL, backend_for_job
 from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.cli.where.place import EMBEDDED_DATA, ChosenPlace, chosen_place, running_service
@@ -50,7 +50,7 @@ def find_job(given: str) -> TrainingJob:
     if given == LAST:
         return _newest()
     missing = None
-    if _has_service() or place_of_job(given).is_here:
+    if _has_service() or backend_for_job(given).is_local:
         try:
             return TrainingJob.get(given)
         except NotFoundError as error:

@@ -106,8 +106,8 @@ def test_it_is_a_backend(backend: ServiceBackend) -> None:
 class TestPlaces:
     def test_named_by_content(self, tree: FileTree) -> None:
         backend = ServiceBackend(CLOUD, KEY)
-        assert backend.place(tree, "code") == f"oss://models/pai/code/{tree.digest[:32]}/"
-        assert backend.place(tree, "input") == f"oss://models/pai/input_data/{tree.digest[:32]}/"
+        assert backend.tree_uri(tree, "code") == f"oss://models/pai/code/{tree.digest[:32]}/"
+        assert backend.tree_uri(tree, "input") == f"oss://models/pai/input_data/{tree.digest[:32]}/"
         assert backend.default_output("demo-x7", "model") == "oss://models/pai/training_job/demo-x7/model/"
 
     @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ class TestSettings:
 
     def test_looking_at_jobs_needs_less_than_submitting_them(self, tree: FileTree) -> None:
         backend = ServiceBackend(Settings(region_id="cn-hangzhou"), KEY)
-        for act in (lambda: backend.place(tree, "code"), lambda: backend.default_output("n", "model")):
+        for act in (lambda: backend.tree_uri(tree, "code"), lambda: backend.default_output("n", "model")):
             with pytest.raises(SettingsError, match="2 settings are missing"):
                 act()
         with pytest.raises(SettingsError, match="workspace_id"):
@@ -166,7 +166,7 @@ class TestSubmit:
             return Reply(b"", headers={"ETag": '"x"', "x-oss-request-id": "r"})
 
         server.answer = answer
-        plan = Plan(a_request(), (Upload(tree, backend.place(tree, "code")),))
+        plan = Plan(a_request(), (Upload(tree, backend.tree_uri(tree, "code")),))
         assert submit(plan, backend, progress=False) == "t-1"
         puts = [asked.path for asked in server.asked if asked.method == "PUT"]
         assert f"/models/pai%2Fcode%2F{tree.digest[:32]}%2Ftrain.py" in puts
