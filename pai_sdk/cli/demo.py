@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pai_sdk
-from pai_sdk.backend.places import LOCAL, place_of_type
+from pai_sdk.backend.places import LOCAL, backend_for_type
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.config.settings import load_settings
 from pai_sdk.display.commands import commands_with_option, list_command, page_url
@@ -40,7 +40,7 @@ def demo(
     named = chosen_place()
     if named.local:
         instance_type = LOCAL.instance_types[0]
-    place = place_of_type(instance_type)
+    place = backend_for_type(instance_type)
     if place.is_local:
         session = pai_sdk.Session()
         typer.echo("The jobs run in Docker on this machine.")
