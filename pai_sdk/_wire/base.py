@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, WithJsonSchema
 from pydantic.alias_generators import to_pascal
 
 from pai_sdk.schemas.wire import Received, Sent
@@ -15,6 +15,7 @@ __all__ = [
     "Empty",
     "Received",
     "Sent",
+    "Strings",
     "items_key",
     "response_body",
     "wire_name",
@@ -29,6 +30,14 @@ class AnyResponse(Received):
     """The field that every response to an action has."""
 
     request_id: str
+
+
+Strings: TypeAlias = Annotated[
+    list[Any] | None,
+    BeforeValidator(lambda value: value if isinstance(value, list) else None),
+    WithJsonSchema({"type": "array", "items": {"type": ["string", "null"]}}),
+]
+"""A list of strings where a wrong one must not make a client fail: another value than a list is None."""
 
 
 class Empty(Received):

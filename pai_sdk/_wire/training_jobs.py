@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pai_sdk._wire.base import Received, Sent
+from pai_sdk._wire.base import Received, Sent, Strings
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, KeyValue, OutputModel
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import NullableList
@@ -29,7 +29,7 @@ class CreatedJob(Received):
     """The response of CreateTrainingJob. Only services of this package have notices."""
 
     training_job_id: str | None = None
-    notices: NullableList[str] = Field(default_factory=list)
+    notices: Strings = None
 
 
 class JobList(Received):

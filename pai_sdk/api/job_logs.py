@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain, takewhile
 from typing import Any, Literal, TypeVar
 
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.logs import LogLines
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk.api.transport import ApiResponse, Transport
@@ -98,9 +100,10 @@ class JobLogs:
         """The times of lines; see `Backend.line_times`. Called after `read`, which learns of the offer."""
         if not self._has_times:
             return None
-        query = {"InstanceId": instance, "PageNumber": 1, "PageSize": count}
-        times = self._call(job_id, query, f"first-line={start}, line-times").json.get("LineTimes")
-        if not isinstance(times, list):
+        query = wire_names(instance_id=instance, page_number=1, page_size=count)
+        response = self._call(job_id, query, f"first-line={start}, line-times")
+        times = LogLines.model_validate(response.json).line_times
+        if times is None:
             return None
         found = [time if isinstance(time, str) else None for time in times[:count]]
         return found + [None] * (count - len(found))
@@ -338,8 +341,11 @@ class JobLogs:
     ) -> _Page:
         """The page that holds the line, or begins with it if the service offers that."""
         number = start // size + 1
-        query = {"InstanceId": instance, "PageNumber": number, "PageSize": size}
-        query |= {name: time for name, time in (("StartTime", since), ("EndTime", until)) if time is not None}
+        query = wire_names(instance_id=instance, page_number=number, page_size=size)
+        if since is not None:
+            query |= wire_names(start_time=since)
+        if until is not None:
+            query |= wire_names(end_time=until)
         prefer = ", ".join([*prefer_wait(wait_s).values(), f"first-line={start}"]) if self._by_line else ""
         for _ in range(_ATTEMPTS):
             response = self._call(job_id, query, prefer, wait_s)
@@ -354,11 +360,11 @@ class JobLogs:
             ):
                 _log.info("ListTrainingJobLogs: the response belongs to another request; sending it again")
                 continue
-            lines = response.json.get("Logs")
+            body = LogLines.model_validate(response.json)
             return _Page(
-                _texts(lines, strip=not self._by_line) if isinstance(lines, list) else (),
+                _texts(body.logs or [], strip=not self._by_line),
                 first=expected,
-                total=number_of(response.json.get("TotalCount")),
+                total=number_of(body.total_count),
                 complete=response.headers.get("x-pai-log-complete", "").lower() == "true",
                 waited="wait" in offers,
             )

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk._wire.base import wire_names
 from pai_sdk.api.training_jobs import offers_of
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
@@ -46,7 +47,7 @@ class ServiceRuns:
         """True where the service has runs over HTTP; it is asked once."""
         if not self._is_offered:
             response = self._transport.call(
-                "ListTrainingJobs", "GET", "/api/v1/trainingjobs", query={"PageSize": 1}
+                "ListTrainingJobs", "GET", "/api/v1/trainingjobs", query=wire_names(page_size=1)
             )
             self._is_offered = _OFFER in offers_of(response)
         return self._is_offered

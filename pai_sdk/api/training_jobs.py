@@ -7,11 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pydantic import BaseModel
+
+from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
+from pai_sdk._wire.logs import EventList
+from pai_sdk._wire.metrics import InstanceMetricsList, MetricsList
+from pai_sdk._wire.training_jobs import ChangedJobs, CreatedJob, JobErrorInfo, JobLabels, JobList, KnownJobs
 from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError
 from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
+from pai_sdk.schemas.spec import Label
 
 __all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
 
@@ -76,17 +83,16 @@ class TrainingJobs:
             timeout_s=(connect_s, silence_s if response_timeout_s is None else response_timeout_s),
             final_codes=("SignatureNonceUsed",),  # the create has arrived, and must not be sent again
         )
-        job_id = response.json.get("TrainingJobId")
-        if not isinstance(job_id, str) or not job_id:
+        created = read_item(CreatedJob, response.json, "CreateTrainingJob")
+        if created is None or not created.training_job_id:
             raise BadAnswerError(
                 "CreateTrainingJob: the response has no TrainingJobId",
                 status_code=response.status_code,
                 request_id=response.request_id,
             )
-        notices = response.json.get("Notices")  # of the embedded service; Alibaba Cloud's has no such field
-        for notice in notices if isinstance(notices, list) else ():
-            logger.warning("job %s: %s", job_id, notice)
-        return job_id
+        for notice in created.notices or ():
+            logger.warning("job %s: %s", created.training_job_id, notice)
+        return created.training_job_id
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         """GetTrainingJob.
@@ -120,22 +126,26 @@ class TrainingJobs:
             known: job id to the ETag of the snapshot that is known, or None.
             wait_s: long poll: the service may delay a response without changes so long.
         """
-        action, body = "ListTrainingJobChanges", {"Known": {key: tag or "" for key, tag in known.items()}}
+        action = "ListTrainingJobChanges"
         response = self.transport.call(
             action,
             "POST",
             _JOBS + "/changes",
-            body=body,
+            body=KnownJobs(known={job_id: tag or "" for job_id, tag in known.items()}).to_wire(),
             idempotent=True,
             headers=prefer_wait(wait_s),
             timeout_s=read_timeout(self.transport.timeout_s, wait_s),
         )
-        offers, tags = offers_of(response), response.json.get("ETags")
-        tags = tags if isinstance(tags, dict) else {}
-        found = read_items(JobRecord, [response.json.get("TrainingJobs") or []], action)
-        records = [self._marked(record, offers, tags.get(record.training_job_id)) for record in found]
-        missing = response.json.get("Missing")
-        return Changed(records, [str(job_id) for job_id in missing] if isinstance(missing, list) else [])
+        # The jobs are read one by one, so that one that cannot be read does not hide the others.
+        key = items_key(ChangedJobs)
+        rest = {name: value for name, value in response.json.items() if name != key}
+        offers, changed = offers_of(response), read_model(ChangedJobs, response, action, rest)
+        etags = changed.etags or {}
+        records = [
+            self._marked(record, offers, etags.get(record.training_job_id))
+            for record in read_items(JobRecord, [response.json.get(key) or []], action)
+        ]
+        return Changed(records, changed.missing)
 
     def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
         """A snapshot with what the service has announced beside it."""
@@ -179,23 +189,23 @@ class TrainingJobs:
             page_size: items in a page.
             skip: leave out so many of the first jobs; their pages are not requested.
         """
-        query = {
-            "Status": status,
-            "TrainingJobName": name,
-            "Labels": dict(labels) if labels else None,
-            "WorkspaceId": workspace_id,
-            "AlgorithmName": algorithm_name,
-            "AlgorithmProvider": algorithm_provider,
-            "IsTempAlgo": is_temp_algo,
-            "TrainingJobId": job_id,
-            "StartTime": start_time,
-            "EndTime": end_time,
-            "SortBy": "GmtCreateTime",
-            "Order": "DESC" if newest_first else "ASC",
-        }
+        query = wire_names(
+            status=status,
+            training_job_name=name,
+            labels=dict(labels) if labels else None,
+            workspace_id=workspace_id,
+            algorithm_name=algorithm_name,
+            algorithm_provider=algorithm_provider,
+            is_temp_algo=is_temp_algo,
+            training_job_id=job_id,
+            start_time=start_time,
+            end_time=end_time,
+            sort_by="GmtCreateTime",
+            order="DESC" if newest_first else "ASC",
+        )
         seen: set[str] = set()
         without_new = 0
-        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size, skip):
+        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, JobList, page_size, skip):
             known = len(seen)
             for item in page:
                 record = read_item(JobRecord, item, "ListTrainingJobs")
@@ -217,19 +227,19 @@ class TrainingJobs:
             start_time: created from here on.
             page_size: items in a page; the service may give fewer.
         """
-        query = {
-            "WorkspaceId": workspace_id,
-            "StartTime": start_time,
-            "SortBy": "GmtCreateTime",
-            "Order": "DESC",
-            "PageNumber": number,
-            "PageSize": page_size,
-        }
+        query = wire_names(
+            workspace_id=workspace_id,
+            start_time=start_time,
+            sort_by="GmtCreateTime",
+            order="DESC",
+            page_number=number,
+            page_size=page_size,
+        )
         action = "ListTrainingJobs"
         response = self.transport.call(action, "GET", _JOBS, query=query)
         self.offers_changes = "changes" in offers_of(response)
-        records = [*read_items(JobRecord, [response.json.get("TrainingJobs") or []], action)]
-        return JobPage(records, number_of(response.json.get("TotalCount")))
+        records = [*read_items(JobRecord, [response.json.get(items_key(JobList)) or []], action)]
+        return JobPage(records, number_of(response.json.get(TOTAL_COUNT)))
 
     def stop(self, job_id: str) -> None:
         """StopTrainingJob."""
@@ -249,17 +259,17 @@ class TrainingJobs:
         page_size: int = 100,
     ) -> Iterator[MetricPoint]:
         """ListTrainingJobMetrics, all pages."""
-        query = {"Name": name, "StartTime": since, "Order": "ASC" if oldest_first else "DESC"}
+        query = wire_names(name=name, start_time=since, order="ASC" if oldest_first else "DESC")
         found = self._pages(
-            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", page_size
+            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, MetricsList, page_size
         )
         return read_items(MetricPoint, found, "ListTrainingJobMetrics")
 
     def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
         """ListTrainingJobEvents, all pages."""
-        query = {"StartTime": start_time, "EndTime": end_time}
+        query = wire_names(start_time=start_time, end_time=end_time)
         params = {"training_job_id": job_id}
-        found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, "Events", 100)
+        found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, EventList, 100)
         return [str(event) for page in found for event in page]
 
     def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
@@ -271,32 +281,34 @@ class TrainingJobs:
             start_time: values before it are not read.
             step: the length of time of one value, such as `10s`.
         """
-        query = {"MetricType": metric, "StartTime": start_time, "TimeStep": step}
+        query = wire_names(metric_type=metric, start_time=start_time, time_step=step)
         action = "ListTrainingJobInstanceMetrics"
-        found = self._on_job(action, "GET", job_id, "/instancemetrics", query).json.get("InstanceMetrics")
+        response = self._on_job(action, "GET", job_id, "/instancemetrics", query)
+        items = response.json.get(items_key(InstanceMetricsList))
         last: dict[str, float] = {}
-        for one in read_items(InstanceMetrics, [found if isinstance(found, list) else []], action):
-            values = [point.value for point in one.metrics if point.value is not None]
-            if one.instance_id and values:
-                last[one.instance_id] = values[-1]
+        for metrics in read_items(InstanceMetrics, [items if isinstance(items, list) else []], action):
+            values = [point.value for point in metrics.metrics if point.value is not None]
+            if metrics.instance_id and values:
+                last[metrics.instance_id] = values[-1]
         return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """GetTrainingJobErrorInfo, or None when there is no error."""
         action = "GetTrainingJobErrorInfo"
         response = self._on_job(action, "GET", job_id, "/errorinfo")
-        info = read_item(ErrorInfo, response.json.get("ErrorInfo") or {}, action)
+        body = read_item(JobErrorInfo, response.json, action)
+        info = body.error_info if body is not None else None
         return info if info is not None and (info.code or info.message) else None
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """UpdateTrainingJobLabels: add or replace."""
-        body = {"Labels": [{"Key": key, "Value": value} for key, value in labels.items()]}
+        body = JobLabels(labels=[Label(key=key, value=value) for key, value in labels.items()])
         self.transport.call(
             "UpdateTrainingJobLabels",
             "POST",
             _JOB + "/labels",
             {"training_job_id": job_id},
-            body=body,
+            body=body.to_wire(),
             idempotent=True,  # the same labels twice are the same labels
         )
 
@@ -311,15 +323,15 @@ class TrainingJobs:
         path: str,
         params: Mapping[str, str],
         query: Mapping[str, Any],
-        items: str,
+        body: type[BaseModel],
         page_size: int,
         skip: int = 0,
     ) -> Iterator[_Page]:
         def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, "PageNumber": number, "PageSize": size}
+            paged = {**query, **wire_names(page_number=number, page_size=size)}
             return self.transport.call(action, "GET", path, params, paged).json
 
-        return pages(fetch, items, page_size=page_size, skip=skip)
+        return pages(fetch, body, page_size=page_size, skip=skip)
 
 
 def offers_of(response: ApiResponse) -> frozenset[str]:
