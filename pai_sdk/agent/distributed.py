@@ -23,9 +23,10 @@ MASTER_PORT = 23456
 """The port of rank 0 where every instance has an address of its own."""
 
 TF_PORT = 2222
-"""The port of every worker of a TFJob, likewise."""
+"""The port of every worker of a TFJob where every instance has an address of its own."""
 
-_PORTS = range(20_000, 32_768)  # below those that Linux assigns to clients
+# Below the range from which Linux assigns ports to clients (32768 to 60999).
+_PORTS = range(20_000, 32_768)
 
 
 @dataclass(frozen=True)
@@ -63,37 +64,35 @@ class Rendezvous:
 
     @classmethod
     def of_hosts(cls, hosts: Sequence[str], *, nproc_per_node: int = 1) -> Rendezvous:
-        """Instances that each have an address of their own, so that the usual ports are free."""
+        """Returns the rendezvous of instances that each have their own address; the usual ports are free there."""
         return cls(hosts[0], MASTER_PORT, tuple(f"{host}:{TF_PORT}" for host in hosts), nproc_per_node)
 
     @classmethod
     def on_loopback(cls, ports: Sequence[int], *, nproc_per_node: int = 1) -> Rendezvous:
-        """Instances on one machine; `ports` are free ones: the master's, then one for each instance."""
+        """Returns the rendezvous of instances on one machine, from free ports: the master's, then one each."""
         return cls("127.0.0.1", ports[0], tuple(f"127.0.0.1:{port}" for port in ports[1:]), nproc_per_node)
 
 
 def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ...]:
-    """Name the instances of a job as PAI does: a PyTorchJob has a master, all others have workers only.
+    """Names the instances of a job as PAI does: a PyTorchJob has a master, all others have workers only.
 
     Example:
         >>> [instance.name for instance in name_instances("train1", "PyTorchJob", 3)]
         ['train1-master-0', 'train1-worker-0', 'train1-worker-1']
     """
-    named = []
+    instances = []
     for rank in range(count):
         is_master = job_type == "PyTorchJob" and rank == 0
         role = "master" if is_master else "worker"
         index = rank - 1 if job_type == "PyTorchJob" and rank else rank
-        named.append(Instance(f"{job_id}-{role}-{index}", role, rank, index))
-    return tuple(named)
+        instances.append(Instance(f"{job_id}-{role}-{index}", role, rank, index))
+    return tuple(instances)
 
 
 def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type: str) -> Mapping[str, str]:
-    """The environment variables by which the instances of a job find each other.
-
-    A job of one instance has those of PyTorch too, so that its code needs no case of its own. It has no TF_CONFIG,
-    which means several workers to TensorFlow.
-    """
+    """Returns the environment variables by which the instances of a job find each other."""
+    # A job of one instance has those of PyTorch too, so that its code needs no special case. It has no TF_CONFIG,
+    # which means several workers to TensorFlow.
     variables = {
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.port),
@@ -112,9 +111,7 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
 
 
 def free_ports(count: int, *, address: str = "127.0.0.1") -> list[int]:
-    """Ports without a listener, all different.
-
-    The system assigns none of them to a program that asks for any port, until the instances bind them.
+    """Returns different ports without a listener.
 
     Args:
         count: how many.
@@ -123,13 +120,15 @@ def free_ports(count: int, *, address: str = "127.0.0.1") -> list[int]:
     Raises:
         OSError: there are not enough.
     """
+    # From a range that Linux does not assign to clients, so they are still free when the instances bind them.
     from random import SystemRandom
 
-    found: list[int] = []
+    ports: list[int] = []
     for port in SystemRandom().sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
+            # Closed again at once: the instance binds the port later, and a race with another program is rare.
             probe.bind((address, port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(errno.EADDRINUSE, f"{count} ports are needed, and {len(found)} are free")
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError(errno.EADDRINUSE, f"{count} ports are needed, and {len(ports)} are free")

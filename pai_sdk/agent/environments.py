@@ -1,8 +1,8 @@
-"""The virtual environments that jobs with the same requirements share: which are whole, used, or to be removed.
+"""The virtual environments that jobs with equal requirements share: which are complete, in use, or to be removed.
 
-    <digest>/           an environment; scripts in it carry its path, so it is built in its place
-    <digest>/complete   it is whole; holds its size in bytes, and was touched when a job used it last
-    <digest>/made_for   the interpreter that it was made for, and a digest of what was installed there
+    <digest>/           an environment; scripts in it have its path, so it is built in its final location
+    <digest>/complete   marks it as complete; has its size in bytes, and is touched at each use
+    <digest>/made_for   the interpreter that it was built for, and a digest of what was installed there
     <digest>/kept_for   the day on which it can be used, for requirements that are not exact
     <digest>.lock       exclusive for the process that builds or removes it, shared for the jobs that use it
 
@@ -22,102 +22,98 @@ from pathlib import Path
 from pai_sdk.agent.requirement_lists import EXACT, today
 from pai_sdk.base.files import locked, replace_file
 
-__all__ = ["is_complete", "mark_complete", "note_kept_for", "note_use", "prune"]
+__all__ = ["is_complete", "mark_complete", "prune", "record_use", "record_valid_for"]
 
 _COMPLETE = "complete"
-_MADE_FOR = "made_for"
-_KEPT_FOR = "kept_for"
-_KEPT_S = 30 * 24 * 3600.0
-_KEPT_BYTES = 20 << 30
+_INTERPRETER_FILE = "made_for"
+_VALID_FOR_FILE = "kept_for"
+_RETENTION_S = 30 * 24 * 3600.0
+_MAX_BYTES = 20 << 30
 
 
 def is_complete(environment: Path) -> bool:
-    """Return whether it can be used."""
+    """Returns True if the environment can be used."""
     return (environment / _COMPLETE).exists()
 
 
-def mark_complete(environment: Path, made_for: Sequence[str] = (), *, kept_for: str = EXACT) -> None:
-    """It can be used from now on.
+def mark_complete(environment: Path, interpreter: Sequence[str] = (), *, valid_for: str = EXACT) -> None:
+    """Marks an environment as complete, after all of its files are written.
 
     Args:
         environment: the environment.
-        made_for: the prefix of an interpreter, and the state of its packages.
-        kept_for: how long it can be used, see `requirement_lists`.
+        interpreter: the prefix of an interpreter, and the state of its packages.
+        valid_for: how long it can be used, see `requirement_lists`.
     """
-    if kept_for != EXACT:
-        note_kept_for(environment, kept_for)
-    if made_for:
-        replace_file(environment / _MADE_FOR, json.dumps(list(made_for)), mode=0o666)
+    if valid_for != EXACT:
+        record_valid_for(environment, valid_for)
+    if interpreter:
+        replace_file(environment / _INTERPRETER_FILE, json.dumps(list(interpreter)), mode=0o666)
     size_bytes = sum(
         entry.lstat().st_size for entry in environment.rglob("*") if entry.is_file() and not entry.is_symlink()
     )
+    # Last: the file declares everything else complete.
     replace_file(environment / _COMPLETE, str(size_bytes), mode=0o666)
 
 
-def note_kept_for(environment: Path, kept_for: str) -> None:
-    """It can be used on this day only."""
-    replace_file(environment / _KEPT_FOR, kept_for, mode=0o666)
+def record_valid_for(environment: Path, valid_for: str) -> None:
+    """Records the day on which an environment can be used."""
+    replace_file(environment / _VALID_FOR_FILE, valid_for, mode=0o666)
 
 
-def note_use(environment: Path) -> None:
-    """A job uses it; one that is not used for long is removed."""
-    with suppress(OSError):  # on a full disk it can be used all the same
+def record_use(environment: Path) -> None:
+    """Records that a job uses an environment; unused ones are removed after a while."""
+    # On a full disk the environment is still usable.
+    with suppress(OSError):
         os.utime(environment / _COMPLETE)
 
 
 def prune(
     folder: Path,
     *,
-    kept_s: float = _KEPT_S,
-    kept_bytes: int = _KEPT_BYTES,
-    made_for: Sequence[str] = (),
+    retention_s: float = _RETENTION_S,
+    max_bytes: int = _MAX_BYTES,
+    interpreter: Sequence[str] = (),
     keeps_last: bool = True,
     is_used: Callable[[Path], bool] = lambda environment: False,
     dry_run: bool = False,
 ) -> list[Path]:
-    """Remove what can no longer be used, what was not used for long, and the oldest if all are too large together.
-
-    One that a job uses stays, whatever its age and size; so does the one that was used last, if it can be used.
-
-    Args:
-        folder: where environments lie.
-        kept_s: how long an unused environment is kept.
-        kept_bytes: how much they may take together.
-        made_for: the interpreter that makes environments here now, and the state of its packages. Those for
-            another state of this interpreter, or for one that is gone, can no longer be used.
-        keeps_last: whether the one that was used last stays, however old and large it is.
-        is_used: asked about one that is to be removed, for users that cannot hold its lock.
-        dry_run: remove nothing.
+    """Removes environments that are unusable or old, then the oldest while all are too large; returns them.
 
     Returns:
         Those that were removed.
     """
-    found = [(*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    # An environment that a job uses stays, whatever its age and size. So does the last used one, if it is usable.
+    environments = [
+        (*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
+    ]
     total_bytes = 0
     removed: list[Path] = []
-    for place, (used_at, size_bytes, path) in enumerate(sorted(found, reverse=True)):
+    for position, (used_at, size_bytes, path) in enumerate(sorted(environments, reverse=True)):
         total_bytes += size_bytes
-        is_old = (place or not keeps_last) and (time.time() - used_at > kept_s or total_bytes > kept_bytes)
-        if (is_old or _is_superseded(path, made_for)) and _remove(path, is_used, dry_run=dry_run):
+        is_old = (position or not keeps_last) and (time.time() - used_at > retention_s or total_bytes > max_bytes)
+        if (is_old or _is_superseded(path, interpreter)) and _remove(path, is_used, dry_run=dry_run):
             total_bytes -= size_bytes
             removed.append(path)
     return removed
 
 
-def _is_superseded(environment: Path, made_for: Sequence[str]) -> bool:
-    """Return whether no job can use it any more: its day is over, or its interpreter is gone or has changed."""
+def _is_superseded(environment: Path, interpreter: Sequence[str]) -> bool:
+    """Returns True if no job can use it: its day has passed, or its interpreter was removed or has changed."""
     with suppress(OSError):
-        if (environment / _KEPT_FOR).read_text(encoding="utf-8") < today():
+        if (environment / _VALID_FOR_FILE).read_text(encoding="utf-8") < today():
             return True
     try:
-        prefix, state = json.loads((environment / _MADE_FOR).read_text(encoding="utf-8"))
-        return not Path(prefix).exists() or (prefix == made_for[0] and state != made_for[1] if made_for else False)
+        prefix, state = json.loads((environment / _INTERPRETER_FILE).read_text(encoding="utf-8"))
+        return not Path(prefix).exists() or (
+            prefix == interpreter[0] and state != interpreter[1] if interpreter else False
+        )
     except (OSError, ValueError, TypeError):
-        return False  # made by an older release: only its age counts
+        # Written by an older release: only its age counts.
+        return False
 
 
 def _last_use(environment: Path) -> tuple[float, int]:
-    """Return when it was used last, and its size; what is not whole was never used."""
+    """Returns the time of the last use, and the size; zeros for an incomplete environment."""
     try:
         complete = environment / _COMPLETE
         return complete.stat().st_mtime, int(complete.read_text() or 0)
@@ -126,13 +122,15 @@ def _last_use(environment: Path) -> tuple[float, int]:
 
 
 def _remove(environment: Path, is_used: Callable[[Path], bool], *, dry_run: bool) -> bool:
-    """Remove it, unless a job uses it; whether it was removed, or would be."""
+    """Removes an environment, unless a job uses it; returns True if it was removed, or would be."""
     lock = Path(f"{environment}.lock")
-    if not lock.exists():  # not one of these environments
+    # A folder without a lock file is not one of these environments.
+    if not lock.exists():
         return False
-    with locked(lock, waits=False) as is_ours:
-        is_unused = is_ours and not is_used(environment)
+    with locked(lock, waits=False) as has_lock:
+        is_unused = has_lock and not is_used(environment)
         if is_unused and not dry_run:
+            # First, so that an interrupted removal leaves no environment that counts as complete.
             (environment / _COMPLETE).unlink(missing_ok=True)
             # The lock's file stays: a process may be waiting for this very lock.
             shutil.rmtree(environment, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The files that instances write into, as their supervisor sees them. Standard library only."""
+"""The log files of instances, as their supervisor uses them. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["InstanceLogs"]
 
 
 class InstanceLogs:
-    """The logs of one job's instances, and when each had which size.
+    """The logs of one job's instances, and samples of their sizes.
 
     Example:
         >>> from pathlib import Path
@@ -27,30 +27,30 @@ class InstanceLogs:
         self._sampled_bytes = dict.fromkeys(instances, 0)
 
     def open(self, instance: str) -> BinaryIO:
-        """The log, opened for appending."""
+        """Opens the log for appending."""
         return self._sandbox.log_file(instance).open("ab", buffering=0)
 
-    def note(self, text: str) -> None:
-        """Write a line of pai_sdk into every log."""
+    def write_notice(self, text: str) -> None:
+        """Writes a line of pai_sdk into every log."""
         for instance in self._sampled_bytes:
             with self.open(instance) as log:
                 log.write(f"[pai-sdk] {text}\n".encode())
 
     def size_bytes(self, instance: str) -> int:
-        """The size of the log; 0 if there is none."""
+        """Returns the size of the log; 0 if there is none."""
         try:
             return self._sandbox.log_file(instance).stat().st_size
         except FileNotFoundError:
             return 0
 
-    def text_from(self, instance: str, offset: int, *, longest_bytes: int = 64 * 1024) -> str:
-        """The text after an offset; of a long text, its end."""
+    def text_from(self, instance: str, offset: int, *, max_bytes: int = 64 * 1024) -> str:
+        """Returns the text after an offset, at most the last `max_bytes` of it."""
         with self._sandbox.log_file(instance).open("rb") as log:
-            log.seek(max(offset, self.size_bytes(instance) - longest_bytes))
-            return log.read(longest_bytes).decode(errors="replace")
+            log.seek(max(offset, self.size_bytes(instance) - max_bytes))
+            return log.read(max_bytes).decode(errors="replace")
 
     def sample(self, now: float) -> None:
-        """Note when each log had which size, so that lines can be found by their time."""
+        """Records the current size of each log, so that lines can be located by their time."""
         for instance, sampled_bytes in self._sampled_bytes.items():
             size_bytes = self.size_bytes(instance)
             if size_bytes != sampled_bytes:

@@ -1,12 +1,12 @@
-"""Runs the processes of a job, from the first requirement to the last process: this is the supervisor's work.
+"""Runs the processes of a job, from the first requirement to the last process: the work of the supervisor.
 
     preparing ──▶ running ──▶ ending ──▶ ended        state.json has all but `ending`
      pip            instances   SIGTERM,    no process is left
      installs       run         then SIGKILL
         └─────────────┴── the first of: a failure, a stop request, SIGTERM, the time limit
 
-Standard library only. One thread and no lock: an ended child (SIGCHLD), a signal and a stop request (a pipe) each
-wake the one `select` in `Alarm.wait`, which also ends when the next check is due.
+Standard library only. One thread and no lock: a finished child (SIGCHLD), a signal and a stop request (a pipe)
+each wake the one `select` in `Alarm.wait`, which also returns when the next check is due.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class JobExecution:
         self._job = job
         self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
         self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
-        self._alive: dict[int, _Worker | None] = {}  # by process id; None: pip, which installs the requirements
+        # By process id; None is pip, which installs the requirements.
+        self._alive: dict[int, _Worker | None] = {}
         self._phase: Phase = "preparing"
         self._started_at = time.time()
         self._ended_at: float | None = None
@@ -98,10 +99,11 @@ class JobExecution:
         self._next_check = 0.0
         self._memory_limit_bytes: int | None = job["memory_limit_bytes"]
         self._kernel_kills = memory.kernel_kills()
-        self._pip_begins_at_byte = 0
+        self._pip_offset = 0
 
     def run(self) -> None:
-        """Run the job to its end. After an error, too, no process is left and the state has the end."""
+        """Runs the job until it has finished."""
+        # Also after an error no process remains, and the state has the outcome.
         try:
             self._alarm = Alarm(self._journal.open_control())
             self._run()
@@ -114,7 +116,7 @@ class JobExecution:
             self._finish()
 
     def save_state(self) -> None:
-        """Write the state of the job."""
+        """Writes the state of the job."""
         ending = self._ending or _Ending("", "")
         self._journal.write_state(
             ExecutionState(
@@ -123,8 +125,8 @@ class JobExecution:
                 self._ended_at,
                 self._ending is None if self._phase == "ended" else None,
                 tuple(
-                    InstanceState(one.instance.name, one.instance.role, one.status, one.exit_code)
-                    for one in self._workers
+                    InstanceState(worker.instance.name, worker.instance.role, worker.status, worker.exit_code)
+                    for worker in self._workers
                 ),
                 ending.failed_instance,
                 ending.code,
@@ -137,7 +139,7 @@ class JobExecution:
     def _run(self) -> None:
         refusal = self._mount_refusal()
         if refusal:
-            self._logs.note(
+            self._logs.write_notice(
                 f"/ml is not available on this machine ({refusal}); "
                 f"the PAI_* variables point at {self._sandbox.ml}"
             )
@@ -158,12 +160,14 @@ class JobExecution:
         return mlroot.refusal(self._sandbox.ml, self._mount_point, read_only=("input",))
 
     def _install_requirements(self, layout: str) -> None:
-        from pai_sdk.agent.interpreter import Requirements, install  # heavier than all the rest together
+        # Imported only for jobs with requirements: it is heavier than all other modules together.
+        from pai_sdk.agent.interpreter import Requirements, install
 
         requirements = Requirements(**self._job["requirements"])
-        lock = requirements.open_lock()  # stays open, so that the environment is not removed while the job uses it
+        # Stays open, so that the environment is not removed while the job uses it.
+        lock = requirements.open_lock()
         first = self._workers[0].instance.name
-        self._pip_begins_at_byte = self._logs.size_bytes(first)
+        self._pip_offset = self._logs.size_bytes(first)
 
         def in_child() -> int:
             if layout == "mounted":
@@ -178,10 +182,10 @@ class JobExecution:
         self._wait_for_children()
 
     def _start_workers(self, layout: str) -> None:
-        meeting = self._rendezvous()
+        rendezvous = self._rendezvous()
         self._phase = "running"
         for worker in self._workers:
-            shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
+            shared = rendezvous_variables(worker.instance, rendezvous, job_type=self._job["job_type"])
             variables = {**shared, **worker.environments[layout]}
             with self._logs.open(worker.instance.name) as log:
                 child = processes.spawn(
@@ -198,15 +202,16 @@ class JobExecution:
         mlroot.enter(self._sandbox.ml, self._mount_point, read_only=("input",))
 
     def _rendezvous(self) -> Rendezvous:
-        if given := self._job.get("rendezvous"):  # the instances of the job are on several hosts
-            return Rendezvous(**{**given, "workers": tuple(given["workers"])})
+        # Given if the instances of the job are on several hosts.
+        if rendezvous := self._job.get("rendezvous"):
+            return Rendezvous(**{**rendezvous, "workers": tuple(rendezvous["workers"])})
         ports = free_ports(1 + len(self._workers))
         return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
 
     def _finish(self) -> None:
         if self._ending is not None:
-            self._ask_all_to_end()
-        for group in self._living_groups():
+            self._terminate_all()
+        for group in self._live_groups():
             processes.signal_group(group, signal.SIGKILL)
         for child, exit_code in processes.kill_descendants():
             self._record(child, exit_code)
@@ -216,10 +221,10 @@ class JobExecution:
                 worker.status = "Terminated"
         self._phase = "ended"
         self._ended_at = time.time()
-        self._save_the_end()
+        self._save_final_state()
 
-    def _save_the_end(self) -> None:
-        """Write the last state; on a full disk, wait for free space, or until the job's folder is gone."""
+    def _save_final_state(self) -> None:
+        """Writes the last state; on a full disk, waits for free space, or until the job's folder is removed."""
         while True:
             try:
                 self.save_state()
@@ -230,30 +235,30 @@ class JobExecution:
             else:
                 return
 
-    def _ask_all_to_end(self) -> None:
-        """Send SIGTERM and wait until all have ended, for the grace period at most."""
-        for group in self._living_groups():
+    def _terminate_all(self) -> None:
+        """Sends SIGTERM and waits until all have exited, for the grace period at most."""
+        for group in self._live_groups():
             processes.signal_group(group, signal.SIGTERM)
         deadline = time.monotonic() + self._job["grace_s"]
-        while self._living_groups() and (left_s := deadline - time.monotonic()) > 0:
-            self._wait(min(left_s, 0.05))
+        while self._live_groups() and (remaining_s := deadline - time.monotonic()) > 0:
+            # Groups that the instances created send no SIGCHLD to this process, so it polls.
+            self._wait(min(remaining_s, 0.05))
             self._reap()
 
-    def _living_groups(self) -> list[int]:
-        """The process groups of the job: programs such as `timeout` and `setsid` make groups of their own.
-
-        Those of the instances come first, because a shell whose command is ended starts the next command.
-        """
+    def _live_groups(self) -> list[int]:
+        """Returns the process groups of the job."""
+        # Programs such as `timeout` and `setsid` create groups of their own. The groups of the instances come
+        # first, because a shell whose command is killed starts the next command.
         groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
         return [group for group in groups if group != os.getpgrp()]
 
     # ---- while children run ----
 
     def _wait_for_children(self) -> None:
-        """Return when all children have ended, or there is a reason to end the job."""
+        """Returns when all children have exited, or there is a reason to end the job."""
         while True:
             self._reap()
-            self._check_for_end()
+            self._check_end_conditions()
             if self._ending is not None or not self._alive:
                 return
             now = time.monotonic()
@@ -269,13 +274,12 @@ class JobExecution:
 
     def _record(self, child: int, exit_code: int) -> None:
         if child not in self._alive:
-            return  # an adopted orphan
+            # An orphan that this sub-reaper has adopted.
+            return
         worker = self._alive.pop(child)
         if worker is None:
             if exit_code and self._ending is None:
-                problem = pip_problem(
-                    self._logs.text_from(self._workers[0].instance.name, self._pip_begins_at_byte)
-                )
+                problem = pip_problem(self._logs.text_from(self._workers[0].instance.name, self._pip_offset))
                 first = self._workers[0]
                 first.status, first.exit_code = "Failed", exit_code
                 self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code, problem), first)
@@ -287,12 +291,13 @@ class JobExecution:
             worker.status = "Succeed"
         else:
             worker.status = "Failed"
-            self._end(*self._why(worker, exit_code), worker)
-        with suppress(OSError):  # a disk that is full is no reason to end the other instances
+            self._end(*self._failure_reason(worker, exit_code), worker)
+        # A full disk is no reason to end the other instances; the last state has reserved space.
+        with suppress(OSError):
             self.save_state()
 
-    def _why(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
-        """Reason code and sentence for an instance that has failed."""
+    def _failure_reason(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
+        """Returns reason code and sentence for an instance that has failed."""
         name = worker.instance.name
         if worker.is_above_memory_limit and self._memory_limit_bytes:
             return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, self._memory_limit_bytes)
@@ -300,14 +305,15 @@ class JobExecution:
         if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
             return REASON_DISK_FULL, disk_full_message(name, exit_code)
         code, message = exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
-        image = self._job.get("image")  # a service of an earlier release does not give it
+        # Missing in jobs of a service of an earlier release.
+        image = self._job.get("image")
         if image and (code == REASON_COMMAND_NOT_FOUND or self._missing_module(worker)):
             message = f"{message} {image_unused_message(image)}"
         return code, message
 
     def _missing_module(self, worker: _Worker) -> str:
         with suppress(OSError):
-            text = self._logs.text_from(worker.instance.name, 0, longest_bytes=_LOG_END_BYTES)
+            text = self._logs.text_from(worker.instance.name, 0, max_bytes=_LOG_END_BYTES)
             return missing_module(text.splitlines()[-_LOG_END_LINES:])
         return ""
 
@@ -320,7 +326,7 @@ class JobExecution:
                 worker.is_above_memory_limit = True
                 processes.signal_group(child, signal.SIGKILL)
 
-    def _check_for_end(self) -> None:
+    def _check_end_conditions(self) -> None:
         if request := self._journal.stop_request:
             self._end(*request.reported)
         elif self._alarm and self._alarm.got_signal:
@@ -329,13 +335,13 @@ class JobExecution:
             self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
 
     def _end(self, code: str, message: str, worker: _Worker | None = None) -> None:
-        """Note why the job ends; the first reason stays."""
+        """Records why the job ends; the first reason stays."""
         if self._ending is None:
             self._ending = _Ending(code, message, worker.instance.name if worker else None)
 
-    def _wait(self, longest_s: float) -> None:
+    def _wait(self, timeout_s: float) -> None:
         if self._alarm is not None:
-            self._alarm.wait(longest_s)
+            self._alarm.wait(timeout_s)
 
     @property
     def _mount_point(self) -> Path:

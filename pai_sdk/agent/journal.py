@@ -38,8 +38,8 @@ class Journal(ExecutionRecord):
     """The state files of one job.
 
     Attributes:
-        lock: the file whose lock says that a process is at work on the job.
-        log: of the supervisor.
+        lock: the file that is locked while a process works on the job.
+        log: the log of the supervisor.
 
     Example:
         >>> Journal(Path("/srv/jobs/train1/state")).state() is None
@@ -58,11 +58,11 @@ class Journal(ExecutionRecord):
     # ---- the job and its state ----
 
     def write_job(self, job: dict[str, Any]) -> None:
-        """Write what is to be done."""
+        """Writes `job.json`."""
         replace_file(self._job, json.dumps(job))
 
     def read_job(self) -> dict[str, Any] | None:
-        """The description of the job; None when it was withdrawn."""
+        """Returns the description of the job; None if it was withdrawn."""
         try:
             job: dict[str, Any] = json.loads(self._job.read_bytes())
         except FileNotFoundError:
@@ -70,14 +70,14 @@ class Journal(ExecutionRecord):
         return job
 
     def forget_job(self) -> None:
-        """Remove what `write_job` wrote, because nothing was started or all of it is gone."""
+        """Removes `job.json`, because nothing was started or all of it has finished."""
         self._job.unlink(missing_ok=True)
 
     def withdraw_job(self, *, patience_s: float) -> bool:
-        """Remove `job.json`, unless the job has begun: a supervisor that starts late then finds nothing to do.
+        """Removes `job.json`, unless the job has started: a supervisor that starts late then has nothing to do.
 
         Returns:
-            False when a supervisor holds the lock and has not begun within `patience_s`.
+            False if a supervisor holds the lock and has not started the job within `patience_s`.
         """
         if not self.path.exists():
             return True
@@ -88,31 +88,33 @@ class Journal(ExecutionRecord):
                 self.forget_job()
             return True
 
-    def keep_room(self) -> None:
-        """Reserve space for `write_state`, so that the end can be written on a full disk."""
+    def reserve_space(self) -> None:
+        """Reserves space for `write_state`, so that the last state can be written on a full disk."""
         self._spare.write_bytes(bytes(_SPARE_BYTES))
 
     def write_state(self, state: ExecutionState) -> None:
-        """Replace the state; a reader finds the old one or the new one."""
+        """Replaces the state; readers see the old one or the new one."""
         try:
             replace_file(self._state, state.to_json())
         except OSError as error:
             if error.errno not in DISK_IS_FULL or not self._spare.exists():
                 raise
+            # Frees the reserved 64 KiB, which the state then uses.
             self._spare.unlink()
             replace_file(self._state, state.to_json())
 
     def read_state(self) -> ExecutionState | None:
-        """The last state written; None for a job that was never started."""
+        """Returns the last written state; None for a job that was never started."""
         try:
             return ExecutionState.parse(self._read(_STATE)[0])
         except FileNotFoundError:
             return None
-        except ValueError:  # cut off by a crash of the machine
+        except ValueError:
+            # Truncated by a crash of the machine.
             return ExecutionState("preparing")
 
     def state(self) -> ExecutionState | None:
-        """The state now: the last one written, but a job that has neither supervisor nor end was lost."""
+        """Returns the current state; a job without a supervisor and without an end counts as lost."""
         state = self.read_state()
         if state is None or state.phase == "ended" or self.is_locked():
             return state
@@ -126,22 +128,22 @@ class Journal(ExecutionRecord):
 
     @contextmanager
     def locked(self, *, patience_s: float = 5.0) -> Iterator[int | None]:
-        """Hold the lock; forked children hold it too until the last of them has ended.
-
-        Gives None where another supervisor has it. Tried for a while, because `is_locked` takes it for a moment.
-        """
+        """Holds the lock, also in forked children until the last of them exits; yields None if it is in use."""
+        # Tried for a while, because `is_locked` of another process holds it for a moment.
         lock = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             yield lock if self._acquire(lock, patience_s) else None
         finally:
-            os.close(lock)  # not unlocked first, which would unlock it for the forked children too
+            # Closed without an unlock, which would release the lock of the forked children too.
+            os.close(lock)
 
     def is_locked(self) -> bool:
-        """Return whether a supervisor, or the guardian that cleans up after it, is alive."""
+        """Returns True if a supervisor, or the guardian that cleans up after it, is alive."""
         return is_locked(self.lock)
 
     def _acquire(self, lock: int, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
+        # Polled: a blocking flock would wait for a supervisor that runs for days.
         while not take_lock(lock, waits=False):
             if self._state.exists() or time.monotonic() > deadline:
                 return False
@@ -151,22 +153,25 @@ class Journal(ExecutionRecord):
     # ---- the stop request ----
 
     def request_stop(self, reason_code: str, reason_message: str) -> None:
-        """Ask for the end of the job, and wake the supervisor."""
+        """Requests the end of the job, and wakes the supervisor."""
+        # The file comes before the wake-up: the supervisor reads it as soon as it is woken.
         super().request_stop(reason_code, reason_message)
         try:
             control = os.open(self._control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENXIO):  # no supervisor reads yet, or any more
+            # No supervisor reads yet, or any more.
+            if error.errno in (errno.ENOENT, errno.ENXIO):
                 return
             raise
         try:
-            with suppress(BlockingIOError):  # the pipe is full, so the supervisor is woken already
+            # The pipe is full, so the supervisor is about to wake.
+            with suppress(BlockingIOError):
                 os.write(control, b"s")
         finally:
             os.close(control)
 
     def open_control(self) -> int:
-        """The end of the pipe that becomes readable with a stop request."""
+        """Returns the end of a pipe that becomes readable with a stop request."""
         with suppress(FileExistsError):
             os.mkfifo(self._control, 0o600)
         # Opened for writing too: otherwise it would read as closed after the first writer has gone.
@@ -174,15 +179,15 @@ class Journal(ExecutionRecord):
 
 
 def lost(state: ExecutionState, *, ended_at: float) -> ExecutionState:
-    """The end of a job whose supervisor is gone."""
+    """Returns the final state of a job whose supervisor has died."""
     return replace(
         state,
         phase="ended",
         ended_at=ended_at,
         succeeded=False,
         instances=tuple(
-            replace(one, status="Failed") if one.status in ("Pending", "Running") else one
-            for one in state.instances
+            replace(instance, status="Failed") if instance.status in ("Pending", "Running") else instance
+            for instance in state.instances
         ),
         reason_code=REASON_SUPERVISOR_LOST,
         reason_message=supervisor_lost_message(),

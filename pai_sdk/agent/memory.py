@@ -1,6 +1,6 @@
 """Memory of the instances of a job, and kills by the kernel for lack of it. Linux only.
 
-A limit is watched rather than set: RLIMIT_AS counts addresses, which CUDA and allocators take far more of than
+The limit is polled, not set: RLIMIT_AS counts addresses, of which CUDA and allocators reserve far more than
 memory, and a control group needs rights that a service rarely has. Standard library only.
 """
 
@@ -16,14 +16,13 @@ _KIB = 1024
 
 
 def is_above(limit_bytes: int, processes: Iterable[int]) -> bool:
-    """Return whether these processes together hold more than that.
-
-    What several of them share, as the workers of a data loader do, counts once.
+    """Returns True if these processes together use more memory than the limit; shared memory counts once.
 
     Example:
         >>> is_above(1 << 60, [1])
         False
     """
+    # What several of them share, as the workers of a data loader do, counts once.
     processes = list(processes)
     # The sum that is had cheaply is never too low, since it counts what is shared several times.
     if sum(_kib(process, "status", "VmRSS:") for process in processes) * _KIB <= limit_bytes:
@@ -32,7 +31,7 @@ def is_above(limit_bytes: int, processes: Iterable[int]) -> bool:
 
 
 def kernel_kills() -> int | None:
-    """Number of processes that the kernel has killed for lack of memory since its start; None if unknown."""
+    """Returns how many processes the kernel has killed for lack of memory since boot; None if unknown."""
     with suppress(OSError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             name, _, count = line.partition(" ")
@@ -42,7 +41,7 @@ def kernel_kills() -> int | None:
 
 
 def has_killed_since(before: int | None) -> bool | None:
-    """Return whether it has killed since `kernel_kills` returned `before`; None when that is not known.
+    """Returns True if the kernel has killed since `kernel_kills` returned `before`; None if unknown.
 
     Example:
         >>> has_killed_since(None) is None
@@ -55,7 +54,7 @@ def has_killed_since(before: int | None) -> bool | None:
 
 
 def _kib(process: int, file: str, field: str) -> int:
-    """One field of a file in /proc; 0 for a process that has ended."""
+    """Returns one field of a file in /proc; 0 for a process that has exited."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/{file}").read_text(errors="replace").splitlines():
             if line.startswith(field):

@@ -1,10 +1,10 @@
-"""Give a process the real `/ml`, without Docker: a mount namespace whose root has the host's entries and `/ml`.
+"""Gives a process the real `/ml`, without Docker: a mount namespace whose root has the host's entries and `/ml`.
 
-The root is a small tmpfs. Every top-level entry of `/` is bound into it (links are copied), `/ml` is made there
-and the job's folder bound on it, then the process moves in. No other process sees these mounts, they go when the
-last process does, and files that are written belong to the caller. Root needs a mount namespace only; everybody
-else gets a user namespace too, in which a caller keeps its own uid and has, after exec, no capability. Standard
-library only.
+The root is a small tmpfs. Every top-level entry of `/` is bound into it (links are copied), `/ml` is created there
+and the job's folder bound on it, then the process changes its root. No other process sees these mounts, they
+disappear with the last process, and written files belong to the caller. Root needs only a mount namespace; other
+users get a user namespace too, in which a caller has its own uid and, after exec, no capability. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MS_RELATIME = 1 << 21
 _MNT_DETACH = 0x2
 _DEEPEST_CHROOT = 100
 # Mount flags that a user namespace may not take away: they have to be named again when a mount is made read-only.
-_KEPT_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: _MS_RELATIME}
+_LOCKED_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: _MS_RELATIME}
 
 
 def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
-    """Move this process, which must have one thread only, to where `ml` is `/ml`.
+    """Moves this process, which must have one thread only, into a root where `ml` is `/ml`.
 
     Args:
         ml: the folder.
@@ -46,7 +46,7 @@ def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
         OSError: the kernel, or what confines us, does not allow it.
     """
     _unshare()
-    _keep_mounts_to_ourselves(new_root)
+    _make_mounts_slave(new_root)
     for folder in read_only:
         _bind_read_only(ml / folder)
     _mount("tmpfs", str(new_root), "tmpfs", _MS_NOSUID, "mode=755")
@@ -54,14 +54,14 @@ def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
     _mount(None, str(new_root), None, _MS_UNBINDABLE)
     for entry in os.scandir("/"):
         if entry.name != "ml":
-            _take_along(entry, new_root / entry.name)
+            _bind_entry(entry, new_root / entry.name)
     (new_root / "ml").mkdir()
     _mount(str(ml), str(new_root / "ml"), None, _MS_BIND | _MS_REC)
     _change_root(new_root)
 
 
 def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str:
-    """Return why `enter` would not work here, or an empty text; tries it in a child, which takes milliseconds."""
+    """Returns why `enter` would fail, or an empty string; tries it in a child, which takes milliseconds."""
     if not sys.platform.startswith("linux"):
         return "this is not Linux"
     reader, writer = os.pipe()
@@ -69,15 +69,16 @@ def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str
     if child == 0:
         try:
             enter(ml, new_root, read_only=read_only)
-        except Exception as error:  # a child must never run on into its parent's code
+        except Exception as error:
+            # A child must never continue in its parent's code.
             os.write(writer, (str(error) or repr(error)).encode()[:1000])
         finally:
             os._exit(0)
     os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        answer = answers.read()
+    with os.fdopen(reader, "rb") as pipe:
+        message = pipe.read()
     os.waitpid(child, 0)
-    return answer.decode(errors="replace")
+    return message.decode(errors="replace")
 
 
 def _unshare() -> None:
@@ -85,19 +86,21 @@ def _unshare() -> None:
         try:
             _call("unshare", _CLONE_NEWNS)
         except PermissionError:
-            pass  # root of a container without CAP_SYS_ADMIN: continue as without it
+            # Root of a container without CAP_SYS_ADMIN: continue like other users.
+            pass
         else:
             return
     uid, gid = os.geteuid(), os.getegid()
     _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+    # Linux before 3.19 has no such file. Without "deny", an unprivileged process cannot write its gid_map.
     with suppress(FileNotFoundError):
         Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def _keep_mounts_to_ourselves(folder: Path) -> None:
-    """Let mounts of the host reach this process, and never the other way round."""
+def _make_mounts_slave(folder: Path) -> None:
+    """Makes mounts of the host propagate to this process, and never the other way round."""
     try:
         _mount(None, "/", None, _MS_SLAVE | _MS_REC)
     except OSError as error:
@@ -106,19 +109,19 @@ def _keep_mounts_to_ourselves(folder: Path) -> None:
     else:
         return
     # The root is no mount: this process is under chroot, so the mount lies outside. Step out, change it, return.
-    inside = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root_fd = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir("/")
     os.chroot(folder)
     for _ in range(_DEEPEST_CHROOT):
         os.chdir("..")
     os.chroot(".")
     _mount(None, "/", None, _MS_SLAVE | _MS_REC)
-    os.fchdir(inside)
+    os.fchdir(root_fd)
     os.chroot(".")
-    os.close(inside)
+    os.close(root_fd)
 
 
-def _take_along(entry: os.DirEntry[str], target: Path) -> None:
+def _bind_entry(entry: os.DirEntry[str], target: Path) -> None:
     if entry.is_symlink():
         target.symlink_to(Path(entry.path).readlink())
         return
@@ -137,12 +140,13 @@ def _take_along(entry: os.DirEntry[str], target: Path) -> None:
 def _bind_read_only(folder: Path) -> None:
     _mount(str(folder), str(folder), None, _MS_BIND)
     present = os.statvfs(folder).f_flag
-    kept = sum(mount_flag for shown, mount_flag in _KEPT_FLAGS.items() if present & shown)
-    _mount(None, str(folder), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+    locked = sum(mount_flag for status_flag, mount_flag in _LOCKED_FLAGS.items() if present & status_flag)
+    _mount(None, str(folder), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | locked)
 
 
 def _change_root(new_root: Path) -> None:
-    """Prefer pivot_root: a process under chroot could make no user namespace of its own."""
+    """Changes the root."""
+    # pivot_root first: a process under chroot cannot create a user namespace.
     os.chdir(new_root)
     try:
         _call("pivot_root", b".", b".")
@@ -163,7 +167,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def _call(name: str, *arguments: object) -> None:
-    """A call of the C library that returns 0, or sets errno."""
+    """Calls a function of the C library that returns 0, or sets errno."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     if function(*arguments) != 0:
         code = ctypes.get_errno()

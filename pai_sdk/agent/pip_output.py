@@ -1,4 +1,4 @@
-"""Finds the error in the output of pip. Standard library only."""
+"""Extracts the error from the output of pip. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _ERROR = re.compile(r"^ERROR: (?!Could not find a version)(.+)$", re.MULTILINE)
 _NO_RESPONSE = re.compile(r"^WARNING: Retrying .* after connection broken by '(.*)': /", re.MULTILINE)
 _BUILD = re.compile(r"^\s*(\S.*)\n\s*\[end of output\]$", re.MULTILINE)
 _OBJECT = re.compile(r"^.*(?:object at 0x\w+>|\(host=[^)]*\)): ")
-_LONGEST = 300
+_MAX_CHARS = 300
 
 
 def pip_problem(output: str) -> str:
-    r"""The reason why pip ended, found in what it wrote; empty when it gives none.
+    r"""Returns why pip failed, from its output; empty if unknown.
 
     Example:
         >>> pip_problem("ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9")
         'No matching distribution found for tiny==9'
     """
     problem = "; ".join(filter(None, [_last(_ERROR, output), _built(output), _no_response(output)]))
-    return problem[:_LONGEST]
+    return problem[:_MAX_CHARS]
 
 
 def _built(output: str) -> str:
@@ -30,11 +30,12 @@ def _built(output: str) -> str:
 
 
 def _no_response(output: str) -> str:
-    """The warning that no index responds: pip then only reports that it finds no version."""
+    """Returns the warning that no index responds."""
+    # pip then only reports that it finds no version.
     cause = _last(_NO_RESPONSE, output)
     return f"the package index does not respond: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
 
 
 def _last(pattern: re.Pattern[str], output: str) -> str:
-    found = pattern.findall(output)
-    return found[-1].strip().rstrip(".:") if found else ""
+    matches = pattern.findall(output)
+    return matches[-1].strip().rstrip(".:") if matches else ""

@@ -1,4 +1,4 @@
-"""Processes as the kernel sees them: start one in a session of its own, find and kill a whole tree.
+"""Processes of the kernel: starts one in its own session, finds and kills a complete tree.
 
 Standard library only. Outside Linux there are no sub-reapers: a process that leaves its group is not found there.
 """
@@ -36,11 +36,11 @@ _IS_LINUX = sys.platform.startswith("linux")
 # Python ignores these for itself; a program started by it should find them as everywhere.
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 _NOT_STARTED = 125
-_LONGEST_KILLING_S = 5.0
+_MAX_KILL_S = 5.0
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that `descendants` finds all."""
+    """Makes this process the parent of every orphaned descendant, so that `descendants` finds all."""
     if _IS_LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
@@ -48,7 +48,7 @@ def adopt_orphans() -> None:
 def spawn(
     arguments: Sequence[str], environment: Mapping[str, str], *, log: int, before_exec: Callable[[], None]
 ) -> int:
-    """Start a program in a session of its own that is killed when this process ends.
+    """Starts a program in its own session, which is killed when this process exits; returns the process id.
 
     Args:
         arguments: the program's path and its arguments.
@@ -56,19 +56,18 @@ def spawn(
         log: where stdout and stderr go.
         before_exec: called in the new process.
 
-    Returns:
-        Its process id.
-
     Raises:
         OSError: it could not be started; the message says why.
     """
-    reader, writer = os.pipe()  # closed by exec; what comes through it is an error
+    # Both ends are closed by exec, so any content is an error.
+    reader, writer = os.pipe()
 
     def become() -> int:
         try:
             os.close(reader)
             before_exec()
-            _die_with_parent()  # a change of credentials makes the kernel forget it
+            # Again: a change of credentials makes the kernel forget it.
+            _die_with_parent()
             os.execve(arguments[0], list(arguments), dict(environment))  # noqa: S606 - a shell is the program
         except Exception as error:
             os.write(writer, (str(error) or repr(error)).encode()[:4000])
@@ -87,7 +86,7 @@ def spawn(
 
 
 def spawn_call(function: Callable[[], int], *, log: int) -> int:
-    """Call a function in a new process, set up as by `spawn`; its return value is the exit code."""
+    """Calls a function in a new process, set up as by `spawn`; its return value is the exit code."""
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -96,7 +95,8 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
     try:
         os.setsid()
         _die_with_parent()
-        if os.getppid() != parent:  # it ended before _die_with_parent took effect
+        # The parent exited before _die_with_parent took effect.
+        if os.getppid() != parent:
             os._exit(code)
         signal.set_wakeup_fd(-1)
         for number in _RESET_SIGNALS:
@@ -104,7 +104,8 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
         for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         code = function()
-    except BaseException:  # a child must never run on into its parent's code
+    except BaseException:
+        # A child must never continue in its parent's code.
         with suppress(OSError):
             os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
@@ -112,24 +113,24 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
 
 
 def exit_code(wait_status: int) -> int:
-    """The exit code as a shell would say it: 128 + n for signal n."""
+    """Returns the exit code as a shell reports it: 128 + n for signal n."""
     code = os.waitstatus_to_exitcode(wait_status)
     return 128 - code if code < 0 else code
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Send a signal to a process and to all that are still in its group."""
+    """Sends a signal to a process and to all that are still in its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process and all that are still in its group."""
+    """Kills a process and all that are still in its group."""
     signal_group(leader, signal.SIGKILL)
 
 
 def session_leaders(argument: str) -> Iterator[tuple[Path, list[str]]]:
-    """The processes that lead a session and were started with an argument: folder in /proc, and all arguments."""
+    """Yields session leaders that were started with an argument: folder in /proc, and all arguments."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             arguments = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
@@ -138,23 +139,23 @@ def session_leaders(argument: str) -> Iterator[tuple[Path, list[str]]]:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All processes below one, nearest first."""
+    """Returns all processes below one, nearest first."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             # "pid (any name) state ppid …": the name may have spaces and parentheses.
             parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
-    found: list[int] = []
+    processes: list[int] = []
     level = [ancestor]
     while level:
         level = [child for parent in level for child in children.get(parent, ())]
-        found += level
-    return found
+        processes += level
+    return processes
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """The children that have ended since the last call: process id and exit code."""
+    """Yields the children that have exited since the last call: process id and exit code."""
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -166,7 +167,7 @@ def reap() -> Iterator[tuple[int, int]]:
 
 
 def kill_descendants() -> Iterator[tuple[int, int]]:
-    """Kill all processes below this one, however fast they multiply; ends when none is left.
+    """Kills all processes below this one, however fast they fork; returns when none remains.
 
     Yields:
         Process id and exit code of those that were children of this process.
@@ -175,6 +176,7 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
         yield from reap()
         if not _has_children():
             return
+        # Repeated by the outer loop: a process may fork between the listing and its kill.
         for process in descendants(os.getpid()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
@@ -184,26 +186,28 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
 
 
 def kill_orphans(mark: str, *, within: str, ml: Path) -> None:
-    """Kill all processes of an instance whose ancestors are gone, so that no tree leads to them any more.
+    """Kills all processes of an instance whose ancestors have exited, so that no tree leads to them.
 
     Args:
         mark: a `NAME=value` that the instance was started with.
-        within: a folder that is named in its variables too: another service's job may bear the same name.
-        ml: what it sees as `/ml`, even where it has dropped its variables.
+        within: a folder that its variables also name: a job of another service may have the same name.
+        ml: the folder that it sees as `/ml`, even after it has dropped its variables.
     """
-    wanted, folder = mark.encode(), os.fsencode(within)
+    variable, folder = mark.encode(), os.fsencode(within)
     try:
-        facts = ml.stat()
-        seen: tuple[int, int] | None = (facts.st_dev, facts.st_ino)
+        status = ml.stat()
+        ml_id: tuple[int, int] | None = (status.st_dev, status.st_ino)
     except OSError:
-        seen = None
-    deadline = time.monotonic() + _LONGEST_KILLING_S  # one that hangs in the kernel cannot be killed at all
+        ml_id = None
+    # A process that hangs in the kernel cannot be killed at all.
+    deadline = time.monotonic() + _MAX_KILL_S
     killed = 1
-    while killed and time.monotonic() < deadline:  # again, for those that they have started meanwhile
+    # Again, for processes that were started between the listing and the kill.
+    while killed and time.monotonic() < deadline:
         orphans = [
             process
             for process in Path("/proc").glob("[0-9]*")
-            if _is_marked(process, wanted, folder) or _sees_as_ml(process, seen)
+            if _is_marked(process, variable, folder) or _sees_as_ml(process, ml_id)
         ]
         killed = len(orphans)
         for process in orphans:
@@ -212,29 +216,30 @@ def kill_orphans(mark: str, *, within: str, ml: Path) -> None:
         time.sleep(0.01 if killed else 0)
 
 
-def _is_marked(process: Path, wanted: bytes, folder: bytes) -> bool:
+def _is_marked(process: Path, variable: bytes, folder: bytes) -> bool:
     try:
         environment = (process / "environ").read_bytes()
-    except OSError:  # it has ended, or belongs to another user
+    except OSError:
+        # It has exited, or belongs to another user.
         return False
-    return folder in environment and wanted in environment.split(b"\0")
+    return folder in environment and variable in environment.split(b"\0")
 
 
-def _sees_as_ml(process: Path, wanted: tuple[int, int] | None) -> bool:
+def _sees_as_ml(process: Path, ml_id: tuple[int, int] | None) -> bool:
     try:
-        facts = (process / "root" / "ml").stat()
+        status = (process / "root" / "ml").stat()
     except OSError:
         return False
-    return (facts.st_dev, facts.st_ino) == wanted
+    return (status.st_dev, status.st_ino) == ml_id
 
 
 def groups_below(ancestor: int) -> list[int]:
-    """The process groups of all processes below one, each once, nearest first."""
-    found: dict[int, None] = {}
+    """Returns the process groups of all processes below one, each once, nearest first."""
+    groups: dict[int, None] = {}
     for process in descendants(ancestor):
         with suppress(OSError):
-            found[os.getpgid(process)] = None
-    return [*found]
+            groups[os.getpgid(process)] = None
+    return [*groups]
 
 
 def _has_children() -> bool:

@@ -91,56 +91,58 @@ class ExecutionState:
     reason_message: str = ""
 
     def to_json(self) -> str:
-        """The content of `state.json`."""
+        """Returns the content of `state.json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> ExecutionState:
-        """Read what `to_json` wrote.
+        """Parses the output of `to_json`.
 
         Raises:
             ValueError: it is not a state, or a part of one.
         """
-        found = json.loads(text)
+        content = json.loads(text)
         try:
-            return cls(**{**found, "instances": tuple(InstanceState(**one) for one in found["instances"])})
+            return cls(
+                **{**content, "instances": tuple(InstanceState(**instance) for instance in content["instances"])}
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is not the state of a job: {error}") from error
 
 
 class StopRequest(NamedTuple):
-    """The reason why a job is to be stopped; empty texts if it could not be written or read."""
+    """The reason why a job is to be stopped; empty strings if it could not be written or read."""
 
     reason_code: str = ""
     reason_message: str = ""
 
     @classmethod
     def parse(cls, text: str) -> StopRequest:
-        """Read a stop request; whatever the text is, it is a request."""
+        """Parses a stop request; any content is a request."""
         if text == _BY_SIGNAL:
             return cls(REASON_STOPPED_FROM_OUTSIDE)
         try:
-            found = json.loads(text)
-            return cls(str(found["reason_code"]), str(found["reason_message"]))
+            content = json.loads(text)
+            return cls(str(content["reason_code"]), str(content["reason_message"]))
         except (KeyError, RecursionError, TypeError, ValueError):
             return cls()
 
     @property
     def reported(self) -> tuple[str, str]:
-        """Reason code and sentence of the end that follows."""
+        """Returns reason code and sentence of the end that follows."""
         return self.reason_code or REASON_STOPPED_BY_USER, self.reason_message or _NO_REASON
 
 
 class ExecutionRecord(ABC):
-    """The folder in which a job and its executor write for each other. Each file appears with all of its content.
+    """The folder through which a job and its executor communicate. Each file appears with its full content.
 
-    Reading follows no link, waits for no pipe, and is bounded where a subclass sets `_longest_bytes`.
+    Reading follows no link, waits for no pipe, and is bounded if a subclass sets `_max_bytes`.
 
     Attributes:
         path: the folder; it need not exist yet.
     """
 
-    _longest_bytes = -1
+    _max_bytes = -1
     _stop_mode = 0o600
 
     def __init__(self, path: Path) -> None:
@@ -148,10 +150,11 @@ class ExecutionRecord(ABC):
 
     @abstractmethod
     def state(self) -> ExecutionState | None:
-        """The state as the job's processes have written it; None for a job that was never started."""
+        """Returns the state that the job's processes have written; None for a job that was never started."""
 
     def request_stop(self, reason_code: str, reason_message: str) -> None:
-        """Ask for the end of the job; the first request stays. On a full disk it is made without its reason."""
+        """Requests the end of the job; the first request stays."""
+        # On a full disk the request has no reason: an empty file needs no space.
         if self.stop_request is not None:
             return
         request = StopRequest(reason_code, reason_message)
@@ -165,20 +168,21 @@ class ExecutionRecord(ABC):
 
     @property
     def stop_request(self) -> StopRequest | None:
-        """The first stop request; None where there is none."""
+        """Returns the first stop request, or None."""
         try:
             return StopRequest.parse(self._read(_STOP)[0])
         except FileNotFoundError:
             return None
-        except OSError:  # something else than a file
+        except OSError:
+            # Something else than a file, such as a folder or a pipe, counts as a request too.
             return StopRequest()
 
     def _read(self, name: str) -> tuple[str, float]:
-        """The content of a file without white space around it, and when it was written.
+        """Returns the stripped content of a file, and its modification time.
 
         Raises:
             OSError: there is none, or it is something else than a file.
         """
         with open_plain(self.path / name) as file:
-            content = file.read(self._longest_bytes)
+            content = file.read(self._max_bytes)
             return content.decode(errors="replace").strip(), os.fstat(file.fileno()).st_mtime

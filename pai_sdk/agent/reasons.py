@@ -24,8 +24,8 @@ __all__ = [
     "REASON_STOPPED_FROM_OUTSIDE",
     "REASON_SUPERVISOR_LOST",
     "REASON_USER_REMOVED",
+    "disk_full_log_message",
     "disk_full_message",
-    "disk_full_said_message",
     "exit_reason",
     "image_unused_message",
     "machine_lost_message",
@@ -67,12 +67,12 @@ _KILLED = _SIGNAL_BASE + 9  # SIGKILL, which has no name on Windows, where clien
 
 
 def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = None) -> tuple[str, str]:
-    """The reason code and the sentence for an instance that ended with something else than 0.
+    """Returns reason code and sentence for an instance that exited with another code than 0.
 
     Args:
-        instance: its name.
-        exit_code: as a shell would say it.
-        kernel_killed: whether the kernel killed for lack of memory meanwhile; None when that is not known.
+        instance: the name.
+        exit_code: as a shell reports it.
+        kernel_killed: whether the kernel killed for lack of memory meanwhile; None if unknown.
 
     Example:
         >>> exit_reason("train1-master-0", 137)[0]
@@ -109,7 +109,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
 
 
 def image_unused_message(image: str) -> str:
-    """The sentence that a job is processes of a machine, and finds there what the machine has."""
+    """Returns the sentence that a job runs as processes of a machine, with the machine's own programs."""
     return (
         f"Jobs run as processes of this machine: the image {image!r} is not used, and its packages and programs "
         "are not there. Name packages in requirements, or serve with `pai-sdk serve --executor docker`."
@@ -117,21 +117,21 @@ def image_unused_message(image: str) -> str:
 
 
 def missing_module(lines: Iterable[str]) -> str:
-    """The last module that Python did not find, by the last lines of a log; empty where there is none.
+    """Returns the last module that Python did not find, from the last lines of a log; empty without one.
 
     Example:
         >>> missing_module(["epoch 1", "ModuleNotFoundError: No module named 'torch'"])
         'torch'
     """
-    found = ""
+    module = ""
     for line in lines:
         if match := _MISSING_MODULE.search(line):
-            found = match[1]
-    return found
+            module = match[1]
+    return module
 
 
 def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:
-    """The sentence for an instance that took more memory than it may; None where there is no limit."""
+    """Returns the sentence for an instance that exceeded its memory limit; None for an unknown limit."""
     limit = f" of {_amount(limit_bytes)}" if limit_bytes else ""
     return (
         f"Instance {instance} ran out of memory: it reached its limit{limit} and was killed (exit code "
@@ -140,13 +140,7 @@ def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None)
 
 
 def disk_full_message(instance: str, exit_code: int, folder: str = "") -> str:
-    """The sentence for an instance that failed while its disk was full.
-
-    Args:
-        instance: its name.
-        exit_code: its exit code.
-        folder: a folder on that disk, where it is known which of several is full.
-    """
+    """Returns the sentence for an instance that failed while its disk was full."""
     disk = f"disk of {folder}" if folder else "disk that its outputs and logs are written to"
     return (
         f"Instance {instance} ended with exit code {exit_code}, and the {disk} is full. Free some space there, or "
@@ -154,8 +148,8 @@ def disk_full_message(instance: str, exit_code: int, folder: str = "") -> str:
     )
 
 
-def disk_full_said_message(instance: str, exit_code: int, line: str) -> str:
-    """The sentence for an instance that failed after its log spoke of a full disk."""
+def disk_full_log_message(instance: str, exit_code: int, line: str) -> str:
+    """Returns the sentence for an instance that failed after its log mentioned a full disk."""
     return (
         f"Instance {instance} ended with exit code {exit_code}, and its log says: {line}. Free some space on that "
         "disk, or write less; the size of /dev/shm is instance_spec.shared_memory."
@@ -163,34 +157,34 @@ def disk_full_said_message(instance: str, exit_code: int, line: str) -> str:
 
 
 def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = True) -> str:
-    """The sentence for requirements that could not be installed.
+    """Returns the sentence for requirements that could not be installed.
 
     Args:
         exit_code: pip's.
-        problem: what is wrong, where that is known.
-        has_pip: whether pip was there to run; otherwise the problem says why not.
+        problem: what is wrong; empty if unknown.
+        has_pip: whether pip could run; otherwise `problem` is the reason.
     """
     if not has_pip:
         return (
             f"The Python requirements could not be installed: {problem}. Take an image with Python and pip, or "
             "leave out the requirements."
         )
-    what = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"
+    details = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"
     return (
-        f"The Python requirements could not be installed: {what}. pip's output is in the first instance's "
+        f"The Python requirements could not be installed: {details}. pip's output is in the first instance's "
         "log; check names, versions and the package index."
     )
 
 
 def max_running_time_message(seconds: float) -> str:
-    """The sentence for a job that took longer than it may."""
+    """Returns the sentence for a job that exceeded its time limit."""
     return (
         f"The job was stopped: it reached its limit of {seconds:g} seconds. Raise max_run_time if it needs more."
     )
 
 
 def supervisor_lost_message() -> str:
-    """The sentence for a job whose end was not seen."""
+    """Returns the sentence for a job whose end was not observed."""
     return (
         "The process that supervised this job was killed or the machine went down, so the job did not "
         "finish. Submit it again; checkpoints it had written are still there."
@@ -198,11 +192,7 @@ def supervisor_lost_message() -> str:
 
 
 def machine_lost_message(machine: str) -> str:
-    """The sentence for a job whose processes are on a machine that does not serve any more.
-
-    Args:
-        machine: its host name.
-    """
+    """Returns the sentence for a job whose processes are on a machine that no longer serves."""
     return (
         f"The processes of this job were on {machine}, and the service has moved to another machine, which cannot "
         "reach them. Submit it again; checkpoints it had saved are still there."
@@ -210,19 +200,19 @@ def machine_lost_message(machine: str) -> str:
 
 
 def node_lost_message(instance: str, node: str, *, is_alive: bool) -> str:
-    """The sentence for an instance that was lost with its node.
+    """Returns the sentence for an instance that was lost with its node.
 
     Args:
-        instance: its name.
+        instance: the name.
         node: the address of the node.
         is_alive: whether the node is still part of the cluster, so that only the instance was lost.
     """
-    what = (
+    event = (
         f"The process that had instance {instance} on node {node} was killed"
         if is_alive
         else f"Instance {instance} was lost with its node {node}: the cluster does not reach it any more"
     )
-    return f"{what}. The job was ended; its last lines and files are those that had arrived. Submit it again."
+    return f"{event}. The job was ended; its last lines and files are those that had arrived. Submit it again."
 
 
 def _amount(size_bytes: int) -> str:

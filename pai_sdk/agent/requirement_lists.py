@@ -1,7 +1,7 @@
-"""Says how long what was installed for a list of requirements may serve other jobs. Standard library only.
+"""Decides how long the packages installed for a list of requirements can serve other jobs. Standard library only.
 
-An installation is kept under a digest of the list. A list of exact versions stays what it is; any other list may
-mean something new on the next day, and a list that names files of the job means something else in each job.
+An installation is stored under a digest of the list. A list of exact versions always means the same packages; any
+other list may mean newer ones on the next day, and a list that names files of the job differs in each job.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-__all__ = ["EXACT", "kept_for", "today"]
+__all__ = ["EXACT", "reuse_period", "today"]
 
 EXACT = "exact"
 """All versions are exact: what was installed stays right."""
@@ -27,35 +27,35 @@ _EXACT_URL = re.compile(r"[#&]sha(256|384|512)=[0-9a-f]+|@[0-9a-f]{40}\b")
 _EXACT_VERSION = re.compile(r"[\w.-]+\s*(\[[^]]*\])?\s*(===\s*\S+|==\s*[^\s,;*]+)\s*(--hash=\S+\s*)*(;.*)?$")
 
 
-def kept_for(texts: Sequence[str], *, now: float | None = None) -> str:
-    """Return how long what is installed for these requirement files may be used by other jobs.
+def reuse_period(contents: Sequence[str], *, now: float | None = None) -> str:
+    """Returns how long packages installed for these requirement files can be used by other jobs.
 
     Args:
-        texts: the contents of the files.
+        contents: the contents of the files.
         now: the time, in seconds since 1970.
 
     Returns:
-        `EXACT`: for ever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since
+        `EXACT`: forever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since
         the list names files, which may change.
 
     Example:
-        >>> kept_for(["numpy==1.26.4"]), kept_for(["numpy==1.26.4", "rich>=13"], now=0), kept_for(["./mine.whl"])
+        >>> reuse_period(["numpy==1.26.4"]), reuse_period(["rich>=13"], now=0), reuse_period(["./mine.whl"])
         ('exact', '1970-01-01', '')
     """
-    lines = [*_lines(texts)]
+    lines = [*_lines(contents)]
     if any(_OF_FILES.match(line) or _is_file(line) for line in lines):
         return ""
     return EXACT if all(_is_exact(line) for line in lines) else today(now)
 
 
 def today(now: float | None = None) -> str:
-    """The date in UTC."""
+    """Returns the date in UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime(now))
 
 
-def _lines(texts: Iterable[str]) -> Iterable[str]:
-    for text in texts:
-        for line in re.sub(r"\\\r?\n", " ", text.lstrip("\ufeff")).splitlines():
+def _lines(contents: Iterable[str]) -> Iterable[str]:
+    for content in contents:
+        for line in re.sub(r"\\\r?\n", " ", content.lstrip("\ufeff")).splitlines():
             if bare := _COMMENT.sub("", line).strip():
                 yield bare
 

@@ -33,41 +33,42 @@ TRASH_PREFIX = ".trash-"
 """Prefix of the names of folders that are being removed."""
 
 _EVENTS = "tensorboard"  # the output channel for event files
-_LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
+# File systems allow 255 bytes; the rest is for prefixes and suffixes.
+_MAX_NAME_BYTES = 200
 
 
-class _Named(Protocol):
+class _HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
 class _DefinesOutputs(Protocol):
     @property
-    def output_channels(self) -> Sequence[_Named]: ...
+    def output_channels(self) -> Sequence[_HasName]: ...
 
 
 class HasChannels(Protocol):
     """The channels of a job, for a sandbox; a `TrainingJobRequest` has them."""
 
     @property
-    def input_channels(self) -> Sequence[_Named]:
-        """The inputs it was given."""
+    def input_channels(self) -> Sequence[_HasName]:
+        """Returns the requested inputs."""
         ...
 
     @property
-    def output_channels(self) -> Sequence[_Named]:
-        """The outputs it was given."""
+    def output_channels(self) -> Sequence[_HasName]:
+        """Returns the requested outputs."""
         ...
 
     @property
     def algorithm_spec(self) -> _DefinesOutputs | None:
-        """The algorithm, which may define further outputs."""
+        """Returns the algorithm, which may define further outputs."""
         ...
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A job's folder. The only place that knows its paths, and that decides whether a name may be one of them.
+    """A job's folder. The only class that knows its paths, and that decides whether a name can be one of them.
 
     Attributes:
         root: the folder; it need not exist yet.
@@ -81,75 +82,75 @@ class Sandbox:
 
     @property
     def ml(self) -> Path:
-        """The folder that the job sees as `/ml`."""
+        """Returns the folder that the job sees as `/ml`."""
         return self.root / "ml"
 
     @property
     def usercode(self) -> Path:
-        """The code, and the job's working directory."""
+        """Returns the code, and the job's working directory."""
         return self.ml / "usercode"
 
     @property
     def config_dir(self) -> Path:
-        """The folder of `hyperparameters.json` and `training-job.json`."""
+        """Returns the folder of `hyperparameters.json` and `training-job.json`."""
         return self.ml / "input" / "config"
 
     @property
     def odps_credential_file(self) -> Path:
-        """The key for tables that are inputs."""
+        """Returns the key for tables that are inputs."""
         return self.ml / "input" / "credential" / "odps.json"
 
     @property
     def data_dir(self) -> Path:
-        """The parent of the input channels."""
+        """Returns the parent of the input channels."""
         return self.ml / "input" / "data"
 
     @property
     def logs_dir(self) -> Path:
-        """The logs of all instances."""
+        """Returns the logs of all instances."""
         return self.root / "logs"
 
     @property
     def state_dir(self) -> Path:
-        """The executor's own folder."""
+        """Returns the executor's folder."""
         return self.root / "state"
 
     @property
     def shared_dir(self) -> Path:
-        """The folder that the containers of a job share with their executor."""
+        """Returns the folder that the containers of a job share with their executor."""
         return self.root / "shared"
 
     @property
     def resumed_file(self) -> Path:
-        """The list of files that were in the outputs before the job began."""
+        """Returns the list of files that were in the outputs before the job started."""
         return self.root / "resumed"
 
     @property
     def sent_dir(self) -> Path:
-        """The folder of what was sent of the outputs. It is kept for all attempts, as the outputs are."""
+        """Returns the folder of records about sent outputs, kept for all attempts like the outputs."""
         return self.root / "sent"
 
     def input_dir(self, channel: str) -> Path:
-        """The folder of one input channel."""
-        return self.data_dir / _one_name(channel, "input channel")
+        """Returns the folder of one input channel."""
+        return self.data_dir / _checked_name(channel, "input channel")
 
     def output_dir(self, channel: str) -> Path:
-        """The folder of one output channel."""
-        return self.ml / "output" / _one_name(channel, "output channel")
+        """Returns the folder of one output channel."""
+        return self.ml / "output" / _checked_name(channel, "output channel")
 
     def log_file(self, instance: str) -> Path:
-        """The log of one instance."""
-        return self.logs_dir / f"{_one_name(instance, 'instance')}.log"
+        """Returns the log of one instance."""
+        return self.logs_dir / f"{_checked_name(instance, 'instance')}.log"
 
     def times_file(self, instance: str) -> Path:
-        """Return when the log of one instance had which size: lines of `<seconds since 1970> <bytes>`."""
-        return self.logs_dir / f"{_one_name(instance, 'instance')}.times"
+        """Returns the samples of a log's size: lines of `<seconds since 1970> <bytes>`."""
+        return self.logs_dir / f"{_checked_name(instance, 'instance')}.times"
 
     def create(self, request: HasChannels) -> None:
-        """Make all folders that the request needs; those that exist stay as they are.
+        """Creates all folders that the request needs; existing ones stay as they are.
 
         Raises:
-            InvalidInputError: a channel's name cannot be the name of a folder. Nothing has been made then.
+            InvalidInputError: a channel's name cannot be the name of a folder. Nothing has been created then.
         """
         folders = [
             self.usercode,
@@ -164,15 +165,14 @@ class Sandbox:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def not_needed_after_the_end(self, *, saved_outputs: Iterable[str]) -> list[Path]:
-        """The folders that nothing reads when the job has ended: copies, and packages that its command installed.
-
-        What is nowhere else stays: what the job has written beside its code, and into folders that are no output
-        channels of it. So do code, logs, state, and event files, which are small and looked at again and again.
+    def folders_to_remove(self, *, saved_outputs: Iterable[str]) -> list[Path]:
+        """Returns the folders that nothing reads after the job: copies, and packages that its command installed.
 
         Args:
-            saved_outputs: the output channels of which all is saved elsewhere.
+            saved_outputs: the output channels that are completely saved elsewhere.
         """
+        # Files that exist nowhere else stay: what the job wrote beside its code, and into folders that are no
+        # output channels. So do code, logs, state, and event files, which are small and read again and again.
         folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]
         for name in saved_outputs:
             folder = self.output_dir(name)
@@ -186,19 +186,15 @@ class Sandbox:
 
     @property
     def attempt(self) -> int:
-        """The attempt at the job that this folder is for; 1 for the first one."""
+        """Returns the number of the current attempt; 1 for the first one."""
         try:
             return int(self._attempt_file.read_text())
         except FileNotFoundError:
             return 1
 
     def forget_attempt(self, following: int) -> None:
-        """Make the job one that was not started; its other files stay as the last attempt left them.
-
-        Args:
-            following: the number of the attempt that comes now. It is written last: where this is cut off, it is
-                to be done again.
-        """
+        """Resets the job to one that was not started; its other files stay as the last attempt left them."""
+        # The number is written last: if this is interrupted, it is done again.
         for folder in (self.state_dir, self.shared_dir):
             if folder.exists():
                 trash = folder.with_name(f"{TRASH_PREFIX}{folder.name}")
@@ -212,7 +208,8 @@ class Sandbox:
         return self.root / "attempt"
 
     def remove(self) -> None:
-        """Remove the folder. It is renamed first, so that no reader finds a part of it, or makes one anew."""
+        """Removes the folder."""
+        # Renamed first, so that no reader sees a part of it, or creates it again.
         trash = self.root.with_name(f"{TRASH_PREFIX}{self.root.name}")
         with suppress(OSError):
             self.root.rename(trash)
@@ -220,16 +217,14 @@ class Sandbox:
 
 
 def output_channels(request: HasChannels) -> list[str]:
-    """The output channels a job may write to: those it was given, and those its algorithm defines besides.
-
-    A channel that is defined but was given no URI exists as a folder, so that code which writes there runs.
-    """
+    """Returns the output channels of a job: the requested ones, and others that its algorithm defines."""
+    # A channel that is defined but has no URI exists as a folder, so that code which writes there runs.
     defined = request.algorithm_spec.output_channels if request.algorithm_spec else []
     return list(dict.fromkeys([*(c.name for c in request.output_channels), *(c.name for c in defined)]))
 
 
-def _one_name(name: str, kind: str) -> str:
-    """The name itself, if it is the name of one file and nothing else."""
+def _checked_name(name: str, kind: str) -> str:
+    """Returns a name unchanged, if it is the name of one file."""
     problem = ""
     if not name or name in (".", ".."):
         problem = "cannot be the name of a folder"
@@ -237,8 +232,8 @@ def _one_name(name: str, kind: str) -> str:
         problem = "contains a path separator"
     elif any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         problem = "contains a control character"
-    elif len(name.encode()) > _LONGEST_NAME_BYTES:
-        problem = f"is longer than {_LONGEST_NAME_BYTES} bytes"
+    elif len(name.encode()) > _MAX_NAME_BYTES:
+        problem = f"is longer than {_MAX_NAME_BYTES} bytes"
     if problem:
         raise InvalidInputError(
             [Problem(f"{kind} {name[:80]!r}", problem, "letters, digits, '_' and '-' are safe")]
@@ -247,6 +242,7 @@ def _one_name(name: str, kind: str) -> str:
 
 
 def _delete(folder: Path) -> None:
-    import shutil  # 2 ms of the start of each supervisor, which seldom deletes a folder
+    # Imported late: it is 2 ms of the start of each supervisor, which rarely deletes a folder.
+    import shutil
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Starting the supervisor of a job on the host that runs it, and what the job gets of that host.
+"""Starts the supervisor of a job on the host that runs it, and adds what the job needs of that host.
 
-The facts of a job, made by `execution.contract.job_description`, are the same everywhere; `job_on_host` adds the
-Python, the variables and the folders of this host, and so makes the `job.json` of the supervisor. Standard library
-only.
+The description of a job, from `execution.contract.job_description`, is the same everywhere; `job_on_host` adds the
+Python, the variables and the folders of this host, for the `job.json` of the supervisor. Standard library only.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ _SUPERVISE = (
 )
 
 
-def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
-    """The `job.json` of a supervisor on this host.
+def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
+    """Returns the `job.json` of a supervisor on this host.
 
     Args:
         sandbox: the job's folder, filled.
-        facts: from `execution.contract.job_description`, as plain JSON. With `hides_gpus`, instances see no GPUs,
-            even where the variables of this process name some.
-        cache_dir: where environments with requirements are kept.
+        job: from `execution.contract.job_description`, as plain JSON. With `hides_gpus`, instances see no GPUs,
+            even if the variables of this process name some.
+        cache_dir: the folder of environments with requirements.
     """
     requirements = find_requirements(
-        sandbox.usercode, facts["python_requirements"], state_dir=sandbox.state_dir, cache_dir=cache_dir
+        sandbox.usercode, job["python_requirements"], state_dir=sandbox.state_dir, cache_dir=cache_dir
     )
     python = sandbox.state_dir / "python"
     shared = [site_packages(requirements.environment)] if requirements else []
@@ -58,10 +57,10 @@ def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) 
     programs = [python, Path(requirements.environment)] if requirements else [python]
     needed: list[str | Path] = [sandbox.root, cache_dir, sys.prefix, sys.base_prefix, *service_paths()]
     return {
-        **{name: value for name, value in facts.items() if name != "python_requirements"},
+        **{name: value for name, value in job.items() if name != "python_requirements"},
         "instances": [
-            _with_variables(one, sandbox, programs, _NO_GPUS if facts.get("hides_gpus") else {})
-            for one in facts["instances"]
+            _with_variables(instance, sandbox, programs, _NO_GPUS if job.get("hides_gpus") else {})
+            for instance in job["instances"]
         ],
         "requirements": asdict(requirements) if requirements else None,
         "hidden_by_ml": hidden_by_ml(needed),
@@ -69,37 +68,30 @@ def job_on_host(sandbox: Sandbox, facts: Mapping[str, Any], *, cache_dir: Path) 
 
 
 def hidden_by_ml(needed: Iterable[str | Path]) -> str:
-    """The first of these folders that lies in the host's own `/ml`, if it has one; else an empty text.
-
-    Within a job of PAI it is so: a job with a `/ml` of its own would not find its Python there.
-    """
+    """Returns the first of these folders that lies in the host's own `/ml`, or an empty string."""
+    # Within a job of PAI this happens: a job with its own `/ml` would not find its Python there.
     return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
 
 
 def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None) -> None:
-    """Start the supervisor of a job, and return when it runs.
-
-    Args:
-        root: the job's folder, with its `job.json`.
-        package: the folder that contains the package `pai_sdk`.
-        timeout_s: how long the start may take.
-        lifeline: the reading end of a pipe; the job is killed when all writing ends are closed.
+    """Starts the supervisor of a job, and returns when it runs.
 
     Raises:
         PaiError: it did not start.
     """
     journal = Journal(Sandbox(root).state_dir)
-    kept = () if lifeline is None else (lifeline,)
+    inherited = () if lifeline is None else (lifeline,)
     with journal.log.open("ab") as log:
         result = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _SUPERVISE, str(package), str(root), *map(str, kept)],
+            [sys.executable, "-I", "-S", "-c", _SUPERVISE, str(package), str(root), *map(str, inherited)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # closed when it is done: a wait for that needs no polling
+            # The supervisor closes stdout when it has started, so no polling is needed.
+            stdout=subprocess.PIPE,
             stderr=log,
             cwd="/",
             env={"PATH": _DEFAULT_PATH},
             start_new_session=True,
-            pass_fds=kept,
+            pass_fds=inherited,
             timeout=timeout_s,
             check=False,
         )
@@ -108,32 +100,33 @@ def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: i
         raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")
 
 
-def kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
-    """Kill supervisors of jobs; their guardians then kill all other processes of the job.
+def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
+    """Kills supervisors of jobs, whose guardians then kill all processes of the job; returns the folders' names.
 
     Args:
-        is_wanted: given the supervisor's folder in /proc, and the job's folder.
+        should_kill: called with the supervisor's folder in /proc, and the job's folder.
 
     Returns:
         The jobs, by the names of their folders.
     """
-    found = set()
+    jobs = set()
     # Guardian and supervisor have one command line, but only the supervisor leads a session.
     for process, arguments in session_leaders(_SUPERVISE):
         folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
-        if is_wanted(process, folder):
+        if should_kill(process, folder):
+            # The guardian is in a group of its own, and cleans up.
             kill_group(int(process.name))
-            found.add(folder.name)
-    return sorted(found)
+            jobs.add(folder.name)
+    return sorted(jobs)
 
 
 def _with_variables(
-    one: Mapping[str, Any], sandbox: Sandbox, programs: list[Path], of_host: Mapping[str, str]
+    instance: Mapping[str, Any], sandbox: Sandbox, programs: list[Path], host_variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """An instance with its variables for both cases: with a `/ml` of its own, and without."""
+    """Returns an instance with its variables for both layouts: with its own `/ml`, and without."""
     base = {
         **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
-        **of_host,
+        **host_variables,
         "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "VIRTUAL_ENV": str(programs[0]),
         "PYTHONUNBUFFERED": "1",
@@ -142,11 +135,11 @@ def _with_variables(
     first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
 
     def variables(ml: str) -> dict[str, str]:
-        paths = {name: f"{ml}/{path}" for name, path in one["paths"].items()}
-        found = {**base, **one["variables"], **paths}
-        return {**found, "PATH": os.pathsep.join([*first, found["PATH"]])}
+        paths = {name: f"{ml}/{path}" for name, path in instance["paths"].items()}
+        merged = {**base, **instance["variables"], **paths}
+        return {**merged, "PATH": os.pathsep.join([*first, merged["PATH"]])}
 
     return {
-        "instance": one["instance"],
+        "instance": instance["instance"],
         "environments": {"mounted": variables("/ml"), "plain": variables(str(sandbox.ml))},
     }

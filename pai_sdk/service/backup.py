@@ -202,7 +202,7 @@ def _files_of_jobs(root: Path) -> Iterator[str]:
     """The files of the folders of jobs, without copies of inputs and installed packages."""
     for folder in sorted((root / "jobs").iterdir()) if (root / "jobs").is_dir() else ():
         if not folder.name.startswith(TRASH_PREFIX):
-            yield from _files(root, folder, without=Sandbox(folder).not_needed_after_the_end(saved_outputs=()))
+            yield from _files(root, folder, without=Sandbox(folder).folders_to_remove(saved_outputs=()))
 
 
 def _files(root: Path, folder: Path, *, without: list[Path] | None = None) -> Iterator[str]:

@@ -106,7 +106,7 @@ def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator
             yield _removed("folder of a deleted job", folder, dry_run=dry_run)
         elif _has_ended(folder, before):
             # Outputs are left alone: whether all of them are saved is known to the service only.
-            for part in Sandbox(folder).not_needed_after_the_end(saved_outputs=()):
+            for part in Sandbox(folder).folders_to_remove(saved_outputs=()):
                 yield _removed(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
     yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
     pip = root / "cache" / "pip"
@@ -118,7 +118,7 @@ def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> I
     if not cache.is_dir():
         return
     sizes = {path: _size_bytes(path) for path in _folders(cache) if path.name != "pip"}
-    for path in environments.prune(cache, kept_s=older_than_s, keeps_last=False, dry_run=dry_run):
+    for path in environments.prune(cache, retention_s=older_than_s, keeps_last=False, dry_run=dry_run):
         yield Removal("environment for requirements", path, sizes.get(path, 0))
 
 

@@ -106,9 +106,6 @@ def upload_tree(
     # The folder is listed first, and only missing, changed or archived files are sent. When all are in place, a
     # manifest is written beside the folder. If the folder is named by the tree's digest, files of an earlier tree
     # are copied within OSS.
-    # The folder is listed first, and only files that are missing, changed or archived are sent. When all are in
-    # place, a manifest is written beside the folder. If the folder is named by the tree's digest, files that an
-    # earlier tree beside it has are copied from there, within OSS.
     folder = uri.as_dir()
     _must_have_keys(tree, folder)
     index = TreeIndex(client, tree, folder) if marker else None

@@ -20,7 +20,7 @@ _MIN_FINISHED = 20
 class Permits:
     """A permit for one thread at a time. It saves processor time, and protects no data: it is not a lock.
 
-    hold() -- waits --> permit --> without_permit(): waits for a response -- waits --> permit --> end
+        hold() -- waits --> permit --> without_permit(): waits for a response -- waits --> permit --> end
 
     A thread that waits while few permits are released continues without one. So threads wait in parallel for a
     slow disk, such as a network file system.

@@ -76,9 +76,6 @@ def list_folder(
     # Links to files and folders within the root are followed. Problems are: links that lead outside (unless all
     # are followed), to nothing, or to a folder around them; sockets, pipes and devices; names that are not UTF-8.
     # Temporary files of downloads are skipped.
-    # Links to files and folders within the root are followed. Links that lead outside (unless all are followed),
-    # to nothing, or back to a folder they lie in are problems, and so are sockets, pipes and devices, and names
-    # that are not UTF-8. Temporary files of our downloads are left out.
     root = Path(root)
     try:
         status = root.stat()

@@ -1,9 +1,9 @@
-"""The batch script of a job: claims the job, starts one task an instance by `srun`, and waits for all of them.
+"""The batch script of a job: claims the job, starts one task per instance by `srun`, and waits for all of them.
 
-Slurm may start a job twice: its controller forgets what it did in its last seconds when it is killed, and some
+Slurm may start a job twice: its controller loses the actions of its last seconds when it is killed, and some
 clusters start a job again after its node was lost. A start that does not get the claim runs nothing. While an
-earlier one lives, it waits, because the end of a Slurm job ends all that runs under the job's number.
-Standard library only.
+earlier start is alive, it waits, because the end of a Slurm job kills all processes under its job id. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STARTED_AGAIN = (
 
 
 def main(package: str, root: str) -> int:
-    """Run the job in a folder, unless another start of it does.
+    """Runs the job in a folder, unless another start of it does; returns the exit code for Slurm.
 
     Args:
         package: the folder that contains the package `pai_sdk`.
@@ -49,12 +49,13 @@ def main(package: str, root: str) -> int:
     gang = GangFolder(sandbox.shared_dir)
     job = Journal(sandbox.state_dir).read_job() if gang.path.is_dir() else None
     if job is None:
-        _note("the job was withdrawn or removed; nothing is run")
+        _log("the job was withdrawn or removed; nothing is run")
         return 0
     number, restarts = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT", "0"))
-    if not gang.take(Claim(number, restarts, socket.gethostname())):
-        return _wait_for_the_other(gang, job, number, restarts)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tasks get it too, and end in their time
+    if not gang.try_claim(Claim(number, restarts, socket.gethostname())):
+        return _wait_for_other_start(gang, job, number, restarts)
+    # The tasks receive SIGTERM too, and end within their grace period.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     environment = {name: value for name, value in os.environ.items() if name != "SLURM_EXPORT_ENV"}
     steps = subprocess.Popen([*_srun(job), sys.executable, "-I", "-c", _RUN, package, root], env=environment)
     while True:
@@ -62,19 +63,20 @@ def main(package: str, root: str) -> int:
         try:
             return steps.wait(BEAT_EVERY_S)
         except subprocess.TimeoutExpired:
-            _pass_ends_on(gang, _names(job))
+            _forward_failures(gang, _names(job))
 
 
 def _names(job: dict[str, Any]) -> list[str]:
-    return [one["instance"]["name"] for one in job["instances"]]
+    return [instance["instance"]["name"] for instance in job["instances"]]
 
 
-def _pass_ends_on(gang: GangFolder, names: list[str]) -> None:
-    """Have the other instances end, too, where the task of a failed one was killed and could not tell them."""
+def _forward_failures(gang: GangFolder, names: list[str]) -> None:
+    """Ends the other instances if the task of a failed one was killed before it could."""
     for name in names:
         state = gang.state(name)
         if state is None or state.phase != "ended" or state.succeeded or not state.reason_code:
             continue
+        # A live task forwards the failure itself.
         if not gang.is_alive(name):
             gang.write_ending(Ending(state.reason_code, state.reason_message, state.failed_instance))
 
@@ -86,30 +88,32 @@ def _srun(job: dict[str, Any]) -> list[str]:
         f"--ntasks={count}",
         f"--cpus-per-task={job['resources']['cpus']}",
         "--export=ALL",
-        "--kill-on-bad-exit=0",  # the tasks end each other, so that the first failure is the one reported
+        # The tasks end each other, so that the first failure is the one that is reported.
+        "--kill-on-bad-exit=0",
         "--mpi=none",
         "--input=none",
     ]
 
 
-def _wait_for_the_other(gang: GangFolder, job: dict[str, Any], number: str, restarts: int) -> int:
+def _wait_for_other_start(gang: GangFolder, job: dict[str, Any], number: str, restarts: int) -> int:
     names = _names(job)
     claim = gang.claim
     if claim is None or claim.slurm_job_id != number:
-        _note(f"another start has the job: {claim}; nothing is run")
+        _log(f"another start has the job: {claim}; nothing is run")
         return 0
-    _note(f"an earlier start of this Slurm job has the job: {claim}; waiting for its end")
+    _log(f"an earlier start of this Slurm job has the job: {claim}; waiting for its end")
     while any(map(gang.is_alive, ["", *names])):
         time.sleep(BEAT_EVERY_S)
+    # Slurm has started the same job again after the start that has the claim.
     if restarts > claim.restarts:
-        told = gang.is_told(names)
-        what = "another job needed its nodes" if told else "the node or the daemon that had it was lost"
-        code = REASON_PREEMPTED if told else REASON_NODE_LOST
-        gang.write_ending(Ending(code, _STARTED_AGAIN.format(restarts=restarts, number=number, what=what)))
+        was_preempted = gang.has_sigterm(names)
+        cause = "another job needed its nodes" if was_preempted else "the node or the daemon that had it was lost"
+        code = REASON_PREEMPTED if was_preempted else REASON_NODE_LOST
+        gang.write_ending(Ending(code, _STARTED_AGAIN.format(restarts=restarts, number=number, what=cause)))
     return 0
 
 
-def _note(text: str) -> None:
-    """Write a line to the log of the Slurm job."""
+def _log(text: str) -> None:
+    """Writes a line to the log of the Slurm job."""
     sys.stderr.write(f"pai-sdk: {text}\n")
     sys.stderr.flush()

@@ -1,14 +1,14 @@
-"""The folder by which the instances of a job on several hosts, and its executor, know of each other.
+"""The folder through which the instances of a job on several hosts, and its executor, communicate.
 
-It is on a file system that all of them share. Every file in it appears with all of its content:
+It is on a file system that all of them share. Every file in it appears with its full content:
 
-    claim          what may run the job: the first start of it; or nothing, since the executor has ended it before
+    claim          the first start of the job, which runs it; or the reason why no start runs it
     ending         why the job does not succeed; the first one stays
     kill           end at once, without a grace period: the job is being removed
     ports-HOST     the address of a host, and free ports there for each instance on it
-    beat           touched while the process lives that has started the instances
+    beat           touched while the process is alive that has started the instances
     INSTANCE/      the `Sandbox` of one instance; its `ml` and `logs` are links to those of the job
-    INSTANCE/beat  touched while the process lives that watches over the instance
+    INSTANCE/beat  touched while the process is alive that watches the instance
     INSTANCE/told  Slurm has sent SIGTERM to it
 
 Standard library only.
@@ -32,24 +32,25 @@ from pai_sdk.base.files import open_plain, publish_once
 __all__ = ["BEAT_EVERY_S", "Claim", "GangFolder", "HostPorts"]
 
 BEAT_EVERY_S = 2.0
-_DEAD_AFTER_S = 12.0  # also where a file system shows the times of files late
+# Six beats, because some file systems show the times of files late.
+_DEAD_AFTER_S = 12.0
 _CLAIM = "claim"
 _ENDING = "ending"
 _KILL = "kill"
 _BEAT = "beat"
-_TOLD = "told"
+_SIGTERM_SENT = "told"
 _CLOCK = "clock"
 _PORTS = "ports-"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to run a job, which is given once.
+    """The right to run a job, which is granted once.
 
     Attributes:
-        slurm_job_id: the Slurm job whose start took it.
+        slurm_job_id: the Slurm job whose start claimed it.
         restarts: how often Slurm had started that job before.
-        host: where.
+        host: the host of that start.
         ending: why no start may run the job; then all others are empty.
     """
 
@@ -92,67 +93,66 @@ class GangFolder:
 
     # ---- the claim ----
 
-    def take(self, claim: Claim) -> bool:
-        """Take the right to run the job, or to say that it does not run; false when it was given before."""
-        (self.path / _BEAT).touch(mode=0o600)  # so that a start which comes second finds a sign of life
+    def try_claim(self, claim: Claim) -> bool:
+        """Claims the job, to run it or to prevent it; returns False if it was claimed before."""
+        # Before the claim, so that a second start that reads it also sees a sign of life.
+        (self.path / _BEAT).touch(mode=0o600)
         return publish_once(self.path / _CLAIM, json.dumps(asdict(claim)))
 
     @property
     def claim(self) -> Claim | None:
-        """Who has the right to run the job."""
-        found = self._json(_CLAIM)
-        if found is None:
+        """Returns the claim of the job, or None."""
+        content = self._json(_CLAIM)
+        if content is None:
             return None
-        return Claim(**{**found, "ending": Ending(**found["ending"]) if found["ending"] else None})
+        return Claim(**{**content, "ending": Ending(**content["ending"]) if content["ending"] else None})
 
     # ---- the end ----
 
     def write_ending(self, ending: Ending) -> None:
-        """Say why the job does not succeed, which ends all its instances; the first one stays."""
+        """Records why the job does not succeed, which ends all its instances; the first one stays."""
         publish_once(self.path / _ENDING, json.dumps(asdict(ending)))
 
     @property
     def ending(self) -> Ending | None:
-        """Why the job does not succeed."""
-        found = self._json(_ENDING)
-        return None if found is None else Ending(**found)
+        """Returns why the job does not succeed, or None."""
+        content = self._json(_ENDING)
+        return None if content is None else Ending(**content)
 
     def kill(self) -> None:
-        """Have all instances killed."""
+        """Requests that all instances are killed."""
         publish_once(self.path / _KILL, "")
 
     def signs(self) -> tuple[bool, bool]:
-        """Return whether the instances are to be killed, and whether there is an ending.
-
-        The folder is read, and not each name looked up: a file system of a network may remember for half a minute
-        that a name was not there.
-        """
+        """Returns whether the instances are to be killed, and whether there is an ending."""
+        # Lists the folder instead of a look-up of each name: a network file system may cache for half a minute
+        # that a name does not exist.
         names = {path.name for path in self.path.iterdir()}
         return _KILL in names, _ENDING in names
 
     # ---- where the instances are ----
 
-    def write_ports(self, found: HostPorts) -> None:
-        """Tell the other hosts the address of this one."""
-        publish_once(self.path / f"{_PORTS}{found.host}", json.dumps(asdict(found)))
+    def write_ports(self, host_ports: HostPorts) -> None:
+        """Publishes the address of this host."""
+        publish_once(self.path / f"{_PORTS}{host_ports.host}", json.dumps(asdict(host_ports)))
 
     def ports(self) -> list[HostPorts]:
-        """The hosts that have told their address."""
+        """Returns the hosts that have published their address."""
         names = [path.name for path in self.path.iterdir() if path.name.startswith(_PORTS)]
-        found = [one for name in names if (one := self._json(name)) is not None]
+        entries = [entry for name in names if (entry := self._json(name)) is not None]
         return [
-            HostPorts(**{**one, "ports": {int(rank): port for rank, port in one["ports"].items()}})
-            for one in found
+            HostPorts(**{**entry, "ports": {int(rank): port for rank, port in entry["ports"].items()}})
+            for entry in entries
         ]
 
     # ---- instances ----
 
     def sandbox(self, instance: str) -> Sandbox:
-        """The folder of an instance."""
+        """Returns the folder of an instance."""
         return Sandbox(self.path / instance)
 
     def make_sandbox(self, instance: str, job: Sandbox) -> Sandbox:
-        """Make the folder of an instance, which uses `ml` and `logs` of the job."""
+        """Creates the folder of an instance, which uses `ml` and `logs` of the job."""
         sandbox = self.sandbox(instance)
         sandbox.state_dir.mkdir(parents=True, exist_ok=True)
         for link, target in ((sandbox.ml, job.ml), (sandbox.logs_dir, job.logs_dir)):
@@ -162,18 +162,19 @@ class GangFolder:
         return sandbox
 
     def state(self, instance: str) -> ExecutionState | None:
-        """The state of an instance, as its supervisor has written it; None before it has begun."""
+        """Returns the state that the supervisor of an instance has written; None before its start."""
         return Journal(self.sandbox(instance).state_dir).read_state()
 
     # ---- signs of life ----
 
     def beat(self, instance: str = "") -> None:
-        """Give a sign of life, for an instance or for what has started all of them."""
-        with suppress(FileNotFoundError):  # the job is being removed
+        """Writes a sign of life, for an instance or for the process that has started all of them."""
+        # The job is being removed.
+        with suppress(FileNotFoundError):
             os.utime(self.path / instance / _BEAT)
 
     def is_alive(self, instance: str = "") -> bool:
-        """Return whether there was a sign of life lately, by the clock of the file system."""
+        """Returns True if there was a recent sign of life, by the clock of the file system."""
         try:
             now, beat = self._now(), _modified_at(self.path / instance / _BEAT)
         except FileNotFoundError:
@@ -181,22 +182,24 @@ class GangFolder:
         return now - beat < _DEAD_AFTER_S
 
     def has_outlived_ending(self, instance: str) -> bool:
-        """Return whether an instance gave a sign of life after another one had written why the job ends."""
+        """Returns True if an instance gave a sign of life after another one had recorded why the job ends."""
         try:
             beat, ending = _modified_at(self.path / instance / _BEAT), _modified_at(self.path / _ENDING)
         except FileNotFoundError:
             return False
-        return beat - ending > BEAT_EVERY_S  # a file system of a network may round its times
+        # Network file systems may round times.
+        return beat - ending > BEAT_EVERY_S
 
-    def write_told(self, instance: str) -> None:
-        """Note that Slurm wants an instance to end."""
-        publish_once(self.path / instance / _TOLD, "")
+    def record_sigterm(self, instance: str) -> None:
+        """Records that Slurm has sent SIGTERM to an instance."""
+        publish_once(self.path / instance / _SIGTERM_SENT, "")
 
-    def is_told(self, instances: Iterable[str]) -> bool:
-        """Return whether Slurm has told one of these instances to end."""
-        return any((self.path / instance / _TOLD).exists() for instance in instances)
+    def has_sigterm(self, instances: Iterable[str]) -> bool:
+        """Returns True if Slurm has sent SIGTERM to one of these instances."""
+        return any((self.path / instance / _SIGTERM_SENT).exists() for instance in instances)
 
     def _now(self) -> float:
+        # The clock of the file server: the hosts' clocks may differ from it and from each other.
         clock = self.path / _CLOCK
         clock.touch(mode=0o600)
         return _modified_at(clock)
@@ -204,12 +207,13 @@ class GangFolder:
     def _json(self, name: str) -> dict[str, Any] | None:
         try:
             with open_plain(self.path / name) as file:
-                found: dict[str, Any] = json.load(file)
+                content: dict[str, Any] = json.load(file)
         except FileNotFoundError:
             return None
-        return found
+        return content
 
 
 def _modified_at(path: Path) -> float:
-    with open_plain(path) as file:  # opened, because then a file system of a network looks anew
+    # Opened, because a network file system then revalidates its cache.
+    with open_plain(path) as file:
         return os.fstat(file.fileno()).st_mtime

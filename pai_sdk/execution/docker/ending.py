@@ -20,8 +20,8 @@ from pai_sdk.agent.reasons import (
     REASON_REQUIREMENTS_FAILED,
     REASON_STOPPED_FROM_OUTSIDE,
     REASON_SUPERVISOR_LOST,
+    disk_full_log_message,
     disk_full_message,
-    disk_full_said_message,
     exit_reason,
     max_running_time_message,
     memory_limit_message,
@@ -241,7 +241,7 @@ def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str
         if _is_full(folder):
             return disk_full_message(name, exit_code, str(folder))
     error_line = next((line for line in shared.log_tail(name, _NUM_LOG_LINES) if _NO_SPACE in line), None)
-    return disk_full_said_message(name, exit_code, error_line.strip()[:_MAX_LINE_CHARACTERS]) if error_line else ""
+    return disk_full_log_message(name, exit_code, error_line.strip()[:_MAX_LINE_CHARACTERS]) if error_line else ""
 
 
 def _is_full(folder: Path) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.agent import environments
-from pai_sdk.agent.requirement_lists import EXACT, kept_for
+from pai_sdk.agent.requirement_lists import EXACT, reuse_period
 from pai_sdk.base.files import locked, replace_file
 
 __all__ = ["CachedRequirements", "RequirementsCache"]
@@ -81,7 +81,7 @@ class RequirementsCache:
         Returns:
             None for requirements that cannot be cached, because they name files.
         """
-        validity = kept_for(contents)
+        validity = reuse_period(contents)
         if not validity:
             yield None
             return
@@ -95,7 +95,7 @@ class RequirementsCache:
         with locked(folder.with_name(f"{folder.name}.lock"), shared=True):
             is_complete = environments.is_complete(folder)
             if is_complete:
-                environments.note_use(folder)
+                environments.record_use(folder)
             else:
                 self._prepare(folder, image, validity)
             yield CachedRequirements(folder, is_complete)
@@ -107,7 +107,7 @@ class RequirementsCache:
         folder.mkdir(exist_ok=True)
         replace_file(folder / _IMAGE, f"{image}\n", mode=0o644)
         if validity != EXACT:
-            environments.note_kept_for(folder, validity)
+            environments.record_valid_for(folder, validity)
         names, _ = self.containers()
         for draft in folder.glob(".*"):
             if draft.is_dir() and draft.name.removeprefix(".") not in names:

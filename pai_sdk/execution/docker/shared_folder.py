@@ -48,7 +48,7 @@ class SharedFolder(ExecutionRecord):
         False
     """
 
-    _longest_bytes = _MAX_TEXT_BYTES
+    _max_bytes = _MAX_TEXT_BYTES
     _stop_mode = 0o666  # a container of any user must be able to read it
 
     def __init__(self, path: Path, instances: Sequence[Instance] = ()) -> None:

@@ -133,7 +133,7 @@ class RayExecutor(Executor):
         self._hub.add(spec.job_id, spec.sandbox.root)
         try:
             journal.write_job(job)
-            journal.keep_room()
+            journal.reserve_space()
             instances = tuple(InstanceState(instance.name, instance.role) for instance in spec.instances)
             journal.write_state(ExecutionState("preparing", instances=instances))
         except BaseException:

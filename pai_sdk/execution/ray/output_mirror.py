@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from pai_sdk.agent.remote.file_parts import FileFacts, place_of, remove
+from pai_sdk.agent.remote.file_parts import FileInfo, path_within, remove
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import replace_file
 
@@ -49,7 +49,7 @@ class OutputMirror:
             sources: one instance of each node, with its rank, in rank order. Files of other nodes stay.
             channels: only these.
         """
-        current: dict[str, tuple[int, Source, FileFacts]] = {}
+        current: dict[str, tuple[int, Source, FileInfo]] = {}
         gone: list[str] = []
         for number, (rank, source) in enumerate(sources):
             changed, removed = source.call("outputs", None if channels is None else sorted(channels))
@@ -63,20 +63,20 @@ class OutputMirror:
             ranks = {rank for rank, _ in sources}
             for path, (rank, _) in list(self._mirrored.items()):
                 if rank in ranks and path not in current and _is_in(path, channels):
-                    remove(place_of(self._folder, path))
+                    remove(path_within(self._folder, path))
                     del self._mirrored[path]
             for path in gone:
                 if path not in current:
-                    remove(place_of(self._folder, path))
+                    remove(path_within(self._folder, path))
         finally:
             replace_file(self._mirrored_file, json.dumps(self._mirrored))
 
-    def _fetch(self, path: str, rank: int, source: Source, properties: FileFacts) -> None:
+    def _fetch(self, path: str, rank: int, source: Source, properties: FileInfo) -> None:
         if "/" not in path:  # a channel: its local folder belongs to the service, and is never a link
             if properties == ["folder"]:
                 (self._folder / path).mkdir(exist_ok=True)
             return
-        target = place_of(self._folder, path)
+        target = path_within(self._folder, path)
         if properties[0] == "file":
             self._fetch_file(path, target, rank, source, properties)
         elif properties[0] == "link":
@@ -87,7 +87,7 @@ class OutputMirror:
             target.mkdir()
         self._mirrored[path] = [rank, properties]
 
-    def _fetch_file(self, path: str, target: Path, rank: int, source: Source, properties: FileFacts) -> None:
+    def _fetch_file(self, path: str, target: Path, rank: int, source: Source, properties: FileInfo) -> None:
         _, size_bytes, mtime_ns, mode = properties
         local_bytes = self._local_size(path, target, rank)
         is_appended = path.partition("/")[0] in _GROWING and local_bytes is not None and local_bytes <= size_bytes

@@ -102,7 +102,7 @@ class SlurmExecutor(Executor):
         }
         sandbox.shared_dir.mkdir(mode=0o700, exist_ok=True)
         journal.write_job(job)
-        journal.keep_room()
+        journal.reserve_space()
         instances = tuple(InstanceState(instance.name, instance.role) for instance in spec.instances)
         # Written before the submission: a job with a state and without a Slurm job is submitted again.
         journal.write_state(ExecutionState("preparing", instances=instances))
@@ -185,14 +185,14 @@ class SlurmExecutor(Executor):
     def _end_unclaimed(self, sandbox: Sandbox, ending: Ending) -> ExecutionState:
         """Ends a job that has not started: after this claim, no batch script can start it."""
         gang = GangFolder(sandbox.shared_dir)
-        if gang.take(Claim(ending=ending)):
+        if gang.try_claim(Claim(ending=ending)):
             self._queue.cancel(sandbox.root)
         return self.state(sandbox.root)
 
     def _claimed_state(self, sandbox: Sandbox, journal: Journal, before: ExecutionState) -> ExecutionState:
         """Returns the state of a job that a batch script has claimed."""
         gang, names = GangFolder(sandbox.shared_dir), [instance.name for instance in before.instances]
-        is_interrupted = gang.is_told(names)
+        is_interrupted = gang.has_sigterm(names)
         parts = [gang.state(name) for name in names]
         ending, request = gang.ending, journal.stop_request
         # Slurm is ending the job: the failure may be a consequence of that, so it is not the reason.
@@ -281,7 +281,7 @@ class SlurmExecutor(Executor):
         journal, gang = Journal(sandbox.state_dir), GangFolder(sandbox.shared_dir)
         state = journal.read_state()
         if state is not None and state.phase != "ended":
-            gang.take(Claim(ending=Ending(REASON_SANDBOX_FAILED, "The job was removed.")))
+            gang.try_claim(Claim(ending=Ending(REASON_SANDBOX_FAILED, "The job was removed.")))
             gang.kill()
             _cancel_now(sandbox)
             deadline = time.monotonic() + _REMOVE_TIMEOUT_S

@@ -420,7 +420,7 @@ class Scheduler:
         # After the end is recorded: a service that is killed before goes on with what is there.
         channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
         saved = () if problems else [channel.name for channel in channels]
-        for folder in active.files.sandbox.not_needed_after_the_end(saved_outputs=saved):
+        for folder in active.files.sandbox.folders_to_remove(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()
 

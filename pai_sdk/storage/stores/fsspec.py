@@ -466,8 +466,6 @@ def _for_any_s3(options: dict[str, Any]) -> dict[str, Any]:
     """Returns options of s3fs with which S3-compatible stores accept uploads over https."""
     # botocore 1.36 and later sends bodies over https without a length, with a checksum at the end, which many
     # S3-compatible stores refuse. A value of the caller or of the environment is not changed.
-    # By default botocore (since 1.36) sends bodies over https without their length, with a checksum behind them,
-    # which many stores that speak like S3 refuse. A value of the caller, or in the environment, is not changed.
     client = options.get("client_kwargs") or {}
     endpoint = options.get("endpoint_url") or client.get("endpoint_url")
     if not (endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")):

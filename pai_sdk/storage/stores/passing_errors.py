@@ -65,8 +65,6 @@ def is_transient_error(error: BaseException) -> bool:
     """
     # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than
     # the class of the error, so it decides first.
-    # A refused key and a missing file never pass. A status of HTTP, of the error or of its cause, decides before
-    # its class.
     chain = list(_with_causes(error))
     if any(isinstance(each, (*_NEVER, PaiError)) or _is_unknown_host(each) for each in chain):
         return False

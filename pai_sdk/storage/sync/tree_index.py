@@ -103,9 +103,6 @@ class TreeIndex(SyncMemory):
         # A file is in place when the ETag of the object is the MD5 of the local file. Other ETags, of copies and
         # multipart uploads, are compared with the manifest of the folder. A job cannot read an archived object, so
         # it counts as missing, and so do all files if the key may not list.
-        # A file is in place when the object's ETag is the MD5 of the local file. Other ETags, those of copies and
-        # of objects that came in parts, are compared with the folder's manifest. An archived object is not in
-        # place, because a job cannot read it. Where the key may not list, all files count as missing.
         tree = self._tree
         listing = _list_objects(self._client, self._folder, self._numbers)
         if listing is None:
@@ -135,8 +132,6 @@ class TreeIndex(SyncMemory):
             TransferError: all recent copies failed.
         """
         # An object is copied only if it has the ETag of its manifest; otherwise the file is uploaded.
-        # An object is copied only if it has the ETag of its manifest; a file whose object is deleted or changed is
-        # uploaded.
         if self.is_complete or not is_content_addressed(self._tree, self._folder):
             return
         self._recent = RecentTrees(self._client, self._folder)
@@ -191,7 +186,6 @@ def is_folder_complete(client: OssClient, folder: OssUri) -> bool:
     Raises:
         InvalidInputError: the folder holds other files as well.
     """
-    # Where the key may not read it, the result is True, with a warning.
     # Where the key may not read it, the result is True, with a warning.
     try:
         expected = read_manifest(client, folder)

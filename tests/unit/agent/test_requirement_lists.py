@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pai_sdk.agent.requirement_lists import EXACT, kept_for
+from pai_sdk.agent.requirement_lists import EXACT, reuse_period
 
 DAY = "1970-01-02"
 
@@ -44,4 +44,4 @@ DAY = "1970-01-02"
     ],
 )
 def test_how_long_a_list_is_kept(lines: str, expected: str) -> None:
-    assert kept_for(["rich==13.1\n", lines], now=86400.0) == expected
+    assert reuse_period(["rich==13.1\n", lines], now=86400.0) == expected

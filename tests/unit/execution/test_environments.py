@@ -39,14 +39,14 @@ def left(folder: Path) -> set[str]:
 def test_what_nobody_used_for_long_goes(tmp_path: Path) -> None:
     make(tmp_path, "new")
     make(tmp_path, "old", unused_s=100)
-    environments.prune(tmp_path, kept_s=50)
+    environments.prune(tmp_path, retention_s=50)
     assert left(tmp_path) == {"new"}
 
 
 def test_what_was_used_least_lately_goes_when_all_are_too_large(tmp_path: Path) -> None:
     for number in range(4):
         make(tmp_path, str(number), size_bytes=100, unused_s=number)
-    environments.prune(tmp_path, kept_bytes=250)
+    environments.prune(tmp_path, max_bytes=250)
     assert left(tmp_path) == {"0", "1"}
 
 
@@ -56,7 +56,7 @@ def test_one_in_use_stays_and_so_does_the_last_one_however_large(tmp_path: Path)
     make(tmp_path, "unused", unused_s=100)
     with Path(f"{used}.lock").open() as lock:
         take_lock(lock.fileno(), shared=True)
-        environments.prune(tmp_path, kept_s=50, kept_bytes=500)
+        environments.prune(tmp_path, retention_s=50, max_bytes=500)
     assert left(tmp_path) == {"huge", "used"}
 
 
@@ -83,7 +83,7 @@ def test_what_no_interpreter_can_use_any_more_goes_at_once(tmp_path: Path) -> No
         "of an older release": (),
     }.items():
         environments.mark_complete(make(tmp_path, name), made_for)
-    removed = environments.prune(tmp_path, made_for=(prefix, "b"))
+    removed = environments.prune(tmp_path, interpreter=(prefix, "b"))
     assert {path.name for path in removed} == {"before", "of a removed one"}
     assert left(tmp_path) == {"now", "of another", "of an older release"}
 
@@ -106,14 +106,14 @@ def test_an_environment_is_in_use_as_long_as_its_job_runs(jobs: Jobs) -> None:
     jobs.start(make_request("echo up; sleep 60", PythonRequirements=["tiny"]))
     jobs.until_log("up")
     make(jobs.executor.cache_dir, "newer")
-    environments.prune(jobs.executor.cache_dir, kept_s=-1, kept_bytes=0)
+    environments.prune(jobs.executor.cache_dir, retention_s=-1, max_bytes=0)
     assert len(left(jobs.executor.cache_dir)) == 2
     jobs.executor.stop(jobs.root("train1"), reason_code="StoppedByUser", reason_message="enough")
     jobs.wait()
     deadline = time.monotonic() + 60
     while left(jobs.executor.cache_dir) != {"newer"}:  # the guardian goes a moment after the job
         assert time.monotonic() < deadline, left(jobs.executor.cache_dir)
-        environments.prune(jobs.executor.cache_dir, kept_s=-1, kept_bytes=0)
+        environments.prune(jobs.executor.cache_dir, retention_s=-1, max_bytes=0)
 
 
 @pytest.mark.usefixtures("offline")

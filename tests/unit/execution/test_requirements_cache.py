@@ -99,7 +99,7 @@ def test_the_oldest_go_when_all_are_too_large_but_none_that_is_used(
         folders.append(kept.folder)
     containers.folders = {folders[0]}
     prune = environments.prune
-    monkeypatch.setattr(environments, "prune", lambda *a, **k: prune(*a, **k, kept_bytes=2500))
+    monkeypatch.setattr(environments, "prune", lambda *a, **k: prune(*a, **k, max_bytes=2500))
     with locked(folders[1].with_name(f"{folders[1].name}.lock"), shared=True):
         removed = cache.prune()
     assert removed == [folders[2]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.remote.file_parts import files_in, pack, place_of, unpack
+from pai_sdk.agent.remote.file_parts import files_in, pack, path_within, unpack
 
 
 def test_a_folder_arrives_as_it_is(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     unpack([("file", "link/new", 0o600, 0, 1, 0, b"x")], folder)
     assert list(outside.iterdir()) == []
     assert (folder / "link" / "new").read_bytes() == b"x"
-    assert place_of(folder, "link/new") == folder / "link" / "new"
+    assert path_within(folder, "link/new") == folder / "link" / "new"
 
 
 def test_a_file_that_becomes_shorter_meanwhile_is_an_error(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Gang:
             folder.mkdir(parents=True, exist_ok=True)
         states = tuple(InstanceState(name, name.split("-")[1]) for name in NAMES)
         Journal(self.job.state_dir).write_state(ExecutionState("preparing", instances=states))
-        assert self.gang.take(Claim("7"))
+        assert self.gang.try_claim(Claim("7"))
         for name in NAMES:
             self.gang.make_sandbox(name, self.job)
             self.write(name, "Running")
@@ -138,7 +138,7 @@ def test_a_failure_in_a_job_that_loses_no_node_is_the_reason(gang: Gang) -> None
 
 
 def test_an_instance_that_misses_a_preempted_one_is_not_the_cause(gang: Gang) -> None:
-    gang.gang.write_told("j-worker-0")
+    gang.gang.record_sigterm("j-worker-0")
     gang.write("j-worker-0", "Succeed", 0)
     gang.fail("j-master-0")
     assert gang.state().phase == "running", "Slurm has not said why it ends the job"
