@@ -37,7 +37,7 @@ from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.base.files import open_plain, replace_file, sync_folder
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
-from pai_sdk.service.objects.elsewhere.claim import NOTE, uri_noted_in
+from pai_sdk.service.objects.elsewhere.claim import CLAIM_FILE, read_claimed_uri
 from pai_sdk.service.objects.elsewhere.external_blobs import is_external
 from pai_sdk.service.objects.object_rows import is_row
 from pai_sdk.service.state.database import Database
@@ -56,7 +56,7 @@ _ROUNDS = 10
 _JOBS, _OBJECTS, _INDEX = "service.db", "objects", "objects/objects.db"
 _NOTE = "database"
 _EXECUTOR = "executor.json"
-_SMALL = ("service.json", _NOTE, _EXECUTOR, f"{_OBJECTS}/{NOTE}")
+_SMALL = ("service.json", _NOTE, _EXECUTOR, f"{_OBJECTS}/{CLAIM_FILE}")
 
 Tell = Callable[[str], None]
 
@@ -132,7 +132,7 @@ def back_up(
             found[name] = _digest_or_none(data / name) or (0, "")
     size_bytes = sum(size for size, _ in found.values())
     contents = Contents(
-        time.time(), __version__, info.endpoint, len(found), size_bytes, uri_noted_in(data / _OBJECTS)
+        time.time(), __version__, info.endpoint, len(found), size_bytes, read_claimed_uri(data / _OBJECTS)
     )
     sync_folder(data)
     manifest = {"format": _FORMAT, **asdict(contents), "digests": found}

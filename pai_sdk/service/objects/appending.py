@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
-from pai_sdk.service.objects.index import ObjectIndex, replaced_meanwhile
+from pai_sdk.service.objects.index import ObjectIndex, replaced_error
 from pai_sdk.service.objects.object_rows import StoredObject
 from pai_sdk.storage.crc64 import combine_crc64
 
@@ -32,7 +32,7 @@ class Appender:
         """To be held from looking at an object's length until the longer one is recorded."""
         return self._locks[hash((bucket, key)) % _LOCKS]
 
-    def present(self, bucket: str, key: str, position: int) -> StoredObject | None:
+    def find_appendable(self, bucket: str, key: str, position: int) -> StoredObject | None:
         """The object to append to, or None when it has yet to be made.
 
         Raises:
@@ -58,28 +58,28 @@ class Appender:
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
-        piece = writer.finish(durable=False)
+        addition = writer.finish(durable=False)
         try:
-            self._blobs.append(info.blob, info.size_bytes, piece.name)
+            self._blobs.append(info.blob, info.size_bytes, addition.name)
         except FileNotFoundError as error:
-            raise replaced_meanwhile(info) from error
+            raise replaced_error(info) from error
         finally:
-            self._blobs.remove([piece.name])
+            self._blobs.remove([addition.name])
         longer = replace(
             info,
-            size_bytes=info.size_bytes + piece.size_bytes,
-            etag=hashlib.md5(f"{info.etag}{piece.md5}".encode(), usedforsecurity=False).hexdigest().upper(),
+            size_bytes=info.size_bytes + addition.size_bytes,
+            etag=hashlib.md5(f"{info.etag}{addition.md5}".encode(), usedforsecurity=False).hexdigest().upper(),
             modified_at=time.time(),
-            crc64=_longer_crc64(info, piece),
+            crc64=_longer_crc64(info, addition),
         )
         self._index.extend(info, longer)
         return longer
 
 
-def _longer_crc64(info: StoredObject, piece: Blob) -> int | None:
-    if info.crc64 is None or piece.crc64 is None:
+def _longer_crc64(info: StoredObject, addition: Blob) -> int | None:
+    if info.crc64 is None or addition.crc64 is None:
         return None
-    return combine_crc64(info.crc64, piece.crc64, piece.size_bytes)
+    return combine_crc64(info.crc64, addition.crc64, addition.size_bytes)
 
 
 class BoundedReader(io.RawIOBase):
@@ -90,7 +90,7 @@ class BoundedReader(io.RawIOBase):
         self._stream, self._size_bytes = stream, size_bytes
 
     @classmethod
-    def over(cls, stream: BinaryIO, info: StoredObject) -> BinaryIO:
+    def wrap(cls, stream: BinaryIO, info: StoredObject) -> BinaryIO:
         """A buffered reader of as many bytes as the object has."""
         return cast(BinaryIO, io.BufferedReader(cls(stream, info.size_bytes)))
 

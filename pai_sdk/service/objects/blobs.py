@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from pai_sdk.base.files import sync_folder
 from pai_sdk.service.objects.error_codes import oss_error
-from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
+from pai_sdk.service.objects.object_rows import MAX_ROW_BYTES
 from pai_sdk.storage.crc64 import crc64_of
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobRange", "BlobWriter", "SharedBlob"]
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 _CHUNK_BYTES = 1 << 20
-_LARGEST_START = 1 << 40  # file systems have a largest size of a file, ext4 16 TiB
+_MAX_START = 1 << 40  # file systems have a largest size of a file, ext4 16 TiB
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class BlobFolder:
         shards_elsewhere: what the names of contents in another store begin with; there is none for a folder.
     """
 
-    shards_elsewhere: Sequence[str] = ()
+    external_shards: Sequence[str] = ()
 
     def __init__(self, root: Path) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
         self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
-        self._young: set[str] | None = set()
+        self._new_names: set[str] | None = set()
         shutil.rmtree(self._incoming, ignore_errors=True)
         self._incoming.mkdir(parents=True, mode=0o700, exist_ok=True)
         for shard in SHARDS:
@@ -86,13 +86,13 @@ class BlobFolder:
         stream = self.path(name).open("rb")
         return stream, os.fstat(stream.fileno()).st_size
 
-    def append(self, name: str, size_bytes: int, piece: str) -> None:
+    def append(self, name: str, size_bytes: int, addition: str) -> None:
         """Make a blob its first `size_bytes` bytes and those of another blob, forced to the disk.
 
         Raises:
             FileNotFoundError: one of them is not there.
         """
-        with self.path(piece).open("rb") as source, self.path(name).open("r+b") as target:
+        with self.path(addition).open("rb") as source, self.path(name).open("r+b") as target:
             target.truncate(size_bytes)  # an append that died may have left its bytes
             target.seek(size_bytes)
             shutil.copyfileobj(source, target, _CHUNK_BYTES)
@@ -134,7 +134,7 @@ class BlobFolder:
                 writer.copy_unhashed(each, self.path(each.name))
             return writer.finish().name
 
-    def fill(self, name: str, size_bytes: int, places: Mapping[int, BlobRange]) -> bool:
+    def fill(self, name: str, size_bytes: int, ranges: Mapping[int, BlobRange]) -> bool:
         """Give a blob its length, and copy others to their places in it, forced to the disk.
 
         Returns:
@@ -145,7 +145,7 @@ class BlobFolder:
             EOFError: one of them is too short.
         """
         with self.path(name).open("r+b") as target:
-            for start, each in places.items():
+            for start, each in ranges.items():
                 target.seek(start)
                 _copy_range(each, self.path(each.name), target)
             target.truncate(size_bytes)
@@ -166,12 +166,12 @@ class BlobFolder:
 
     def sizes(self, shard: str) -> dict[str, int]:
         """The blobs of a shard, with their sizes in bytes."""
-        found = {}
+        sizes = {}
         with os.scandir(self._blobs / shard) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
-        return found
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return sizes
 
     def size_of(self, name: str) -> int:
         """The size of a blob in bytes; -1 when it is not there."""
@@ -180,24 +180,24 @@ class BlobFolder:
         except FileNotFoundError:
             return -1
 
-    def old_names(self, found: Iterable[str]) -> list[str]:
-        """Those of the blobs that were there before this process, until `settle` is called."""
+    def old_names(self, names: Iterable[str]) -> list[str]:
+        """Those of the blobs that were there before this process, until `forget_new_names` is called."""
         # Names are noted before their files are made: whatever was found and is ours is in the set.
         with self._lock:
-            young = frozenset(self._young or ())
-        return [name for name in found if name not in young]
+            new_names = frozenset(self._new_names or ())
+        return [name for name in names if name not in new_names]
 
-    def settle(self) -> None:
+    def forget_new_names(self) -> None:
         """Forget which blobs are new; `old_names` is of no use from here on."""
         with self._lock:
-            self._young = None
+            self._new_names = None
 
     def new_name(self) -> str:
         """A name that no blob has; the sweep leaves a file of that name alone."""
         name = uuid.uuid4().hex
         with self._lock:
-            if self._young is not None:
-                self._young.add(name)
+            if self._new_names is not None:
+                self._new_names.add(name)
         return name
 
 
@@ -220,19 +220,19 @@ class BlobWriter:
 
     def write(self, *chunks: bytes) -> None:
         """Append some bytes."""
-        self.keep(*chunks)
-        self.hash(*chunks)
+        self.store_chunks(*chunks)
+        self.update_checksums(*chunks)
 
-    def keep(self, *chunks: bytes) -> None:
+    def store_chunks(self, *chunks: bytes) -> None:
         """The one half of `write`; the other can go on in another thread meanwhile."""
         for chunk in chunks:
             self.size_bytes += len(chunk)
-            if self.size_bytes <= MOST_ROW_BYTES and self._stream is None:
+            if self.size_bytes <= MAX_ROW_BYTES and self._stream is None:
                 self._in_memory += chunk
             else:
                 self._file().write(chunk)
 
-    def hash(self, *chunks: bytes) -> None:
+    def update_checksums(self, *chunks: bytes) -> None:
         """The other half of `write`."""
         for chunk in chunks:
             self._md5.update(chunk)
@@ -244,19 +244,19 @@ class BlobWriter:
         Raises:
             EOFError: it holds fewer.
         """
-        left = size_bytes
-        while left is None or left > 0:
-            chunk = stream.read(_CHUNK_BYTES if left is None else min(left, _CHUNK_BYTES))
+        remaining = size_bytes
+        while remaining is None or remaining > 0:
+            chunk = stream.read(_CHUNK_BYTES if remaining is None else min(remaining, _CHUNK_BYTES))
             if not chunk:
                 break
             self.write(chunk)
-            left = None if left is None else left - len(chunk)
-        if left:
-            raise EOFError(f"{left} bytes are missing")
+            remaining = None if remaining is None else remaining - len(chunk)
+        if remaining:
+            raise EOFError(f"{remaining} bytes are missing")
 
-    def copy_unhashed(self, what: BlobRange, path: Path) -> None:
+    def copy_unhashed(self, blob_range: BlobRange, path: Path) -> None:
         """Append some bytes of a file, without changing size and checksums: the caller knows them."""
-        _copy_range(what, path, self._file())
+        _copy_range(blob_range, path, self._file())
 
     @property
     def md5(self) -> bytes:
@@ -268,7 +268,7 @@ class BlobWriter:
         """All that was written, if it is small enough for a row; then there is no file yet."""
         return bytes(self._in_memory) if self._stream is None else None
 
-    def spooled(self) -> Path:
+    def flushed_path(self) -> Path:
         """The file of what was written, which lasts until the end of the block."""
         self._file().flush()
         return self._draft
@@ -303,12 +303,12 @@ class BlobWriter:
     def _file(self) -> BinaryIO:
         """The file, with all that was written."""
         if self._stream is None:
-            self._stream = self._opened()
+            self._stream = self._open_file()
             self._stream.write(self._in_memory)
             self._in_memory.clear()
         return self._stream
 
-    def _opened(self) -> BinaryIO:
+    def _open_file(self) -> BinaryIO:
         return os.fdopen(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
 
 
@@ -336,7 +336,7 @@ class SharedBlob:
         self.completing = threading.Lock()
         self._lock = threading.Lock()  # guards all below; nothing else is locked or waited for while it is held
         self._part_bytes: int | None = None
-        self._taken: set[int] = set()
+        self._reserved: set[int] = set()
         self._writing = 0
         self._is_closed = self._has_ended = False
 
@@ -348,17 +348,17 @@ class SharedBlob:
             size_bytes: how long it will be, if that is known.
         """
         with self._lock:
-            if not self._has_place(number, size_bytes):
+            if not self._can_reserve(number, size_bytes):
                 return self._folder.writer()
             self._part_bytes = size_bytes
-            self._taken.add(number)
+            self._reserved.add(number)
             self._writing += 1
-        return _PlacedWriter(self, self._folder.path(self.name), number, size_bytes or 0)
+        return _SlotWriter(self, self._folder.path(self.name), number, size_bytes or 0)
 
-    def _has_place(self, number: int, size_bytes: int | None) -> bool:
-        if self._is_closed or number in self._taken or not size_bytes:
+    def _can_reserve(self, number: int, size_bytes: int | None) -> bool:
+        if self._is_closed or number in self._reserved or not size_bytes:
             return False
-        return size_bytes == (self._part_bytes or size_bytes) and (number - 1) * size_bytes < _LARGEST_START
+        return size_bytes == (self._part_bytes or size_bytes) and (number - 1) * size_bytes < _MAX_START
 
     def close(self) -> bool:
         """Give no place any more; returns True if none is being written to."""
@@ -384,31 +384,31 @@ class SharedBlob:
         stream.seek(start)
         return stream
 
-    def left(self, number: int, *, is_written: bool) -> None:
+    def release(self, number: int, *, is_written: bool) -> None:
         """A writer has ended."""
         with self._lock:
             self._writing -= 1
             if not is_written:
-                self._taken.discard(number)
+                self._reserved.discard(number)
 
 
-class _PlacedWriter(BlobWriter):
+class _SlotWriter(BlobWriter):
     """Writes a part to its place in a shared blob."""
 
     def __init__(self, shared: SharedBlob, path: Path, number: int, size_bytes: int) -> None:
         super().__init__(shared.name, path, path)
-        self._shared, self._number, self._most_bytes = shared, number, size_bytes
-        self._is_finished = self._has_left = False
+        self._shared, self._number, self._max_bytes = shared, number, size_bytes
+        self._is_finished = self._is_released = False
 
     @property
     def _start(self) -> int:
-        return (self._number - 1) * self._most_bytes
+        return (self._number - 1) * self._max_bytes
 
-    def keep(self, *chunks: bytes) -> None:
+    def store_chunks(self, *chunks: bytes) -> None:
         """The one half of `write`; never writes to the place of the next part."""
-        if self.size_bytes + sum(map(len, chunks)) > self._most_bytes:
+        if self.size_bytes + sum(map(len, chunks)) > self._max_bytes:
             raise oss_error("IncompleteBody")
-        super().keep(*chunks)
+        super().store_chunks(*chunks)
 
     def finish(self, *, durable: bool = True) -> Blob:
         """Force what was written to the disk."""
@@ -424,20 +424,20 @@ class _PlacedWriter(BlobWriter):
         if self._stream is not None:
             with suppress(OSError):  # closing writes what is buffered, and a full disk refuses it
                 self._stream.close()
-        if not self._has_left:
-            self._has_left = True
-            self._shared.left(self._number, is_written=self._is_finished)
+        if not self._is_released:
+            self._is_released = True
+            self._shared.release(self._number, is_written=self._is_finished)
 
-    def _opened(self) -> BinaryIO:
+    def _open_file(self) -> BinaryIO:
         return self._shared.open(self._start)
 
 
-def _copy_range(what: BlobRange, path: Path, target: BinaryIO) -> None:
-    left = what.size_bytes
+def _copy_range(blob_range: BlobRange, path: Path, target: BinaryIO) -> None:
+    remaining = blob_range.size_bytes
     with path.open("rb") as source:
-        source.seek(what.start)
-        while left and (chunk := source.read(min(left, _CHUNK_BYTES))):
+        source.seek(blob_range.start)
+        while remaining and (chunk := source.read(min(remaining, _CHUNK_BYTES))):
             target.write(chunk)
-            left -= len(chunk)
-    if left:
-        raise EOFError(f"{left} bytes are missing")
+            remaining -= len(chunk)
+    if remaining:
+        raise EOFError(f"{remaining} bytes are missing")

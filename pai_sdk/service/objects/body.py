@@ -44,14 +44,17 @@ class Threads:
 
 
 async def write_body(
-    request: OssRequest, threads: Threads, begin: Callable[[], BlobWriter], conclude: Callable[[BlobWriter], T]
+    request: OssRequest,
+    threads: Threads,
+    open_writer: Callable[[], BlobWriter],
+    conclude: Callable[[BlobWriter], T],
 ) -> T:
     """Write the body of a request, check it, and make something of it.
 
     Args:
         request: the request.
         threads: where the writing happens.
-        begin: makes the writer.
+        open_writer: makes the writer.
         conclude: called once, in a thread, when the whole body is there; what it does not keep vanishes.
 
     Raises:
@@ -65,14 +68,14 @@ async def write_body(
     first: list[bytes] = await anext(batches, [])
 
     def all_at_once() -> T:
-        with begin() as writer:
+        with open_writer() as writer:
             writer.write(*first)
             return _conclude(writer, length, md5, conclude)
 
     if length is not None and sum(map(len, first)) >= length:
         return await threads.run(all_at_once)
 
-    writer = await threads.run(begin)
+    writer = await threads.run(open_writer)
     writing = _start_writing(threads, writer, first)
     try:
         async for batch in batches:
@@ -99,20 +102,20 @@ async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
         StorageError: the body is not what its Content-Length or Content-MD5 says.
         ClientDisconnect: it ended early.
     """
-    wanted = _content_md5(request)
+    expected = _content_md5(request)
     chunks: list[bytes] = []
-    left = length
+    remaining = length
     async for chunk in request.stream():
         chunks.append(chunk)
-        left -= len(chunk)
-        if left < 0:
+        remaining -= len(chunk)
+        if remaining < 0:
             break
-    if left:
+    if remaining:
         raise oss_error("IncompleteBody")
     content = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     md5 = hashlib.md5(content, usedforsecurity=False).digest()
-    if wanted is not None:
-        _check_md5(md5, wanted)
+    if expected is not None:
+        _check_md5(md5, expected)
     return content, md5
 
 
@@ -135,7 +138,7 @@ async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
 
 def _start_writing(threads: Threads, writer: BlobWriter, batch: list[bytes]) -> asyncio.Future[tuple[None, None]]:
     """Write and hash at the same time, each on a core of its own."""
-    return asyncio.gather(threads.run(writer.keep, *batch), threads.run(writer.hash, *batch))
+    return asyncio.gather(threads.run(writer.store_chunks, *batch), threads.run(writer.update_checksums, *batch))
 
 
 async def _batches(request: OssRequest) -> AsyncIterator[list[bytes]]:
@@ -160,8 +163,8 @@ def _conclude(writer: BlobWriter, length: int | None, md5: bytes | None, conclud
     return conclude(writer)
 
 
-def _check_md5(found: bytes, wanted: bytes) -> None:
-    if not hmac.compare_digest(found, wanted):
+def _check_md5(actual: bytes, expected: bytes) -> None:
+    if not hmac.compare_digest(actual, expected):
         raise oss_error("InvalidDigest")
 
 

@@ -43,14 +43,14 @@ class BucketOperations:
         """ListBuckets."""
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         prefix, marker = query.get("prefix", ""), query.get("marker", "")
-        found = await self._threads.run(self._visible_buckets, request.key_id)
-        behind = [info for info in found if info.name.startswith(prefix) and info.name > marker]
-        page, more = behind[:limit], len(behind) > limit
+        buckets = await self._threads.run(self._visible_buckets, request.key_id)
+        matching = [info for info in buckets if info.name.startswith(prefix) and info.name > marker]
+        page, more = matching[:limit], len(matching) > limit
         return xml_response(
             "ListAllMyBucketsResult",
             [
                 ("Owner", _OWNER),
-                ("Buckets", [("Bucket", self._described(info, request)) for info in page]),
+                ("Buckets", [("Bucket", self._describe(info, request)) for info in page]),
                 ("Prefix", prefix),
                 ("Marker", marker),
                 ("MaxKeys", limit),
@@ -73,11 +73,11 @@ class BucketOperations:
         return Response(status_code=204)
 
     def _visible_buckets(self, key_id: str) -> list[BucketInfo]:
-        found = list(self._store.list_buckets())
+        buckets = list(self._store.list_buckets())
         if self._rights is None:
-            return found
-        visible = self._rights.visible(key_id, [info.name for info in found])
-        return [info for info in found if info.name in visible]
+            return buckets
+        visible = self._rights.visible(key_id, [info.name for info in buckets])
+        return [info for info in buckets if info.name in visible]
 
     def _create(self, request: OssRequest) -> None:
         if self._rights is not None:
@@ -99,7 +99,7 @@ class BucketOperations:
                 (
                     "Bucket",
                     [
-                        *self._described(bucket, request),
+                        *self._describe(bucket, request),
                         ("Owner", _OWNER),
                         ("AccessControlList", [("Grant", "private")]),
                         _REDUNDANCY,
@@ -140,7 +140,7 @@ class BucketOperations:
                 *encoding,
                 ("IsTruncated", bool(last)),
                 *([("NextMarker", written(last))] if last else []),
-                *_listed(page, written, with_owner=True),
+                *_list_children(page, written, with_owner=True),
             ],
         )
 
@@ -170,7 +170,7 @@ class BucketOperations:
                 *([("ContinuationToken", token)] if token else []),
                 *([("NextContinuationToken", _to_token(last))] if last else []),
                 ("KeyCount", len(page)),
-                *_listed(page, written, with_owner=query.get("fetch-owner") == "true"),
+                *_list_children(page, written, with_owner=query.get("fetch-owner") == "true"),
             ],
         )
 
@@ -199,7 +199,7 @@ class BucketOperations:
         more = len(page) > limit
         return page[:limit], _name(page[limit - 1]) if more else ""
 
-    def _described(self, info: BucketInfo, request: OssRequest) -> Children:
+    def _describe(self, info: BucketInfo, request: OssRequest) -> Children:
         return [
             ("Name", info.name),
             ("Location", self._location),
@@ -217,16 +217,18 @@ def _check_configuration(body: bytes) -> None:
         return
     root = parse(body, "CreateBucketConfiguration")
     for name, offered in (_CLASS, _REDUNDANCY):
-        wanted = root.findtext(name) or offered
-        if wanted != offered:
-            raise oss_error("NotImplemented", f"{name}: {wanted[:60]} is not offered here; buckets are {offered}.")
+        requested = root.findtext(name) or offered
+        if requested != offered:
+            raise oss_error(
+                "NotImplemented", f"{name}: {requested[:60]} is not offered here; buckets are {offered}."
+            )
 
 
 def _name(entry: Entry) -> str:
     return entry.key if isinstance(entry, StoredObject) else entry.prefix
 
 
-def _listed(page: list[Entry], written: Callable[[str], str], *, with_owner: bool) -> Children:
+def _list_children(page: list[Entry], written: Callable[[str], str], *, with_owner: bool) -> Children:
     owner: Children = [("Owner", _OWNER)] if with_owner else []
     contents: Children = [
         (

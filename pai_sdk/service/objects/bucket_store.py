@@ -26,7 +26,7 @@ __all__ = ["HEADER_EXECUTABLE", "BucketStore"]
 HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
 """The header of an object that is a program."""
 
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _PATIENCE = RetryPolicy(deadline_s=600)
 
 
@@ -64,9 +64,9 @@ class BucketStore(Store):
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
         """All files whose paths begin with `prefix`, sorted by path."""
-        cut = len(self._folder.key)
+        prefix_length = len(self._folder.key)
         for info in self._store.list(self._folder.bucket, self._folder.key + prefix):
-            path = info.key[cut:]
+            path = info.key[prefix_length:]
             if path and (folders or info.size_bytes or not path.endswith("/")):
                 yield _stored_file(info, path)
 
@@ -76,7 +76,7 @@ class BucketStore(Store):
         Raises:
             ObjectNotFoundError: there is no such object.
         """
-        with self._named(path):
+        with self._with_uri(path):
             return _stored_file(self._store.head(self._folder.bucket, self._key(path)), path)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -86,20 +86,18 @@ class BucketStore(Store):
             ObjectNotFoundError: there is no such object.
             StorageError: its content is damaged.
         """
-        with self._named(path):
-            info, stream = self._patiently(
-                partial(self._store.open_with_info, self._folder.bucket, self._key(path))
-            )
+        with self._with_uri(path):
+            info, stream = self._retry(partial(self._store.open_with_info, self._folder.bucket, self._key(path)))
         check = IntegrityCheck(info) if start == 0 and end is None else None
         with stream:
             stream.seek(start)
-            left = (info.size_bytes if end is None else end) - start
-            while left > 0 and (piece := self._read(stream, min(left, _PIECE_BYTES))):
+            remaining = (info.size_bytes if end is None else end) - start
+            while remaining > 0 and (chunk := self._read(stream, min(remaining, _CHUNK_BYTES))):
                 self._check_cancelled()
-                left -= len(piece)
+                remaining -= len(chunk)
                 if check is not None:
-                    check.update(piece)
-                yield piece
+                    check.update(chunk)
+                yield chunk
         if check is not None and (problem := check.problem()):
             raise oss_error(DAMAGED, problem, bucket=info.bucket, key=info.key)
 
@@ -107,13 +105,13 @@ class BucketStore(Store):
         """Make or replace an object; when this returns, it survives a power cut."""
         key = self._key(path)
         with self._store.writer() as writer:
-            for piece in chunks_of(content):
-                writer.write(piece)
+            for chunk in chunks_of(content):
+                writer.write(chunk)
                 self._check_cancelled()
             self._check_cancelled()
             headers = {HEADER_EXECUTABLE: "true"} if executable else {}
             finish = partial(self._store.finish, writer, self._folder.bucket, key, headers=headers)
-            return _stored_file(self._patiently(finish), path)
+            return _stored_file(self._retry(finish), path)
 
     def copy(self, source: str, target: str) -> StoredFile:
         """Copy an object without reading it.
@@ -122,9 +120,9 @@ class BucketStore(Store):
             ObjectNotFoundError: there is no such object.
         """
         bucket = self._folder.bucket
-        with self._named(source):
+        with self._with_uri(source):
             copy = partial(self._store.copy, bucket, self._key(source), bucket, self._key(target))
-            return _stored_file(self._patiently(copy), target)
+            return _stored_file(self._retry(copy), target)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects, all or none."""
@@ -137,19 +135,19 @@ class BucketStore(Store):
             stream.seek(at)
             return stream.read(size_bytes)
 
-        return self._patiently(read)
+        return self._retry(read)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _retry(self, function: Callable[[], T]) -> T:
         """Wait for a store of contents that does not respond: no client does that for a job."""
 
         def is_transient(error: BaseException) -> bool:
             self._check_cancelled()
             return isinstance(error, StorageError) and error.code == "ServiceUnavailable"
 
-        return _PATIENCE.call(ask, is_transient=is_transient)
+        return _PATIENCE.call(function, is_transient=is_transient)
 
     @contextmanager
-    def _named(self, path: str) -> Iterator[None]:
+    def _with_uri(self, path: str) -> Iterator[None]:
         try:
             yield
         except ObjectNotFoundError as error:

@@ -15,8 +15,8 @@ from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.object_rows import (
     COLUMNS,
     FIND_WITH_CONTENT,
-    CopyOfRow,
     Recorded,
+    RowCopy,
     StoredObject,
     copy_row,
     crc64_text,
@@ -28,7 +28,7 @@ from pai_sdk.service.objects.object_rows import (
     successor,
 )
 
-__all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "replaced_meanwhile"]
+__all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "replaced_error"]
 
 _PAGE = 1000
 _PAGE_GROUPED = 100  # most rows of a page may fall into one group, and be read for nothing
@@ -38,7 +38,7 @@ _SELECT = f"SELECT {COLUMNS} FROM oss_objects WHERE"  # noqa: S608 - constants
 _FIND = f"{_SELECT} bucket = ? AND key = ?"
 _FIND_PAGE = f"{_SELECT} bucket = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _OF_BLOBS = f"{_SELECT} blob >= ? AND blob < ?"
-_AS_IT_WAS = "bucket = ? AND key = ? AND blob = ? AND size_bytes = ?"
+_IS_UNCHANGED = "bucket = ? AND key = ? AND blob = ? AND size_bytes = ?"
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchBucket`.
         """
-        stem, cut, marker = (_bytes(text) for text in (prefix, delimiter, after))
+        stem, separator, marker = (_bytes(text) for text in (prefix, delimiter, after))
         end = successor(stem) or _END
-        group = _group(marker, stem, cut)
+        group = _group(marker, stem, separator)
         # A group that the marker lies in, or is, has been listed.
         start = max(stem, (successor(group) if group else marker + b"\0" if marker else b"") or b"")
-        limit = _PAGE_GROUPED if cut else _PAGE
+        limit = _PAGE_GROUPED if separator else _PAGE
         while True:
             rows = self._database.query(_FIND_PAGE, (bucket, start, end, limit))
             if not rows:
@@ -155,7 +155,7 @@ class ObjectIndex:
                 key: bytes = row[1]
                 if key < start:
                     continue
-                group = _group(key, stem, cut)
+                group = _group(key, stem, separator)
                 start = (successor(group) if group else None) or key + b"\0"
                 yield CommonPrefix(group.decode()) if group else object_of(row)
             if len(rows) < limit:
@@ -189,17 +189,17 @@ class ObjectIndex:
         """`put` for an event loop."""
         return self._writer.run_soon(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
 
-    def copy(self, wanted: CopyOfRow) -> Recorded | None:
+    def copy(self, row_copy: RowCopy) -> Recorded | None:
         """Copy an object by naming its row once more; None when its content is not a row.
 
         Raises:
             StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
         """
-        return self._writer.run(lambda db: copy_row(db, wanted))
+        return self._writer.run(lambda db: copy_row(db, row_copy))
 
-    def copy_soon(self, wanted: CopyOfRow) -> asyncio.Future[Recorded | None]:
+    def copy_soon(self, row_copy: RowCopy) -> asyncio.Future[Recorded | None]:
         """`copy` for an event loop."""
-        return self._writer.run_soon(lambda db: copy_row(db, wanted))
+        return self._writer.run_soon(lambda db: copy_row(db, row_copy))
 
     def extend(self, info: StoredObject, longer: StoredObject) -> None:
         """Record that an appendable object has grown.
@@ -207,10 +207,10 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
-        grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ?, crc64 = ? WHERE {_AS_IT_WAS}"  # noqa: S608
+        grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ?, crc64 = ? WHERE {_IS_UNCHANGED}"  # noqa: S608
         values = (longer.size_bytes, longer.etag, longer.modified_at, crc64_text(longer.crc64), *_identity(info))
         if self._database.write(lambda db: db.execute(grow, values).rowcount) != 1:
-            raise replaced_meanwhile(info)
+            raise replaced_error(info)
 
     def forget(self, bucket: str, keys: Iterable[str]) -> Sequence[str]:
         """Forget objects, in one transaction; returns the files that are free now.
@@ -226,11 +226,11 @@ class ObjectIndex:
 
     def forget_lost(self, info: StoredObject) -> bool:
         """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
-        drop = f"DELETE FROM oss_objects WHERE {_AS_IT_WAS}"  # noqa: S608 - constants
+        drop = f"DELETE FROM oss_objects WHERE {_IS_UNCHANGED}"  # noqa: S608 - constants
         return self._database.write(lambda db: db.execute(drop, _identity(info)).rowcount) == 1
 
 
-def replaced_meanwhile(info: StoredObject) -> StorageError:
+def replaced_error(info: StoredObject) -> StorageError:
     """The error for an object that was there, and is not any more."""
     return oss_error(
         "NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key

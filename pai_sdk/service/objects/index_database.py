@@ -121,7 +121,7 @@ def _with_contents(connection: Connection) -> None:
     """
 
 
-def _with_places(connection: Connection) -> None:
+def _with_part_starts(connection: Connection) -> None:
     """To version 4: several parts of an upload are in one blob, each at its place."""
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN start BIGINT NOT NULL DEFAULT 0"))
 
@@ -131,7 +131,7 @@ def _with_crc64_of_parts(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN crc64 VARCHAR(20)"))
 
 
-_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_places, _with_crc64_of_parts])
+_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_part_starts, _with_crc64_of_parts])
 
 
 class IndexDatabase:
@@ -153,13 +153,13 @@ class IndexDatabase:
         self._path = root / "objects.db"
         engine = create_engine("sqlite://", creator=lambda: connect(self._path), poolclass=NullPool)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-        left = earlier if earlier is not None and inspect(earlier).has_table(objects.name) else None
+        source = earlier if earlier is not None and inspect(earlier).has_table(objects.name) else None
         with engine.begin() as connection:
             _SCHEMA.prepare(connection)
-            if left is not None:
-                _take_over(left, connection, root)
-        if left is not None:
-            with left.begin() as connection:
+            if source is not None:
+                _migrate(source, connection, root)
+        if source is not None:
+            with source.begin() as connection:
                 _metadata.drop_all(connection)
         self.writer = Writer(self._path)
         self._idle: deque[sqlite3.Connection] = deque()
@@ -192,7 +192,7 @@ class IndexDatabase:
             self._idle.pop().close()
 
 
-def _take_over(source: Engine, target: Connection, root: Path) -> None:
+def _migrate(source: Engine, target: Connection, root: Path) -> None:
     """Replace the index by the one in another database, which no older build can use from then on.
 
     The transaction of `target` is committed by the caller, who then drops the tables of `source`. After a kill in

@@ -38,56 +38,58 @@ class IntegrityCheck:
         self._size_bytes = 0
         self._part_sizes = [size for size, count in info.part_sizes for _ in range(count)]
         self._crc64 = 0
-        self._hashes_all = info.kind == "Normal"
+        self._has_single_md5 = info.kind == "Normal"
         self._digests: list[bytes] = []
         self._md5 = hashlib.md5(usedforsecurity=False)
-        self._in_part = 0
+        self._part_bytes = 0
 
-    def update(self, piece: bytes) -> None:
+    def update(self, chunk: bytes) -> None:
         """Take the next piece."""
-        self._size_bytes += len(piece)
+        self._size_bytes += len(chunk)
         if self._info.crc64 is not None:
-            self._crc64 = crc64_of(piece, self._crc64)
-        elif self._hashes_all:
-            self._md5.update(piece)
+            self._crc64 = crc64_of(chunk, self._crc64)
+        elif self._has_single_md5:
+            self._md5.update(chunk)
         elif self._part_sizes:
-            self._update_parts(memoryview(piece))
+            self._update_parts(memoryview(chunk))
 
     def problem(self) -> str:
         """The problem of the content as a whole; empty when it is the object's."""
         info = self._info
         if self._size_bytes != info.size_bytes:
-            return _said(info, f"has {self._size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
+            return _problem_message(
+                info, f"has {self._size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk"
+            )
         is_same = self._crc64 == info.crc64 if info.crc64 is not None else self._etag() in (None, info.etag)
         if not is_same:
-            return _said(info, "is not what was stored: its content has changed on the service's disk")
+            return _problem_message(info, "is not what was stored: its content has changed on the service's disk")
         return ""
 
     def _update_parts(self, view: memoryview) -> None:
         while view and len(self._digests) < len(self._part_sizes):
             size = self._part_sizes[len(self._digests)]
-            taken, view = view[: size - self._in_part], view[size - self._in_part :]
-            self._md5.update(taken)
-            self._in_part += len(taken)
-            if self._in_part == size:
+            current, view = view[: size - self._part_bytes], view[size - self._part_bytes :]
+            self._md5.update(current)
+            self._part_bytes += len(current)
+            if self._part_bytes == size:
                 self._digests.append(self._md5.digest())
                 self._md5 = hashlib.md5(usedforsecurity=False)
-                self._in_part = 0
+                self._part_bytes = 0
 
     def _etag(self) -> str | None:
-        if self._hashes_all:
+        if self._has_single_md5:
             return self._md5.hexdigest().upper()
         if self._part_sizes:
-            whole = hashlib.md5(b"".join(self._digests), usedforsecurity=False)
-            return f"{whole.hexdigest().upper()}-{len(self._digests)}"
+            combined = hashlib.md5(b"".join(self._digests), usedforsecurity=False)
+            return f"{combined.hexdigest().upper()}-{len(self._digests)}"
         return None
 
 
 def content_is_short(info: StoredObject, size_bytes: int) -> StorageError:
     """The error for an object of whose content only so many bytes are left."""
-    said = _said(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
-    return oss_error(DAMAGED, said, bucket=info.bucket, key=info.key)
+    message = _problem_message(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
+    return oss_error(DAMAGED, message, bucket=info.bucket, key=info.key)
 
 
-def _said(info: StoredObject, what: str) -> str:
-    return f"oss://{info.bucket}/{info.key} {what}; upload it again."
+def _problem_message(info: StoredObject, problem: str) -> str:
+    return f"oss://{info.bucket}/{info.key} {problem}; upload it again."

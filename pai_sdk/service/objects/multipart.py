@@ -103,12 +103,12 @@ class MultipartUploads:
         upload_id = uuid.uuid4().hex.upper()
         values = (upload_id, bucket, encode_key(key), content_type, json.dumps(dict(headers)), time.time())
 
-        def begin(connection: sqlite3.Connection) -> str:
+        def insert(connection: sqlite3.Connection) -> str:
             require_bucket(connection, bucket)
             connection.execute(_ADD_UPLOAD, values)
             return upload_id
 
-        return self._database.write(begin)
+        return self._database.write(insert)
 
     def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
         """The upload of that id.
@@ -147,10 +147,10 @@ class MultipartUploads:
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:
-            self._remove_own(upload_id, [blob.name])
+            self._remove_blobs(upload_id, [blob.name])
             self._forget_shared(upload_id)
             raise
-        self._remove_own(upload_id, replaced)
+        self._remove_blobs(upload_id, replaced)
         return part
 
     def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> list[str]:
@@ -181,7 +181,7 @@ class MultipartUploads:
         bucket: str,
         key: str,
         upload_id: str,
-        listed: Sequence[tuple[int, str]] | None = None,
+        requested: Sequence[tuple[int, str]] | None = None,
         *,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
@@ -191,7 +191,7 @@ class MultipartUploads:
             bucket: the bucket.
             key: the object's key.
             upload_id: the upload.
-            listed: number and ETag of each part to take; None for all that have arrived.
+            requested: number and ETag of each part to take; None for all that have arrived.
             forbid_overwrite: refuse when there is something at the key.
 
         Raises:
@@ -200,61 +200,61 @@ class MultipartUploads:
         with self._shared_of(bucket, key, upload_id) as shared, shared.completing:
             upload = self.find(bucket, key, upload_id)
             while True:
-                taken, blob = self._joined(upload, listed, shared)
-                info = _object_of(upload, taken, blob)
+                selected, blob = self._join_parts(upload, requested, shared)
+                info = _object_of(upload, selected, blob)
                 try:
-                    freed = self._database.write(partial(_end, info, upload_id, taken, forbid_overwrite))
-                except _PartCameAgainError:
+                    freed = self._database.write(partial(_end, info, upload_id, selected, forbid_overwrite))
+                except _PartReplacedError:
                     continue
                 except BaseException:
-                    if all(part.blob != blob for part in taken):
+                    if all(part.blob != blob for part in selected):
                         self._blobs.remove([blob])
                     raise
                 self._blobs.remove(freed)
                 return info
 
-    def _joined(
-        self, upload: UploadInfo, listed: Sequence[tuple[int, str]] | None, shared: SharedBlob
+    def _join_parts(
+        self, upload: UploadInfo, requested: Sequence[tuple[int, str]] | None, shared: SharedBlob
     ) -> tuple[Sequence[UploadedPart], str]:
         """The parts that the object is made of, and a blob of them all: a new one, or that of the first part."""
-        taken: Sequence[UploadedPart] = ()
+        selected: Sequence[UploadedPart] = ()
         is_idle = shared.close()
         while True:
             arrived = self.parts(upload.bucket, upload.key, upload.id)
-            before, taken = taken, _choose(arrived, listed)
+            before, selected = selected, _select_parts(arrived, requested)
             try:
                 # A request whose client has given up may still write to the shared blob.
-                may_fill = is_idle or taken[0].blob != shared.name
-                if may_fill and self._fill(taken, arrived):
-                    return taken, taken[0].blob
-                blob = self._blobs.join([part.range for part in taken])
-                if self._blobs.size_of(blob) == sum(part.size_bytes for part in taken):
-                    return taken, blob
+                can_fill = is_idle or selected[0].blob != shared.name
+                if can_fill and self._fill_base(selected, arrived):
+                    return selected, selected[0].blob
+                blob = self._blobs.join([part.range for part in selected])
+                if self._blobs.size_of(blob) == sum(part.size_bytes for part in selected):
+                    return selected, blob
                 self._blobs.remove([blob])
                 raise EOFError
             except EOFError as error:
-                what = "A part was cut off on the disk of the service; upload it again."
-                raise oss_error("InvalidPart", what) from error
+                message = "A part was cut off on the disk of the service; upload it again."
+                raise oss_error("InvalidPart", message) from error
             except FileNotFoundError as error:
                 # A part came again while we were at it, or the upload ended; else its blob is lost.
-                if taken == before:
+                if selected == before:
                     raise oss_error("InvalidPart", bucket=upload.bucket, key=upload.key) from error
 
-    def _fill(self, taken: Sequence[UploadedPart], arrived: Sequence[UploadedPart]) -> bool:
+    def _fill_base(self, selected: Sequence[UploadedPart], arrived: Sequence[UploadedPart]) -> bool:
         """Make the blob of the first part that of the object, unless that would overwrite a part."""
-        base = taken[0].blob
-        sizes = [part.size_bytes for part in taken]
-        starts = dict(zip((part.number for part in taken), accumulate(sizes, initial=0), strict=False))
-        there = [part for part in arrived if part.blob == base]
-        if any(starts.get(part.number) != part.start for part in there):
+        base = selected[0].blob
+        sizes = [part.size_bytes for part in selected]
+        starts = dict(zip((part.number for part in selected), accumulate(sizes, initial=0), strict=False))
+        stored = [part for part in arrived if part.blob == base]
+        if any(starts.get(part.number) != part.start for part in stored):
             return False
         size_bytes = self._blobs.size_of(base)
         if size_bytes < 0:
             raise FileNotFoundError(base)
-        if size_bytes < max(part.start + part.size_bytes for part in there):
+        if size_bytes < max(part.start + part.size_bytes for part in stored):
             raise EOFError
-        places = {starts[part.number]: part.range for part in taken if part.blob != base}
-        return self._blobs.fill(base, sum(sizes), places)
+        ranges = {starts[part.number]: part.range for part in selected if part.blob != base}
+        return self._blobs.fill(base, sum(sizes), ranges)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """End an upload and remove its parts."""
@@ -274,7 +274,7 @@ class MultipartUploads:
         finally:
             self._forget_shared(upload_id)
 
-    def _remove_own(self, upload_id: str, names: Sequence[str]) -> None:
+    def _remove_blobs(self, upload_id: str, names: Sequence[str]) -> None:
         """Remove blobs of parts, but not the one that others are just written to."""
         shared = self._shared.get(upload_id)
         self._blobs.remove(name for name in names if shared is None or name != shared.name)
@@ -328,8 +328,8 @@ class MultipartUploads:
         rows = self._database.query(query, (bucket, max(stem, key_marker), successor(stem) or _END))
         if not rows:
             self._database.require_bucket(bucket)
-        found = [_upload(row) for row in rows]
-        return [upload for upload in found if _is_behind(upload, key_marker, id_marker)]
+        uploads = [_upload(row) for row in rows]
+        return [upload for upload in uploads if _is_behind(upload, key_marker, id_marker)]
 
 
 def _is_behind(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
@@ -352,71 +352,73 @@ def _forget(connection: sqlite3.Connection, bucket: str, key: str, upload_id: st
     return freed
 
 
-class _PartCameAgainError(Exception):
+class _PartReplacedError(Exception):
     """A part whose bytes are in the blob of the object was replaced meanwhile, and that blob removed."""
 
 
 def _end(
     info: StoredObject,
     upload_id: str,
-    taken: Sequence[UploadedPart],
+    selected: Sequence[UploadedPart],
     forbid_overwrite: bool,
     connection: sqlite3.Connection,
 ) -> list[str]:
     """End an upload with its object; returns the blobs that nothing names any more."""
     _require(connection, info.bucket, info.key, upload_id)
     rows = connection.execute("SELECT number, blob FROM oss_parts WHERE upload = ?", (upload_id,))
-    if not {(part.number, part.blob) for part in taken if part.blob == info.blob} <= {*rows}:
-        raise _PartCameAgainError
+    if not {(part.number, part.blob) for part in selected if part.blob == info.blob} <= {*rows}:
+        raise _PartReplacedError
     freed = _forget(connection, info.bucket, info.key, upload_id)
     freed += record(connection, info, forbid_overwrite=forbid_overwrite).freed
     return [blob for blob in freed if blob != info.blob]
 
 
-def _object_of(upload: UploadInfo, taken: Sequence[UploadedPart], blob: str) -> StoredObject:
+def _object_of(upload: UploadInfo, parts: Sequence[UploadedPart], blob: str) -> StoredObject:
     return StoredObject(
         bucket=upload.bucket,
         key=upload.key,
-        size_bytes=sum(part.size_bytes for part in taken),
-        etag=_combined_etag(taken),
+        size_bytes=sum(part.size_bytes for part in parts),
+        etag=_combined_etag(parts),
         content_type=upload.content_type,
         kind="Multipart",
         headers=upload.headers,
         blob=blob,
-        crc64=_combined_crc64(taken),
-        part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
+        crc64=_combined_crc64(parts),
+        part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in parts)],
     )
 
 
-def _choose(arrived: Sequence[UploadedPart], listed: Sequence[tuple[int, str]] | None) -> Sequence[UploadedPart]:
-    if listed is None:
-        chosen = list(arrived)
+def _select_parts(
+    arrived: Sequence[UploadedPart], requested: Sequence[tuple[int, str]] | None
+) -> Sequence[UploadedPart]:
+    if requested is None:
+        selected = list(arrived)
     else:
-        numbers = [number for number, _ in listed]
+        numbers = [number for number, _ in requested]
         if any(later <= earlier for earlier, later in pairwise(numbers)):
             raise oss_error("InvalidPartOrder")
         by_number = {part.number: part for part in arrived}
-        chosen = []
-        for number, etag in listed:
+        selected = []
+        for number, etag in requested:
             part = by_number.get(number)
             if part is None or part.etag != etag.strip('"').upper():
                 raise oss_error("InvalidPart", f"Part {number} was not uploaded, or has another ETag.")
-            chosen.append(part)
-    if not chosen:
+            selected.append(part)
+    if not selected:
         raise oss_error("InvalidPart", "There are no parts to make an object of.")
-    if any(part.size_bytes < MIN_PART_BYTES for part in chosen[:-1]):
+    if any(part.size_bytes < MIN_PART_BYTES for part in selected[:-1]):
         raise oss_error("EntityTooSmall")
-    return chosen
+    return selected
 
 
-def _combined_etag(taken: Sequence[UploadedPart]) -> str:
-    digests = b"".join(bytes.fromhex(part.etag) for part in taken)
-    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest().upper()}-{len(taken)}"
+def _combined_etag(parts: Sequence[UploadedPart]) -> str:
+    digests = b"".join(bytes.fromhex(part.etag) for part in parts)
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest().upper()}-{len(parts)}"
 
 
-def _combined_crc64(taken: Sequence[UploadedPart]) -> int | None:
+def _combined_crc64(parts: Sequence[UploadedPart]) -> int | None:
     crc64 = 0
-    for part in taken:
+    for part in parts:
         if part.crc64 is None:  # of a release that did not record it
             return None
         crc64 = combine_crc64(crc64, part.crc64, part.size_bytes)

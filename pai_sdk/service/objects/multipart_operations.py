@@ -14,8 +14,8 @@ from pai_sdk.service.objects.object_operations import (
     content_type_of,
     copy_range,
     copy_source,
-    kept_headers,
-    refuse_unknown_wishes,
+    refuse_unsupported_headers,
+    stored_headers,
 )
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
@@ -35,14 +35,14 @@ class MultipartOperations:
 
     async def start(self, request: OssRequest) -> Response:
         """InitiateMultipartUpload."""
-        refuse_unknown_wishes(request)
+        refuse_unsupported_headers(request)
         written, encoding = name_writer(request.query, [request.key])
         upload_id = await self._threads.run(
             self._uploads.start,
             request.bucket,
             request.key,
             content_type=content_type_of(request),
-            headers=kept_headers(request),
+            headers=stored_headers(request),
         )
         return xml_response(
             "InitiateMultipartUploadResult",
@@ -58,8 +58,8 @@ class MultipartOperations:
         await self._threads.run(self._uploads.find, *address)
         if request.header("x-oss-copy-source"):
             part = await self._threads.run(self._copy_part, request, number)
-            facts = [("ETag", f'"{part.etag}"'), ("LastModified", iso_time(part.modified_at))]
-            return xml_response("CopyPartResult", facts, written_headers(part))
+            children = [("ETag", f'"{part.etag}"'), ("LastModified", iso_time(part.modified_at))]
+            return xml_response("CopyPartResult", children, written_headers(part))
         part = await write_body(
             request,
             self._threads,
@@ -80,17 +80,17 @@ class MultipartOperations:
     async def complete(self, request: OssRequest) -> Response:
         """CompleteMultipartUpload."""
         body = await read_small_body(request, _MAX_REQUEST_XML_BYTES)
-        everything = request.header("x-oss-complete-all").lower() == "yes"
-        if everything and body:
+        is_complete_all = request.header("x-oss-complete-all").lower() == "yes"
+        if is_complete_all and body:
             raise oss_error("InvalidArgument", "With x-oss-complete-all no parts may be listed.")
-        listed = None if everything else _listed_parts(body)
+        requested = None if is_complete_all else _parse_parts(body)
         written, encoding = name_writer(request.query, [request.key])
         info = await self._threads.run(
             self._uploads.complete,
             request.bucket,
             request.key,
             request.query["uploadId"],
-            listed,
+            requested,
             forbid_overwrite=request.header("x-oss-forbid-overwrite").lower() == "true",
         )
         return xml_response(
@@ -115,10 +115,10 @@ class MultipartOperations:
         limit = request.number("max-parts", _MAX_PAGE, 1, _MAX_PAGE)
         after = request.number("part-number-marker", 0, 0, MAX_PARTS)
         upload_id = request.query["uploadId"]
-        found = await self._threads.run(
+        parts = await self._threads.run(
             self._uploads.parts, request.bucket, request.key, upload_id, after=after, limit=limit + 1
         )
-        page, more = found[:limit], len(found) > limit
+        page, more = parts[:limit], len(parts) > limit
         written, encoding = name_writer(request.query, [request.key])
         return xml_response(
             "ListPartsResult",
@@ -132,7 +132,7 @@ class MultipartOperations:
                 ("NextPartNumberMarker", page[-1].number if page else after),
                 ("MaxParts", limit),
                 ("IsTruncated", more),
-                *(("Part", _described(part)) for part in page),
+                *(("Part", _describe(part)) for part in page),
             ],
         )
 
@@ -142,10 +142,10 @@ class MultipartOperations:
         prefix, delimiter, key_marker, id_marker = (
             query.get(name, "") for name in ("prefix", "delimiter", "key-marker", "upload-id-marker")
         )
-        found = await self._threads.run(
+        uploads = await self._threads.run(
             self._uploads.list, request.bucket, prefix=prefix, after=(key_marker, id_marker)
         )
-        page, groups, last = _grouped(found, prefix, delimiter, key_marker, limit)
+        page, groups, last = _group_uploads(uploads, prefix, delimiter, key_marker, limit)
         names = [prefix, delimiter, key_marker, *groups, *(upload.key for upload in page)]
         written, encoding = name_writer(query, names)
         return xml_response(
@@ -178,7 +178,7 @@ class MultipartOperations:
         )
 
 
-def _described(part: UploadedPart) -> Children:
+def _describe(part: UploadedPart) -> Children:
     return [
         ("PartNumber", part.number),
         ("LastModified", iso_time(part.modified_at)),
@@ -188,25 +188,25 @@ def _described(part: UploadedPart) -> Children:
     ]
 
 
-def _listed_parts(body: bytes) -> list[tuple[int, str]]:
-    return [_listed_part(element) for element in parse(body, "CompleteMultipartUpload").findall("Part")]
+def _parse_parts(body: bytes) -> list[tuple[int, str]]:
+    return [_parse_part(element) for element in parse(body, "CompleteMultipartUpload").findall("Part")]
 
 
-def _listed_part(element: ElementTree.Element) -> tuple[int, str]:
+def _parse_part(element: ElementTree.Element) -> tuple[int, str]:
     number, etag = (element.findtext("PartNumber") or "").strip(), (element.findtext("ETag") or "").strip()
     if not number.isascii() or not number.isdigit() or len(number) > 5 or not etag:
         raise oss_error("MalformedXML", "A Part needs its PartNumber and its ETag.")
     return int(number), etag
 
 
-def _grouped(
-    found: list[UploadInfo], prefix: str, delimiter: str, key_marker: str, limit: int
+def _group_uploads(
+    uploads: list[UploadInfo], prefix: str, delimiter: str, key_marker: str, limit: int
 ) -> tuple[list[UploadInfo], list[str], tuple[str, str]]:
     """Uploads and common prefixes of a page, and the markers of the next; empty ones when there is none."""
     page: list[UploadInfo] = []
     groups: list[str] = []
     last = ("", "")
-    for upload in found:
+    for upload in uploads:
         end = upload.key.find(delimiter, len(prefix)) if delimiter else -1
         group = upload.key[: end + len(delimiter)] if end >= 0 else ""
         if group and (group == key_marker or (groups and groups[-1] == group)):

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from pai_sdk.service.objects.body import Threads, read_content, write_body
 from pai_sdk.service.objects.error_codes import oss_error
-from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES, CopyOfRow, StoredObject, check_bucket, encode_key
+from pai_sdk.service.objects.object_rows import MAX_ROW_BYTES, RowCopy, StoredObject, check_bucket, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore, guess_type
 from pai_sdk.service.objects.xml import (
@@ -34,11 +34,11 @@ __all__ = [
     "content_type_of",
     "copy_range",
     "copy_source",
-    "kept_headers",
-    "refuse_unknown_wishes",
+    "refuse_unsupported_headers",
+    "stored_headers",
 ]
 
-_KEPT = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
+_STORED_HEADERS = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(,.*)?")
 _META = "x-oss-meta-"
 _MAX_META_BYTES = 8 << 10
@@ -51,7 +51,7 @@ _OVERRIDES = (
     "content-encoding",
 )
 # Headers that change what is stored or its access rights, with their harmless values; all others are refused.
-_WISHES = {
+_ACCEPTED_VALUES = {
     "x-oss-object-acl": ("", "default", "private"),
     "x-oss-storage-class": ("", "Standard"),
     "x-oss-server-side-encryption": ("",),
@@ -75,9 +75,9 @@ class ObjectOperations:
         """PutObject, and CopyObject when a source is named."""
         if request.header("x-oss-copy-source"):
             return await self._copy(request)
-        refuse_unknown_wishes(request)
+        refuse_unsupported_headers(request)
         length = request.content_length
-        if length is not None and length <= MOST_ROW_BYTES:
+        if length is not None and length <= MAX_ROW_BYTES:
             info = await self._put_row(request, length)
         else:
             info = await write_body(
@@ -89,7 +89,7 @@ class ObjectOperations:
                     request.bucket,
                     request.key,
                     content_type=content_type_of(request),
-                    headers=kept_headers(request),
+                    headers=stored_headers(request),
                     forbid_overwrite=_forbids_overwrite(request),
                 ),
             )
@@ -103,7 +103,7 @@ class ObjectOperations:
             size_bytes=length,
             etag=md5.hex().upper(),
             content_type=content_type_of(request),
-            headers=kept_headers(request),
+            headers=stored_headers(request),
             crc64=crc64_of(content),
         )
         recorded = await self._index.put_soon(info, content, forbid_overwrite=_forbids_overwrite(request))
@@ -157,8 +157,10 @@ class ObjectOperations:
     async def meta(self, request: OssRequest) -> Response:
         """GetObjectMeta: the few facts that cost nothing."""
         info = self._index.find(request.bucket, request.key)
-        known = object_headers(info)
-        headers = {name: known[name] for name in ("etag", "last-modified", HEADER_CRC64) if name in known}
+        all_headers = object_headers(info)
+        headers = {
+            name: all_headers[name] for name in ("etag", "last-modified", HEADER_CRC64) if name in all_headers
+        }
         return Response(headers={**headers, "content-length": str(info.size_bytes)})
 
     async def acl(self, request: OssRequest) -> Response:
@@ -173,7 +175,7 @@ class ObjectOperations:
 
     async def append(self, request: OssRequest) -> Response:
         """AppendObject."""
-        refuse_unknown_wishes(request)
+        refuse_unsupported_headers(request)
         if "position" not in request.query:
             raise oss_error("MissingArgument", "AppendObject needs the position.")
         position = request.number("position", 0, 0, 1 << 50)
@@ -187,27 +189,27 @@ class ObjectOperations:
                 request.key,
                 position,
                 content_type=content_type_of(request),
-                headers=kept_headers(request),
+                headers=stored_headers(request),
             ),
         )
         return Response(headers={**written_headers(info), "x-oss-next-append-position": str(info.size_bytes)})
 
     async def _copy(self, request: OssRequest) -> Response:
-        refuse_unknown_wishes(request)
+        refuse_unsupported_headers(request)
         directive = request.header("x-oss-metadata-directive").upper()
         if directive not in ("", "COPY", "REPLACE"):
             raise oss_error("InvalidArgument", "x-oss-metadata-directive is COPY or REPLACE.")
-        changed = (kept_headers(request), content_type_of(request)) if directive == "REPLACE" else None
+        changed = (stored_headers(request), content_type_of(request)) if directive == "REPLACE" else None
         info = await self._copy_row(request, changed)
         if info is None:
-            info = await self._threads.run(self._copied, request, changed)
-        facts = [("ETag", f'"{info.etag}"'), ("LastModified", iso_time(info.modified_at))]
-        return xml_response("CopyObjectResult", facts, written_headers(info))
+            info = await self._threads.run(self._copy_file, request, changed)
+        children = [("ETag", f'"{info.etag}"'), ("LastModified", iso_time(info.modified_at))]
+        return xml_response("CopyObjectResult", children, written_headers(info))
 
     async def _copy_row(
         self, request: OssRequest, changed: tuple[Mapping[str, str], str] | None
     ) -> StoredObject | None:
-        wanted = CopyOfRow(
+        row_copy = RowCopy(
             *copy_source(request),
             request.bucket,
             request.key,
@@ -215,13 +217,13 @@ class ObjectOperations:
             _forbids_overwrite(request),
             partial(check_source, request),
         )
-        recorded = await self._index.copy_soon(wanted)
+        recorded = await self._index.copy_soon(row_copy)
         if recorded is None:
             return None
         await self._remove_files(recorded.freed)
         return recorded.info
 
-    def _copied(self, request: OssRequest, changed: tuple[Mapping[str, str], str] | None) -> StoredObject:
+    def _copy_file(self, request: OssRequest, changed: tuple[Mapping[str, str], str] | None) -> StoredObject:
         headers, content_type = changed or (None, None)
         return self._store.copy(
             *copy_source(request),
@@ -239,24 +241,26 @@ def content_type_of(request: OssRequest) -> str:
     return request.header("content-type") or guess_type(request.key)
 
 
-def kept_headers(request: OssRequest) -> dict[str, str]:
+def stored_headers(request: OssRequest) -> dict[str, str]:
     """The headers that the client gets back with the object.
 
     Raises:
         StorageError: it is too much.
     """
-    kept = {
-        name: request.header(name) for name in request.signed.headers if name in _KEPT or name.startswith(_META)
+    headers = {
+        name: request.header(name)
+        for name in request.signed.headers
+        if name in _STORED_HEADERS or name.startswith(_META)
     }
-    if sum(len(name) + len(value) for name, value in kept.items() if name.startswith(_META)) > _MAX_META_BYTES:
+    if sum(len(name) + len(value) for name, value in headers.items() if name.startswith(_META)) > _MAX_META_BYTES:
         raise oss_error("InvalidArgument", f"The x-oss-meta headers may have {_MAX_META_BYTES} bytes at most.")
-    return kept
+    return headers
 
 
-def refuse_unknown_wishes(request: OssRequest) -> None:
+def refuse_unsupported_headers(request: OssRequest) -> None:
     """Raise `NotImplemented` for what the client wants and cannot have."""
-    for name in sorted(_WISHES.keys() & request.signed.headers.keys()):
-        if request.header(name) not in _WISHES[name]:
+    for name in sorted(_ACCEPTED_VALUES.keys() & request.signed.headers.keys()):
+        if request.header(name) not in _ACCEPTED_VALUES[name]:
             raise oss_error("NotImplemented", f"{name}: {request.header(name)} is not offered here; leave it out.")
 
 
@@ -285,8 +289,8 @@ def _forbids_overwrite(request: OssRequest) -> bool:
 
 
 def _overrides(request: OssRequest) -> Mapping[str, str]:
-    asked = {name: request.query.get(f"response-{name}", "") for name in _OVERRIDES}
-    chosen = {name: value for name, value in asked.items() if value}
+    requested = {name: request.query.get(f"response-{name}", "") for name in _OVERRIDES}
+    chosen = {name: value for name, value in requested.items() if value}
     if any(not character.isprintable() for value in chosen.values() for character in value):
         raise oss_error("InvalidArgument", "A response-* parameter holds a control character.")
     return {name: value.encode().decode("latin-1") for name, value in chosen.items()}
@@ -307,13 +311,13 @@ def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") 
         StorageError: `PreconditionFailed`.
     """
     match, none_match = request.header(f"{prefix}if-match"), request.header(f"{prefix}if-none-match")
-    if match and not _names(match, info.etag):
+    if match and not _matches_etag(match, info.etag):
         raise oss_error("PreconditionFailed")
     before = _time(request.header(f"{prefix}if-unmodified-since"))
     if before is not None and not match and int(info.modified_at) > before:
         raise oss_error("PreconditionFailed")
     if none_match:
-        return not _names(none_match, info.etag)
+        return not _matches_etag(none_match, info.etag)
     since = _time(request.header(f"{prefix}if-modified-since"))
     return since is None or int(info.modified_at) > since
 
@@ -338,17 +342,17 @@ def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
         StorageError: `InvalidRange`, in the standard behaviour only.
     """
     text = request.header("range")
-    found = _RANGE.fullmatch(text)
-    if not found or (not found[1] and not found[2]):
+    match = _RANGE.fullmatch(text)
+    if not match or (not match[1] and not match[2]):
         return None
     standard = request.header("x-oss-range-behavior") == "standard"
-    if found[1]:
-        first, last = int(found[1]), int(found[2] or size_bytes - 1)
+    if match[1]:
+        first, last = int(match[1]), int(match[2] or size_bytes - 1)
     else:
-        first, last = size_bytes - int(found[2]), size_bytes - 1
-        if standard and int(found[2]) > 0:
+        first, last = size_bytes - int(match[2]), size_bytes - 1
+        if standard and int(match[2]) > 0:
             first = max(first, 0)
-    if standard and found[1] and found[2] and last < first:
+    if standard and match[1] and match[2] and last < first:
         return None  # HTTP: such a range is not even one
     if standard:
         last = min(last, size_bytes - 1)
@@ -368,16 +372,16 @@ def copy_range(request: OssRequest, size_bytes: int) -> tuple[int, int]:
     text = request.header("x-oss-copy-source-range")
     if not text:
         return 0, size_bytes
-    found = _RANGE.fullmatch(text)
-    if not found or not found[1] or found[3]:
+    match = _RANGE.fullmatch(text)
+    if not match or not match[1] or match[3]:
         raise oss_error("InvalidArgument", "x-oss-copy-source-range must be like bytes=0-99.")
-    first, last = int(found[1]), int(found[2] or size_bytes - 1)
+    first, last = int(match[1]), int(match[2] or size_bytes - 1)
     if not first <= last < size_bytes:
         raise oss_error("InvalidRange")
     return first, last - first + 1
 
 
-def _names(header: str, etag: str) -> bool:
+def _matches_etag(header: str, etag: str) -> bool:
     return any(each.strip() == "*" or each.strip().strip('"').upper() == etag for each in header.split(","))
 
 

@@ -20,11 +20,11 @@ from pai_sdk.service.objects.error_codes import oss_error
 __all__ = [
     "COLUMNS",
     "FIND_WITH_CONTENT",
-    "MOST_ROW_BYTES",
+    "MAX_ROW_BYTES",
     "RESERVED_BUCKETS",
-    "CopyOfRow",
     "ObjectKind",
     "Recorded",
+    "RowCopy",
     "StoredObject",
     "check_bucket",
     "copy_row",
@@ -38,7 +38,7 @@ __all__ = [
     "successor",
 ]
 
-MOST_ROW_BYTES = 64 << 10
+MAX_ROW_BYTES = 64 << 10
 """A content of this size or less is a row: SQLite writes and reads it faster than the file system."""
 
 ObjectKind = Literal["Normal", "Multipart", "Appendable"]
@@ -108,7 +108,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class CopyOfRow:
+class RowCopy:
     """A copy of an object whose content is a row.
 
     Attributes:
@@ -216,10 +216,10 @@ def record(
         StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
     """
     key = encode_key(info.key)
-    found = connection.execute(_FIND_BUCKET_AND_BLOB, (info.bucket, key, info.bucket)).fetchone()
-    if found is None:
+    row = connection.execute(_FIND_BUCKET_AND_BLOB, (info.bucket, key, info.bucket)).fetchone()
+    if row is None:
         raise oss_error("NoSuchBucket", bucket=info.bucket)
-    replaced: str | None = found[0]
+    replaced: str | None = row[0]
     if replaced is not None and forbid_overwrite:
         raise oss_error("FileAlreadyExists", bucket=info.bucket, key=info.key)
     if content is not None:
@@ -236,25 +236,25 @@ def record(
     return Recorded(info, _release(connection, replaced) if replaced is not None else ())
 
 
-def copy_row(connection: sqlite3.Connection, wanted: CopyOfRow) -> Recorded | None:
+def copy_row(connection: sqlite3.Connection, row_copy: RowCopy) -> Recorded | None:
     """Copy an object by naming its row once more; None when its content is not a row.
 
     Raises:
         StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
     """
-    require_bucket(connection, wanted.bucket)
-    row = connection.execute(_FIND, (wanted.source_bucket, encode_key(wanted.source_key))).fetchone()
+    require_bucket(connection, row_copy.bucket)
+    row = connection.execute(_FIND, (row_copy.source_bucket, encode_key(row_copy.source_key))).fetchone()
     if row is None:
-        require_bucket(connection, wanted.source_bucket)
-        raise oss_error("NoSuchKey", bucket=wanted.source_bucket, key=wanted.source_key)
+        require_bucket(connection, row_copy.source_bucket)
+        raise oss_error("NoSuchKey", bucket=row_copy.source_bucket, key=row_copy.source_key)
     info = object_of(row)
     if not is_row(info.blob):
         return None
-    wanted.check_source(info)
-    headers, content_type = wanted.changed or (info.headers, info.content_type)
-    made = StoredObject(
-        bucket=wanted.bucket,
-        key=wanted.key,
+    row_copy.check_source(info)
+    headers, content_type = row_copy.changed or (info.headers, info.content_type)
+    target = StoredObject(
+        bucket=row_copy.bucket,
+        key=row_copy.key,
         size_bytes=info.size_bytes,
         etag=info.etag,
         content_type=content_type,
@@ -262,7 +262,7 @@ def copy_row(connection: sqlite3.Connection, wanted: CopyOfRow) -> Recorded | No
         blob=info.blob,
         crc64=info.crc64,
     )
-    return record(connection, made, forbid_overwrite=wanted.forbid_overwrite)
+    return record(connection, target, forbid_overwrite=row_copy.forbid_overwrite)
 
 
 def forget(connection: sqlite3.Connection, bucket: str, keys: Iterable[bytes]) -> Sequence[str]:
@@ -274,10 +274,10 @@ def forget(connection: sqlite3.Connection, bucket: str, keys: Iterable[bytes]) -
     require_bucket(connection, bucket)
     freed: list[str] = []
     for key in keys:
-        found = connection.execute(_FIND_BLOB, (bucket, key)).fetchone()
-        if found is not None:
+        row = connection.execute(_FIND_BLOB, (bucket, key)).fetchone()
+        if row is not None:
             connection.execute(_FORGET, (bucket, key))
-            freed += _release(connection, found[0])
+            freed += _release(connection, row[0])
     return freed
 
 

@@ -32,7 +32,7 @@ Keys = Mapping[str, str] | Callable[[str], str | None]
 MAX_SKEW_S = 15 * 60
 _TOKENS = ("x-oss-security-token", "security-token")
 _MAX_LIFE_S = 7 * 24 * 3600
-_MOST_SIGNING_KEYS, _MOST_DATES = 64, 128
+_MAX_SIGNING_KEYS, _MAX_DATES = 64, 128
 _V4_FIELD = re.compile(r"(Credential|AdditionalHeaders|Signature)=([^,\s]+)")
 
 ALGORITHM_V4 = "OSS4-HMAC-SHA256"
@@ -55,7 +55,7 @@ x-oss-traffic-limit x-oss-write-get-object-response
 SUBRESOURCES = frozenset(_SUBRESOURCES.split())
 # What some official clients sign in version 1 and others do not. None of it is offered, so a request with one of
 # these is refused as not implemented, whether it was signed or not.
-_SIGNED_BY_SOME = frozenset({"cleanRestoredObject", "seal", "x-oss-async-process", "x-oss-process"})
+_AMBIGUOUS_SUBRESOURCES = frozenset({"cleanRestoredObject", "seal", "x-oss-async-process", "x-oss-process"})
 _SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
 
@@ -73,9 +73,9 @@ class Verifier:
         self._region = region
         self._now = now
         # The requests of a second have the same date, those of a day the same key.
-        self._signing_key = lru_cache(_MOST_SIGNING_KEYS)(signing_key_v4)
-        self._http_date = lru_cache(_MOST_DATES)(_parse_http_date)
-        self._compact_date = lru_cache(_MOST_DATES)(_parse_compact_date)
+        self._signing_key = lru_cache(_MAX_SIGNING_KEYS)(signing_key_v4)
+        self._http_date = lru_cache(_MAX_DATES)(_parse_http_date)
+        self._compact_date = lru_cache(_MAX_DATES)(_parse_compact_date)
 
     def check(self, request: OssSignedRequest) -> str:
         """The access key id that signed the request.
@@ -126,7 +126,7 @@ class Verifier:
         if not re.fullmatch("[0-9]{1,12}", expires) or not signature:
             raise oss_error("AccessDenied", "A presigned URL needs OSSAccessKeyId, Expires and Signature.")
         _accept(key_id, signatures_v1(request, secret, expires), signature)
-        self._check_not_over(int(expires))
+        self._check_not_expired(int(expires))
         return key_id
 
     # ---- version 4 ------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Verifier:
             raise oss_error("AccessDenied", "A presigned URL can live for 1 second to 7 days.")
         if signed_at > self._now() + MAX_SKEW_S:
             raise oss_error("RequestTimeTooSkewed")
-        self._check_not_over(signed_at + int(expires))
+        self._check_not_expired(signed_at + int(expires))
         return key_id
 
     def _check_v4(
@@ -180,8 +180,8 @@ class Verifier:
 
     def _scope(self, credential: str, date: str) -> tuple[str, str]:
         key_id, _, scope = credential.partition("/")
-        day, region, product, ending = [*scope.split("/"), "", "", "", ""][:4]
-        if scope.count("/") != 3 or product != "oss" or ending != "aliyun_v4_request" or day != date[:8]:
+        day, region, product, suffix = [*scope.split("/"), "", "", "", ""][:4]
+        if scope.count("/") != 3 or product != "oss" or suffix != "aliyun_v4_request" or day != date[:8]:
             raise oss_error("InvalidArgument", "The credential must be id/day/region/oss/aliyun_v4_request.")
         if region != self._region:
             raise oss_error(
@@ -201,7 +201,7 @@ class Verifier:
         if abs(signed_at.timestamp() - self._now()) > MAX_SKEW_S:
             raise oss_error("RequestTimeTooSkewed")
 
-    def _check_not_over(self, end_s: float) -> None:
+    def _check_not_expired(self, end_s: float) -> None:
         if self._now() > end_s:
             raise oss_error("AccessDenied", "Request has expired; make a new presigned URL.")
 
@@ -244,7 +244,7 @@ def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]
     """
     return {
         signature_v1(request, secret, date, names)
-        for names in (SUBRESOURCES | _SIGNED_BY_SOME, SUBRESOURCES - _SIGNED_BY_SOME)
+        for names in (SUBRESOURCES | _AMBIGUOUS_SUBRESOURCES, SUBRESOURCES - _AMBIGUOUS_SUBRESOURCES)
     }
 
 

@@ -191,9 +191,9 @@ def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
     try:
-        named = bucket_in_host(host, domains)
-        if named is not None:
-            return named, unquote_to_bytes(path).decode()
+        bucket_name = bucket_in_host(host, domains)
+        if bucket_name is not None:
+            return bucket_name, unquote_to_bytes(path).decode()
         bucket, _, key = path.partition(b"/")
         return unquote_to_bytes(bucket).decode(), unquote_to_bytes(key).decode()
     except UnicodeDecodeError as error:

@@ -24,7 +24,7 @@ from pai_sdk.base.files import locked
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
-from pai_sdk.service.objects.elsewhere.claim import uri_noted_in
+from pai_sdk.service.objects.elsewhere.claim import read_claimed_uri
 from pai_sdk.service.objects.elsewhere.external_blobs import EXTERNAL, ExternalBlobs
 from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex
@@ -32,8 +32,8 @@ from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.object_rows import (
-    CopyOfRow,
     ObjectKind,
+    RowCopy,
     StoredObject,
     check_bucket,
     encode_key,
@@ -86,7 +86,7 @@ class ObjectStore:
         try:
             self._database = IndexDatabase(root, earlier)
             self._claim.callback(self._database.close)
-            self._blobs = _contents_of(root, contents, self._database)
+            self._blobs = _open_blobs(root, contents, self._database)
         except OSError as error:
             self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
@@ -178,7 +178,7 @@ class ObjectStore:
             if size_bytes < info.size_bytes:
                 stream.close()
                 raise content_is_short(info, size_bytes)
-            return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
+            return info, BoundedReader.wrap(stream, info) if info.kind == "Appendable" else stream
 
     def path_of_blob(self, blob: str) -> Path:
         """The file of that name."""
@@ -238,10 +238,10 @@ class ObjectStore:
             StorageError: among others, `FileAlreadyExists` when overwriting was forbidden.
         """
         encode_key(key)
-        facts = _Facts(bucket, key, content_type, headers or {})
+        metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
         if (content := writer.small_content) is None:
-            return self._record(facts, self._blobs.publish(writer), forbid_overwrite=forbid_overwrite)
-        info = facts.object_of(Blob("", len(content), writer.md5.hex().upper(), crc64=writer.crc64))
+            return self._record(metadata, self._blobs.publish(writer), forbid_overwrite=forbid_overwrite)
+        info = metadata.object_of(Blob("", len(content), writer.md5.hex().upper(), crc64=writer.crc64))
         recorded = self.index.put(info, content, forbid_overwrite=forbid_overwrite)
         self.remove_files(recorded.freed)
         return recorded.info
@@ -262,12 +262,12 @@ class ObjectStore:
             StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
         """
         with self._appender.lock(bucket, key):
-            known = self._appender.present(bucket, key, position)
-            if known is not None:
-                return self._appender.extend(known, writer)
+            existing = self._appender.find_appendable(bucket, key, position)
+            if existing is not None:
+                return self._appender.extend(existing, writer)
             try:
-                facts = _Facts(bucket, key, content_type, headers or {})
-                return self._record(facts, writer.finish(), kind="Appendable", forbid_overwrite=True)
+                metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
+                return self._record(metadata, writer.finish(), kind="Appendable", forbid_overwrite=True)
             except StorageError as error:
                 if error.code == "FileAlreadyExists":  # put there since we looked
                     raise oss_error("ObjectNotAppendable", bucket=bucket, key=key) from error
@@ -299,8 +299,8 @@ class ObjectStore:
         """
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))
-        wanted = CopyOfRow(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
-        recorded = self.index.copy(wanted)
+        row_copy = RowCopy(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
+        recorded = self.index.copy(row_copy)
         if recorded is not None:
             self.remove_files(recorded.freed)
             return recorded.info
@@ -310,10 +310,10 @@ class ObjectStore:
             content_type, headers = info.content_type, info.headers
         with stream:
             check_source(info)
-            blob = self._shared(info)
+            blob = self._share_blob(info)
             if blob is not None:
-                facts = _Facts(bucket, key, content_type, headers)
-                return self._record(facts, blob, forbid_overwrite=forbid_overwrite)
+                metadata = _ObjectMetadata(bucket, key, content_type, headers)
+                return self._record(metadata, blob, forbid_overwrite=forbid_overwrite)
             with self.writer() as writer:
                 writer.copy_from(stream)
                 return self.finish(
@@ -337,7 +337,7 @@ class ObjectStore:
         """Remove files of contents that no object names any more."""
         self._blobs.remove(names)
 
-    def _shared(self, info: StoredObject) -> Blob | None:
+    def _share_blob(self, info: StoredObject) -> Blob | None:
         """A hard link to the content of an object; None when it has to be copied."""
         if info.kind != "Normal" or is_row(info.blob):
             return None
@@ -347,9 +347,9 @@ class ObjectStore:
             return None  # deleted meanwhile; the open stream still has it
 
     def _record(
-        self, facts: _Facts, blob: Blob, *, kind: ObjectKind = "Normal", forbid_overwrite: bool = False
+        self, metadata: _ObjectMetadata, blob: Blob, *, kind: ObjectKind = "Normal", forbid_overwrite: bool = False
     ) -> StoredObject:
-        info = facts.object_of(blob, kind)
+        info = metadata.object_of(blob, kind)
         try:
             freed = self.index.record(info, forbid_overwrite=forbid_overwrite)
         except BaseException:
@@ -360,7 +360,7 @@ class ObjectStore:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _ObjectMetadata:
     """The facts that a client gives about an object beside its content."""
 
     bucket: str
@@ -387,16 +387,16 @@ def guess_type(key: str) -> str:
     return mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE
 
 
-def _contents_of(root: Path, contents: Store | None, database: IndexDatabase) -> BlobFolder:
+def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase) -> BlobFolder:
     """The large contents: in files, or in a store elsewhere, but not in another one than so far."""
     query = "SELECT 1 FROM oss_objects WHERE blob >= ? AND blob < ? LIMIT 1"
-    known = uri_noted_in(root)
-    is_named = bool(known and database.query(query, (EXTERNAL, f"{EXTERNAL}g")))
-    if is_named and (contents is None or contents.uri != known):
+    claimed_uri = read_claimed_uri(root)
+    is_referenced = bool(claimed_uri and database.query(query, (EXTERNAL, f"{EXTERNAL}g")))
+    if is_referenced and (contents is None or contents.uri != claimed_uri):
         raise ServiceStartError(
-            f"the contents of objects are in {known}; start the service with --objects {known}"
+            f"the contents of objects are in {claimed_uri}; start the service with --objects {claimed_uri}"
         )
-    return BlobFolder(root) if contents is None else ExternalBlobs(root, contents, is_named=is_named)
+    return BlobFolder(root) if contents is None else ExternalBlobs(root, contents, is_referenced=is_referenced)
 
 
 def _claim(root: Path) -> ExitStack:

@@ -15,7 +15,7 @@ from pai_sdk.service.objects.object_rows import StoredObject
 __all__ = ["Sweeper"]
 
 _log = logging.getLogger(__name__)
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
+_MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 3600.0
 _DAY_S = 24 * 3600.0
 
 
@@ -36,7 +36,7 @@ class Sweeper:
     ) -> None:
         self._index, self._blobs, self._uploads = index, blobs, uploads
         self._upload_life_s = upload_life_s
-        self._told_of_folder = False
+        self._has_logged_missing_folder = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="oss-sweep", daemon=True)
         self._thread.start()
@@ -50,11 +50,11 @@ class Sweeper:
         self._expire_uploads()
         self._sweep_blobs()
         swept_at = time.monotonic()
-        pause_s = min(max(self._upload_life_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+        pause_s = min(max(self._upload_life_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
         while not self._closing.wait(pause_s):
             self._expire_uploads()
             if time.monotonic() - swept_at >= _DAY_S:
-                self._sweep_shards(self._blobs.shards_elsewhere)
+                self._sweep_shards(self._blobs.external_shards)
                 swept_at = time.monotonic()
 
     def _expire_uploads(self) -> None:
@@ -70,8 +70,8 @@ class Sweeper:
 
     def _sweep_blobs(self) -> None:
         if self._sweep_shards(SHARDS):
-            self._blobs.settle()
-        self._sweep_shards(self._blobs.shards_elsewhere)
+            self._blobs.forget_new_names()
+        self._sweep_shards(self._blobs.external_shards)
 
     def _sweep_shards(self, shards: Sequence[str]) -> bool:
         """Sweep some of the blobs; whether that was done to the end."""
@@ -90,8 +90,8 @@ class Sweeper:
         sizes = self._blobs.sizes(shard)
         # Read after the files: a blob that is missing in `sizes` may be new, and is looked at once more.
         infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
-        named = {info.blob for info in infos} | {each.part.blob for each in parts}
-        if orphans := self._blobs.old_names(sizes.keys() - named):
+        referenced = {info.blob for info in infos} | {each.part.blob for each in parts}
+        if orphans := self._blobs.old_names(sizes.keys() - referenced):
             _log.info("removing %d blobs that belong to no object", len(orphans))
             self._blobs.remove(orphans)
         for info in infos:
@@ -109,8 +109,8 @@ class Sweeper:
 
     def _drop(self, info: StoredObject) -> None:
         if self._blobs.was_missing:
-            if not self._told_of_folder:
-                self._told_of_folder = True
+            if not self._has_logged_missing_folder:
+                self._has_logged_missing_folder = True
                 _log.error(
                     "the folder of blobs is empty, but the index has objects; nothing is dropped. "
                     "Is a disk not mounted? The first such object is oss://%s/%s",

@@ -16,7 +16,7 @@ __all__ = ["Operation", "Writer", "connect"]
 
 T = TypeVar("T")
 
-_BUSY_S = 30.0
+_BUSY_TIMEOUT_S = 30.0
 
 Operation = Callable[[sqlite3.Connection], T]
 """The work of a transaction, and nothing else: it is called again when its transaction was lost."""
@@ -24,7 +24,7 @@ Operation = Callable[[sqlite3.Connection], T]
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that begins no transactions by itself, and forces each commit to the disk."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         # FULL in WAL mode: a power cut takes nothing that was acknowledged.
         for pragma in ("journal_mode=WAL", "synchronous=FULL"):
@@ -79,7 +79,7 @@ class Writer:
         if not gathered:
             # Behind all that the loop can do now: the thread then gets one large batch, and the interpreter's lock
             # with it, which a busy loop would give it only every few milliseconds.
-            loop.call_soon(self._hand_over, loop)
+            loop.call_soon(self._put_gathered, loop)
         gathered.append(_Task(operation, future, loop))
         return future
 
@@ -91,7 +91,7 @@ class Writer:
         self._thread.join()
         self._drop_connection()
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _put_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         self._put(self._gathered.pop(loop))
 
     def _put(self, tasks: Sequence[_Task[Any]]) -> None:
@@ -102,7 +102,7 @@ class Writer:
         _finish(tasks, RuntimeError("the object store is closed"))
 
     def _run(self) -> None:
-        while tasks := self._take():
+        while tasks := self._next_batch():
             try:
                 if self._connection is None:
                     self._connection = connect(self._path)
@@ -118,14 +118,14 @@ class Writer:
             if connection is not None:
                 connection.close()
 
-    def _take(self) -> list[_Task[Any]]:
+    def _next_batch(self) -> list[_Task[Any]]:
         """All operations that wait, at least one; none when the writer is closed and its queue is empty."""
         tasks: list[_Task[Any]] = []
         with suppress(Empty):
-            given = self._queue.get()
-            while given is not None:
-                tasks += given
-                given = self._queue.get_nowait()
+            batch = self._queue.get()
+            while batch is not None:
+                tasks += batch
+                batch = self._queue.get_nowait()
             self._queue.put(None)  # closed: what came before is run first, and the next call ends
         return tasks
 

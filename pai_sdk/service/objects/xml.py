@@ -54,14 +54,14 @@ _DISPLAYED = re.compile(
     re.IGNORECASE,
 )
 _CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_WRITING = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY_ERRORS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _CANNOT_WRITE = "The folder of the object store cannot be written: {}. Nothing was stored."
 Children = Sequence[tuple[str, "str | int | bool | Children"]]
 
-_MOST_TAGS = 200_000  # 10,000 parts with some facts each; an element takes many times its text in memory
+_MAX_TAGS = 200_000  # 10,000 parts with some facts each; an element takes many times its text in memory
 # What XML 1.0 cannot hold, and the line end that its parsers change.
-_UNSPEAKABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_INVALID_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def document(tag: str, content: Children | str) -> bytes:
@@ -88,7 +88,7 @@ def _element(tag: str, content: str | int | bool | Children) -> str:
 
 def printable(text: str) -> str:
     """The text, with a question mark for each character that XML cannot hold."""
-    return _UNSPEAKABLE.sub("?", text)
+    return _INVALID_CHARACTERS.sub("?", text)
 
 
 def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callable[[str], str], Children]:
@@ -96,10 +96,10 @@ def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callabl
 
     Encoded as in a URL when the client asked for it, and also when one of the names cannot be said otherwise.
     """
-    wanted = query.get("encoding-type", "")
-    if wanted not in ("", "url"):
+    encoding = query.get("encoding-type", "")
+    if encoding not in ("", "url"):
         raise oss_error("InvalidArgument", "encoding-type can only be url.")
-    if wanted or any(_UNSPEAKABLE.search(name) for name in names):
+    if encoding or any(_INVALID_CHARACTERS.search(name) for name in names):
         return lambda name: quote(name, safe="/"), [("EncodingType", "url")]
     return lambda name: name, []
 
@@ -119,7 +119,7 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
         text = body.decode()  # the parser would read other encodings too, in which `<!` looks different
         if "<!" in text:  # no request needs a DOCTYPE, and entities are how XML is made to explode
             raise oss_error("MalformedXML")
-        if text.count("<") > _MOST_TAGS:
+        if text.count("<") > _MAX_TAGS:
             raise oss_error("MalformedXML", "The body has more elements than any request needs.")
         root = ElementTree.fromstring(text)  # noqa: S314 - without a DOCTYPE there is nothing to expand
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -160,12 +160,12 @@ def as_storage_error(error: Exception) -> StorageError:
     """Translate an error into one of OSS; an unexpected one goes to the log."""
     if isinstance(error, StorageError):
         return error
-    said = str(error) if isinstance(error, sqlite3.Error) else ""
+    message = str(error) if isinstance(error, sqlite3.Error) else ""
     number = error.errno if isinstance(error, OSError) else None
-    if number in _NO_ROOM or "is full" in said:  # SQLite's words
+    if number in _DISK_FULL_ERRORS or "is full" in message:  # SQLite's words
         _log.error("the disk of the object store is full: %s", type(error).__name__)
         return oss_error("InsufficientStorage")
-    if number in _NO_WRITING or "readonly" in said:
+    if number in _READ_ONLY_ERRORS or "readonly" in message:
         _log.error("the folder of the object store cannot be written: %s", error)
         return oss_error(
             "InternalError", _CANNOT_WRITE.format(os.strerror(number) if number else "it is read-only")
@@ -188,9 +188,9 @@ def object_headers(info: StoredObject) -> dict[str, str]:
     }
 
 
-def written_headers(made: StoredObject | UploadedPart) -> dict[str, str]:
+def written_headers(written: StoredObject | UploadedPart) -> dict[str, str]:
     """The headers of the response to a write, by which clients check what arrived."""
-    return {"ETag": f'"{made.etag}"', **_crc64_header(made.crc64)}
+    return {"ETag": f'"{written.etag}"', **_crc64_header(written.crc64)}
 
 
 def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str, str]:
@@ -200,14 +200,14 @@ def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str
     when they open an address, so official clients with a key receive the headers as they were stored. Type and
     disposition count as the response has them: a `response-*` parameter is chosen by whoever made the URL.
     """
-    found = dict(headers)
-    if request.header("authorization") or _DISPLAYED.fullmatch(found.get("content-type", "").strip()):
-        return found
-    kind, separator, parameters = found.get("content-disposition", "").partition(";")
+    safe = dict(headers)
+    if request.header("authorization") or _DISPLAYED.fullmatch(safe.get("content-type", "").strip()):
+        return safe
+    kind, separator, parameters = safe.get("content-disposition", "").partition(";")
     if kind.strip().lower() != "attachment":
-        found["content-disposition"] = f"attachment{separator}{parameters}"
-        found["x-oss-force-download"] = "true"  # as OSS marks it
-    return found
+        safe["content-disposition"] = f"attachment{separator}{parameters}"
+        safe["x-oss-force-download"] = "true"  # as OSS marks it
+    return safe
 
 
 def _crc64_header(crc64: int | None) -> dict[str, str]:
@@ -228,11 +228,11 @@ def content_response(
 
 
 async def _chunks(stream: BinaryIO, size_bytes: int, threads: Threads) -> AsyncIterator[bytes]:
-    left = size_bytes
+    remaining = size_bytes
     try:
-        while left > 0:
-            chunk = await threads.run(_read, stream, min(left, _CHUNK_BYTES))
-            left -= len(chunk)
+        while remaining > 0:
+            chunk = await threads.run(_read, stream, min(remaining, _CHUNK_BYTES))
+            remaining -= len(chunk)
             yield chunk
     finally:
         stream.close()

@@ -13,7 +13,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
+from pai_sdk.service.objects.object_rows import MAX_ROW_BYTES
 from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
 from tests.waiting import until
@@ -217,7 +217,7 @@ def test_killed_again_and_again_in_the_middle_of_everything(serve_apart: Serve, 
 
 
 def is_row(entry: oss2.models.SimplifiedObjectInfo) -> bool:
-    return entry.type == "Normal" and entry.size <= MOST_ROW_BYTES
+    return entry.type == "Normal" and entry.size <= MAX_ROW_BYTES
 
 
 def rows_without_objects(root: Path) -> int:

@@ -26,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Sto
     """Makes stores, each with a prefix of its own."""
     with oss_server(tmp_path_factory.mktemp("oss")) as running, pytest.MonkeyPatch.context() as patch:
         for module in (blobs, object_operations):
-            patch.setattr(module, "MOST_ROW_BYTES", 0)
+            patch.setattr(module, "MAX_ROW_BYTES", 0)
 
         def make() -> Store:
             return running.store(f"service-{next(_number)}")

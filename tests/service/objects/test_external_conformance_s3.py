@@ -19,7 +19,7 @@ _number = itertools.count()
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3]:
     with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blobs, "MOST_ROW_BYTES", 0)
+        patch.setattr(blobs, "MAX_ROW_BYTES", 0)
         yield server
 
 

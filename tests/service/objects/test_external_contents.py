@@ -103,7 +103,7 @@ def test_a_content_that_is_being_deleted_is_not_opened(
 ) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100)
     store = open_store((tmp_path / "elsewhere").as_uri())
-    blobs = ExternalBlobs(tmp_path / "objects", store, is_named=False)
+    blobs = ExternalBlobs(tmp_path / "objects", store, is_referenced=False)
     name = blobs._upload([tmp_path / "file"])
     delete, refused = store.delete, []
 
@@ -125,7 +125,7 @@ def test_a_content_that_is_being_deleted_is_not_opened(
 def test_a_content_that_someone_else_deletes_is_an_error_and_nobody_waits(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100)
     store = open_store((tmp_path / "elsewhere").as_uri())
-    blobs = ExternalBlobs(tmp_path / "objects", store, is_named=False)
+    blobs = ExternalBlobs(tmp_path / "objects", store, is_referenced=False)
     name = blobs._upload([tmp_path / "file"])
     with blobs.open(name)[0] as reader:
         store.delete([found.path for found in store.list("blobs/")])
@@ -252,7 +252,7 @@ def test_the_sweep_deletes_what_no_object_names_when_it_is_a_day_old(
     for key in (stray, foreign):
         s3.client.put_object(Bucket=s3.bucket, Key=key, Body=b"x")
     external_sweeps, sweep = [], Sweeper._sweep_shards
-    monkeypatch.setattr(ExternalBlobs, "shards_elsewhere", ("ext-ab",))
+    monkeypatch.setattr(ExternalBlobs, "external_shards", ("ext-ab",))
     monkeypatch.setattr(
         Sweeper,
         "_sweep_shards",

@@ -10,54 +10,54 @@ from pai_sdk.base.files import replace_file
 from pai_sdk.errors import ObjectNotFoundError, PaiError, ServiceStartError
 from pai_sdk.storage.base import Store
 
-__all__ = ["NOTE", "claim", "uri_noted_in"]
+__all__ = ["CLAIM_FILE", "claim", "read_claimed_uri"]
 
-NOTE = "external.json"
+CLAIM_FILE = "external.json"
 """The file in the folder of the objects that says where the contents are, and the id of the service."""
 
 _MARKER = "pai-sdk-objects.json"
 
 
-def uri_noted_in(root: Path) -> str:
+def read_claimed_uri(root: Path) -> str:
     """The URI of the store that has contents of this folder; empty if none has."""
-    return _noted(root).get("uri", "")
+    return _read_claim(root).get("uri", "")
 
 
-def _noted(root: Path) -> dict[str, str]:
+def _read_claim(root: Path) -> dict[str, str]:
     try:
-        known = json.loads((root / NOTE).read_text(encoding="utf-8"))
-        return {"uri": str(known["uri"]), "service": str(known["service"])}
+        content = json.loads((root / CLAIM_FILE).read_text(encoding="utf-8"))
+        return {"uri": str(content["uri"]), "service": str(content["service"])}
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ServiceStartError(f"{root / NOTE} cannot be read; restore it from a backup") from error
+        raise ServiceStartError(f"{root / CLAIM_FILE} cannot be read; restore it from a backup") from error
 
 
-def claim(root: Path, store: Store, *, is_named: bool) -> None:
+def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
     """Make sure that the store is this service's, and mark it.
 
     The note is written before the marker: a process that dies between them claims the store again.
     """
-    noted = _noted(root)
-    if noted.get("uri") != store.uri:
-        noted = {"uri": store.uri, "service": uuid.uuid4().hex}
-        replace_file(root / NOTE, json.dumps(noted) + "\n", durable=True, mode=0o600)
+    claimed = _read_claim(root)
+    if claimed.get("uri") != store.uri:
+        claimed = {"uri": store.uri, "service": uuid.uuid4().hex}
+        replace_file(root / CLAIM_FILE, json.dumps(claimed) + "\n", durable=True, mode=0o600)
     try:
         owner = _owner_of(store)
-        if not owner and is_named:
+        if not owner and is_referenced:
             raise ServiceStartError(
                 f"{store.uri} has no {_MARKER}, but should have contents of objects; "
                 "is it another bucket of that name?"
             )
         if not owner:
             # Two services may start at once: the marker of the first one stays.
-            store.create(_MARKER, json.dumps({"service": noted["service"]}).encode())
+            store.create(_MARKER, json.dumps({"service": claimed["service"]}).encode())
             owner = _owner_of(store)
     except ServiceStartError:
         raise
     except PaiError as error:
         raise ServiceStartError(f"the store for objects cannot be used: {error}") from error
-    if owner != noted["service"]:
+    if owner != claimed["service"]:
         raise ServiceStartError(
             f"{store.uri} has the objects of another service; give --objects another prefix, or, if that service "
             f"is gone for good, delete {store.uri}{_MARKER}"

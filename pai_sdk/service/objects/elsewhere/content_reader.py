@@ -12,13 +12,13 @@ from typing import Any
 from pai_sdk.service.objects.error_codes import unavailable
 from pai_sdk.storage.base import Store
 
-__all__ = ["ContentReader", "FilePieces", "StoredPieces"]
+__all__ = ["ContentReader", "FileChunks", "StoredChunks"]
 
 _CHUNK_BYTES = 1 << 20
-_MOST_AHEAD_BYTES = 4 << 20
+_MAX_AHEAD_BYTES = 4 << 20
 
 
-class FilePieces(Iterable[bytes]):
+class FileChunks(Iterable[bytes]):
     """The bytes of files one behind the other, from the beginning each time they are iterated.
 
     Args:
@@ -34,14 +34,14 @@ class FilePieces(Iterable[bytes]):
     @property
     def size_bytes(self) -> int:
         """How many they are; those of a missing file are not counted."""
-        found = 0
+        total = 0
         for file, (start, length) in zip(self._files, self._spans, strict=True):
             with suppress(FileNotFoundError):
-                found += min(length, file.stat().st_size - start)
-        return found
+                total += min(length, file.stat().st_size - start)
+        return total
 
     def __iter__(self) -> Iterator[bytes]:
-        for file, (start, left) in zip(self._files, self._spans, strict=True):
+        for file, (start, remaining) in zip(self._files, self._spans, strict=True):
             try:
                 stream = file.open("rb")
             except FileNotFoundError as error:
@@ -49,12 +49,12 @@ class FilePieces(Iterable[bytes]):
                 raise
             with stream:
                 stream.seek(start)
-                while left and (chunk := stream.read(min(left, _CHUNK_BYTES))):
+                while remaining and (chunk := stream.read(min(remaining, _CHUNK_BYTES))):
                     yield chunk
-                    left -= len(chunk)
+                    remaining -= len(chunk)
 
 
-class StoredPieces(Iterable[bytes]):
+class StoredChunks(Iterable[bytes]):
     """The bytes of a file of a store, from the beginning each time they are iterated."""
 
     def __init__(self, store: Store, path: str) -> None:
@@ -67,10 +67,10 @@ class StoredPieces(Iterable[bytes]):
 class ContentReader(io.RawIOBase):
     """A content elsewhere as a file: asks for as much as is read, and for more ahead while it is read in order."""
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int, closed: Callable[[], None]) -> None:
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int, on_close: Callable[[], None]) -> None:
         super().__init__()
-        self._fetch, self._size_bytes, self._on_close = fetch, size_bytes, closed
-        self._position, self._start, self._piece, self._ahead_bytes = 0, 0, b"", 0
+        self._fetch, self._size_bytes, self._on_close = fetch, size_bytes, on_close
+        self._position, self._start, self._buffer, self._ahead_bytes = 0, 0, b"", 0
 
     def readable(self) -> bool:
         """Yes."""
@@ -93,20 +93,20 @@ class ContentReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read some bytes, at most up to the end."""
         view = memoryview(buffer).cast("B")
-        end = self._start + len(self._piece)
+        end = self._start + len(self._buffer)
         if not self._start <= self._position < end:
-            in_order = self._position == end
-            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_AHEAD_BYTES) if in_order else 0
+            is_sequential = self._position == end
+            self._ahead_bytes = min(2 * self._ahead_bytes, _MAX_AHEAD_BYTES) if is_sequential else 0
             self._ahead_bytes = max(self._ahead_bytes, len(view))
-            wanted = min(self._ahead_bytes, self._size_bytes - self._position)
-            if wanted <= 0:
+            fetch_bytes = min(self._ahead_bytes, self._size_bytes - self._position)
+            if fetch_bytes <= 0:
                 return 0
-            self._piece = self._fetch(self._position, self._position + wanted)
+            self._buffer = self._fetch(self._position, self._position + fetch_bytes)
             self._start = self._position
-            if len(self._piece) != wanted:
+            if len(self._buffer) != fetch_bytes:
                 raise unavailable("The content ended early; try again.")
-        at = self._position - self._start
-        chunk = self._piece[at : at + len(view)]
+        offset = self._position - self._start
+        chunk = self._buffer[offset : offset + len(view)]
         view[: len(chunk)] = chunk
         self._position += len(chunk)
         return len(chunk)
@@ -115,5 +115,5 @@ class ContentReader(io.RawIOBase):
         """Let the content be deleted."""
         if not self.closed:
             super().close()
-            self._piece = b""
+            self._buffer = b""
             self._on_close()

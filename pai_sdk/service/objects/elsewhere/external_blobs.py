@@ -22,7 +22,7 @@ from typing import BinaryIO, cast
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
 from pai_sdk.service.objects.blobs import SHARDS, Blob, BlobFolder, BlobRange, BlobWriter
 from pai_sdk.service.objects.elsewhere.claim import claim
-from pai_sdk.service.objects.elsewhere.content_reader import ContentReader, FilePieces, StoredPieces
+from pai_sdk.service.objects.elsewhere.content_reader import ContentReader, FileChunks, StoredChunks
 from pai_sdk.service.objects.error_codes import oss_error, unavailable
 from pai_sdk.storage.base import Store
 
@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 EXTERNAL = "ext-"
 """What the names of contents elsewhere begin with. No name of a file or of a row of the index does."""
 
-_YOUNG_S = 24 * 3600.0
+_MIN_AGE_S = 24 * 3600.0
 _BUFFER_BYTES = 1 << 16
-_LARGEST_COPY_BYTES = 1 << 30  # more than this, stores do not copy with one request
+_MAX_COPY_BYTES = 1 << 30  # more than this, stores do not copy with one request
 
 
 def is_external(blob: str) -> bool:
@@ -49,28 +49,28 @@ class ExternalBlobs(BlobFolder):
     Args:
         root: the folder of the objects.
         store: where whole contents go. One service uses it: a marker in it has the id of that service.
-        is_named: whether the index names contents there.
+        is_referenced: whether the index names contents there.
 
     Raises:
         ServiceStartError: the store cannot be used, or another service uses it.
     """
 
-    shards_elsewhere = tuple(EXTERNAL + shard for shard in SHARDS)
+    external_shards = tuple(EXTERNAL + shard for shard in SHARDS)
 
-    def __init__(self, root: Path, store: Store, *, is_named: bool) -> None:
+    def __init__(self, root: Path, store: Store, *, is_referenced: bool) -> None:
         super().__init__(root)
         self._store = store
         # A content is read, then doomed (unless no one reads it), then being deleted. `_guard` protects all three;
         # no request to the store is made under it.
         self._readers: Counter[str] = Counter()
-        self._doomed: set[str] = set()
-        self._being_deleted: set[str] = set()
+        self._pending_deletes: set[str] = set()
+        self._deleting: set[str] = set()
         self._guard = threading.Lock()
-        claim(root, store, is_named=is_named)
+        claim(root, store, is_referenced=is_referenced)
 
     def publish(self, writer: BlobWriter) -> Blob:
         """Upload what was written."""
-        name = self._upload([writer.spooled()])
+        name = self._upload([writer.flushed_path()])
         return Blob(name, writer.size_bytes, writer.md5.hex().upper(), crc64=writer.crc64)
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
@@ -78,18 +78,18 @@ class ExternalBlobs(BlobFolder):
         spans = [(each.start, each.size_bytes) for each in ranges]
         return self._upload([self.path(each.name) for each in ranges], spans)
 
-    def fill(self, name: str, size_bytes: int, places: Mapping[int, BlobRange]) -> bool:
+    def fill(self, name: str, size_bytes: int, ranges: Mapping[int, BlobRange]) -> bool:
         """Do nothing: whole contents are elsewhere."""
         return False
 
     def _upload(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> str:
-        name, pieces = _new_name(), FilePieces(files, spans)
+        name, chunks = _new_name(), FileChunks(files, spans)
         try:
-            with self._asked():
-                self._store.write(_key(name), pieces)
+            with self._translate_errors():
+                self._store.write(_key(name), chunks)
         except Exception:
-            if pieces.missing is not None:
-                raise pieces.missing from None
+            if chunks.missing is not None:
+                raise chunks.missing from None
             raise
         return name
 
@@ -103,11 +103,11 @@ class ExternalBlobs(BlobFolder):
         if not is_external(name):
             return super().open(name)
         with self._guard:
-            if name in self._being_deleted:
+            if name in self._deleting:
                 raise FileNotFoundError(f"{name} is being deleted")
             self._readers[name] += 1
         try:
-            with self._asked():
+            with self._translate_errors():
                 size_bytes = self._store.head(_key(name)).size_bytes
         except BaseException:
             self._release(name)
@@ -115,7 +115,7 @@ class ExternalBlobs(BlobFolder):
 
         def fetch(start: int, end: int) -> bytes:
             try:
-                with self._asked():
+                with self._translate_errors():
                     return b"".join(self._store.read(_key(name), start, end))
             except FileNotFoundError as error:
                 raise oss_error("InternalError", "The content was deleted from its store.") from error
@@ -130,10 +130,10 @@ class ExternalBlobs(BlobFolder):
             if self._readers[name] > 0:
                 return
             del self._readers[name]
-            if name not in self._doomed:
+            if name not in self._pending_deletes:
                 return
-            self._doomed.remove(name)
-            self._being_deleted.add(name)
+            self._pending_deletes.remove(name)
+            self._deleting.add(name)
         self._delete([name])
 
     def share(self, name: str) -> str:
@@ -145,11 +145,11 @@ class ExternalBlobs(BlobFolder):
         if not is_external(name):
             return super().share(name)
         twin = _new_name()
-        with self._asked():
-            if self._store.head(_key(name)).size_bytes <= _LARGEST_COPY_BYTES:
+        with self._translate_errors():
+            if self._store.head(_key(name)).size_bytes <= _MAX_COPY_BYTES:
                 self._store.copy(_key(name), _key(twin))
             else:
-                self._store.write(_key(twin), StoredPieces(self._store, _key(name)))
+                self._store.write(_key(twin), StoredChunks(self._store, _key(name)))
         return twin
 
     def remove(self, names: Iterable[str]) -> None:
@@ -157,13 +157,13 @@ class ExternalBlobs(BlobFolder):
 
         No object needs them any more, so a failure is only logged: the sweep tries again.
         """
-        given = list(names)
-        super().remove([name for name in given if not is_external(name)])
-        away = [name for name in given if is_external(name)]
+        all_names = list(names)
+        super().remove([name for name in all_names if not is_external(name)])
+        external = [name for name in all_names if is_external(name)]
         with self._guard:
-            unread = [name for name in away if name not in self._readers]
-            self._doomed.update(name for name in away if name in self._readers)
-            self._being_deleted.update(unread)
+            unread = [name for name in external if name not in self._readers]
+            self._pending_deletes.update(name for name in external if name in self._readers)
+            self._deleting.update(unread)
         self._delete(unread)
 
     def _delete(self, names: Sequence[str]) -> None:
@@ -175,44 +175,44 @@ class ExternalBlobs(BlobFolder):
             _log.warning("%d contents in %s cannot be deleted now: %s", len(names), self._store.uri, error)
         finally:
             with self._guard:
-                self._being_deleted.difference_update(names)
+                self._deleting.difference_update(names)
 
     def sizes(self, shard: str) -> dict[str, int]:
         """The contents whose names begin so, with their sizes in bytes."""
         if not is_external(shard):
             return super().sizes(shard)
-        with self._asked():
-            listed = [
+        with self._translate_errors():
+            files = [
                 (file.path.rpartition("/")[2], file.size_bytes) for file in self._store.list(f"{_folder(shard)}/")
             ]
-        return {name: size for name, size in listed if name.startswith(shard)}
+        return {name: size for name, size in files if name.startswith(shard)}
 
     def size_of(self, name: str) -> int:
         """The size of a content in bytes; -1 when it is not there."""
         if not is_external(name):
             return super().size_of(name)
         try:
-            with self._asked():
+            with self._translate_errors():
                 return self._store.head(_key(name)).size_bytes
         except FileNotFoundError:
             return -1
 
-    def old_names(self, found: Iterable[str]) -> list[str]:
+    def old_names(self, names: Iterable[str]) -> list[str]:
         """Those that were there before this process; of contents elsewhere, those that are a day old."""
-        given = list(found)
-        here = super().old_names(name for name in given if not is_external(name))
-        return here + [name for name in given if is_external(name) and self._is_old(name)]
+        all_names = list(names)
+        local = super().old_names(name for name in all_names if not is_external(name))
+        return local + [name for name in all_names if is_external(name) and self._is_old(name)]
 
     def _is_old(self, name: str) -> bool:
         try:
-            with self._asked():
+            with self._translate_errors():
                 modified_ns = self._store.head(_key(name)).modified_ns
         except FileNotFoundError:
             return False
-        return modified_ns is not None and time.time() - modified_ns / 1e9 > _YOUNG_S
+        return modified_ns is not None and time.time() - modified_ns / 1e9 > _MIN_AGE_S
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raise errors of the store as those of a folder: a missing content as `FileNotFoundError`."""
         try:
             yield
