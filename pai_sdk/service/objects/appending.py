@@ -1,4 +1,4 @@
-"""Objects that grow: content is added to the file first, and becomes visible when the row says so."""
+"""Appendable objects: content is added to the file first, and becomes visible when the row is updated."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from pai_sdk.storage.crc64 import combine_crc64
 
 __all__ = ["Appender", "BoundedReader"]
 
-_LOCKS = 256  # a few objects share one; that costs them time, and nothing else
+_LOCKS = 256  # objects with the same hash share a lock, which only delays them
 
 
 class Appender:
-    """Appends to objects, one at a time to each."""
+    """Appends to objects, one request at a time for each object."""
 
     def __init__(self, index: ObjectIndex, blobs: BlobFolder) -> None:
         self._index, self._blobs = index, blobs
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
     def lock(self, bucket: str, key: str) -> threading.Lock:
-        """To be held from looking at an object's length until the longer one is recorded."""
+        """Returns the lock to hold from the read of an object's length until the new length is recorded."""
         return self._locks[hash((bucket, key)) % _LOCKS]
 
     def find_appendable(self, bucket: str, key: str, position: int) -> StoredObject | None:
-        """The object to append to, or None when it has yet to be made.
+        """Returns the object to append to, or None if it does not exist yet.
 
         Raises:
             StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
@@ -53,11 +53,13 @@ class Appender:
         return info
 
     def extend(self, info: StoredObject, writer: BlobWriter) -> StoredObject:
-        """Add to the object what was written; a crash on the way leaves it as it was.
+        """Appends what was written to the object; a crash before the row is updated leaves it unchanged.
 
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
+        # Not durable: `append` copies it into the blob and forces that to the disk; this file is only
+        # temporary.
         addition = writer.finish(durable=False)
         try:
             self._blobs.append(info.blob, info.size_bytes, addition.name)
@@ -72,6 +74,8 @@ class Appender:
             modified_at=time.time(),
             crc64=_longer_crc64(info, addition),
         )
+        # After the content: readers see only as many bytes as the row says, so a crash in between is
+        # invisible.
         self._index.extend(info, longer)
         return longer
 
@@ -83,7 +87,7 @@ def _longer_crc64(info: StoredObject, addition: Blob) -> int | None:
 
 
 class BoundedReader(io.RawIOBase):
-    """The beginning of a file that may grow, as if it were all."""
+    """A reader of a growing file that ends where the object ends."""
 
     def __init__(self, stream: BinaryIO, size_bytes: int) -> None:
         super().__init__()
@@ -91,35 +95,35 @@ class BoundedReader(io.RawIOBase):
 
     @classmethod
     def wrap(cls, stream: BinaryIO, info: StoredObject) -> BinaryIO:
-        """A buffered reader of as many bytes as the object has."""
+        """Returns a buffered reader of as many bytes as the object has."""
         return cast(BinaryIO, io.BufferedReader(cls(stream, info.size_bytes)))
 
     def readable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Like any file's, with the end where the object ends."""
+        """Sets the position; SEEK_END is the end of the object."""
         if whence == io.SEEK_END:
             offset, whence = self._size_bytes + offset, io.SEEK_SET
         return self._stream.seek(offset, whence)
 
     def tell(self) -> int:
-        """The position."""
+        """Returns the position."""
         return self._stream.tell()
 
     def readinto(self, buffer: Any) -> int:
-        """Read up to the end of the object."""
+        """Reads up to the end of the object."""
         view = memoryview(buffer).cast("B")
         chunk = self._stream.read(max(0, min(len(view), self._size_bytes - self._stream.tell())))
         view[: len(chunk)] = chunk
         return len(chunk)
 
     def close(self) -> None:
-        """Close the file too."""
+        """Closes the file too."""
         self._stream.close()
         super().close()

@@ -1,4 +1,4 @@
-"""The content of objects in files. Their names are random, so that no key can lead out of the folder."""
+"""The content of objects in files. Their names are random, so that no key can point outside the folder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 _CHUNK_BYTES = 1 << 20
-_MAX_START = 1 << 40  # file systems have a largest size of a file, ext4 16 TiB
+_MAX_START = 1 << 40  # file systems limit the size of a file, ext4 to 16 TiB
 
 
 @dataclass(frozen=True)
 class Blob:
-    """What was written: file, position, size, MD5 (upper-case hexadecimal, as OSS writes it) and CRC-64."""
+    """A written blob: file, offset, size, MD5 (upper-case hexadecimal, as OSS writes it) and CRC-64."""
 
     name: str
     size_bytes: int
@@ -41,7 +41,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class BlobRange:
-    """Some bytes of a blob."""
+    """A range of bytes of a blob."""
 
     name: str
     start: int
@@ -49,14 +49,11 @@ class BlobRange:
 
 
 class BlobFolder:
-    """`blobs/ab/<name>` for what is whole, and for parts of uploads; `incoming/<name>` for what is being written.
-
-    Args:
-        root: the folder of the store. What an earlier process left half-written below it is removed.
+    """`blobs/ab/<name>` for complete blobs and for parts of uploads; `incoming/<name>` for unfinished ones.
 
     Attributes:
-        was_missing: whether there was no folder of blobs yet.
-        shards_elsewhere: what the names of contents in another store begin with; there is none for a folder.
+        was_missing: whether the folder of blobs did not exist.
+        external_shards: prefixes of the names of contents in another store; a folder has none.
     """
 
     external_shards: Sequence[str] = ()
@@ -66,6 +63,7 @@ class BlobFolder:
         self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
         self._new_names: set[str] | None = set()
+        # Drafts of an earlier process: the caller holds the store's lock, so no other process writes them.
         shutil.rmtree(self._incoming, ignore_errors=True)
         self._incoming.mkdir(parents=True, mode=0o700, exist_ok=True)
         for shard in SHARDS:
@@ -74,11 +72,11 @@ class BlobFolder:
             sync_folder(folder)
 
     def path(self, name: str) -> Path:
-        """The path of a blob."""
+        """Returns the path of a blob."""
         return self._blobs / name[:2] / name
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """A reader of a blob, which goes on reading when the blob is removed, and the blob's size in bytes.
+        """Returns a reader of a blob, which stays valid if the blob is removed, and the blob's size in bytes.
 
         Raises:
             FileNotFoundError: there is no such blob.
@@ -87,29 +85,29 @@ class BlobFolder:
         return stream, os.fstat(stream.fileno()).st_size
 
     def append(self, name: str, size_bytes: int, addition: str) -> None:
-        """Make a blob its first `size_bytes` bytes and those of another blob, forced to the disk.
+        """Truncates a blob to `size_bytes`, appends another blob, and forces it to the disk.
 
         Raises:
             FileNotFoundError: one of them is not there.
         """
         with self.path(addition).open("rb") as source, self.path(name).open("r+b") as target:
-            target.truncate(size_bytes)  # an append that died may have left its bytes
+            target.truncate(size_bytes)  # an interrupted append may have left bytes behind the recorded size
             target.seek(size_bytes)
             shutil.copyfileobj(source, target, _CHUNK_BYTES)
             target.flush()
             os.fsync(target.fileno())
 
     def writer(self) -> BlobWriter:
-        """Begin a new blob."""
+        """Starts a new blob."""
         name = self.new_name()
         return BlobWriter(name, self._incoming / name, self.path(name))
 
     def publish(self, writer: BlobWriter) -> Blob:
-        """Make the whole content of an object of what was written."""
+        """Completes a blob that becomes the content of an object."""
         return writer.finish()
 
     def share(self, name: str) -> str:
-        """A hard link to a blob, which is never changed; returns its name."""
+        """Creates a hard link to a blob, which is never changed; returns the link's name."""
         twin = self.new_name()
         try:
             os.link(self.path(name), self.path(twin))
@@ -123,7 +121,7 @@ class BlobFolder:
         return twin
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
-        """A new blob of parts of others, put one behind the other; returns its name.
+        """Concatenates ranges of blobs into a new blob; returns its name.
 
         Raises:
             FileNotFoundError: one of them is not there.
@@ -135,13 +133,13 @@ class BlobFolder:
             return writer.finish().name
 
     def fill(self, name: str, size_bytes: int, ranges: Mapping[int, BlobRange]) -> bool:
-        """Give a blob its length, and copy others to their places in it, forced to the disk.
+        """Copies ranges into a blob at their offsets, sets its length, and forces it to the disk.
 
         Returns:
-            False if contents are not kept in files; nothing has been done then.
+            False if contents are not stored in files; then nothing was changed.
 
         Raises:
-            FileNotFoundError: one of them is not there.
+            FileNotFoundError: one of the blobs is missing.
             EOFError: one of them is too short.
         """
         with self.path(name).open("r+b") as target:
@@ -154,7 +152,7 @@ class BlobFolder:
         return True
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlink blobs; a reader that has one open goes on reading it.
+        """Unlinks blobs; open readers stay valid.
 
         No object needs them any more, so a failure is only logged: the next start tries again.
         """
@@ -165,35 +163,35 @@ class BlobFolder:
                 _log.warning("the blob %s cannot be removed now: %s", name, error.strerror)
 
     def sizes(self, shard: str) -> dict[str, int]:
-        """The blobs of a shard, with their sizes in bytes."""
+        """Returns the blobs of a shard with their sizes in bytes."""
         sizes = {}
         with os.scandir(self._blobs / shard) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # removed meanwhile
+                with suppress(FileNotFoundError):  # removed by another thread since scandir
                     sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
         return sizes
 
     def size_of(self, name: str) -> int:
-        """The size of a blob in bytes; -1 when it is not there."""
+        """Returns the size of a blob in bytes; -1 if it is missing."""
         try:
             return self.path(name).stat().st_size
         except FileNotFoundError:
             return -1
 
     def old_names(self, names: Iterable[str]) -> list[str]:
-        """Those of the blobs that were there before this process, until `forget_new_names` is called."""
-        # Names are noted before their files are made: whatever was found and is ours is in the set.
+        """Returns the names that an earlier process created; only valid until `forget_new_names`."""
+        # Names are recorded before their files are created, so every listed file of this process is in the set.
         with self._lock:
             new_names = frozenset(self._new_names or ())
         return [name for name in names if name not in new_names]
 
     def forget_new_names(self) -> None:
-        """Forget which blobs are new; `old_names` is of no use from here on."""
+        """Frees the record of new names; `old_names` must not be called any more."""
         with self._lock:
             self._new_names = None
 
     def new_name(self) -> str:
-        """A name that no blob has; the sweep leaves a file of that name alone."""
+        """Returns an unused name; the sweep ignores a file of that name."""
         name = uuid.uuid4().hex
         with self._lock:
             if self._new_names is not None:
@@ -202,7 +200,7 @@ class BlobFolder:
 
 
 class BlobWriter:
-    """A blob that is being written; left unfinished, it vanishes at the end of the block."""
+    """A blob that is being written; unless it is finished, it is removed at the end of the block."""
 
     def __init__(self, name: str, draft: Path, final: Path) -> None:
         self._name, self._draft, self._final = name, draft, final
@@ -210,7 +208,7 @@ class BlobWriter:
         self.crc64 = 0
         self.size_bytes = 0
         self._in_memory = bytearray()
-        self._stream: BinaryIO | None = None  # not opened as long as all fits into a row
+        self._stream: BinaryIO | None = None  # opened only when the content is too large for a row
 
     def __enter__(self) -> BlobWriter:
         return self
@@ -219,12 +217,12 @@ class BlobWriter:
         self.discard()
 
     def write(self, *chunks: bytes) -> None:
-        """Append some bytes."""
+        """Appends chunks."""
         self.store_chunks(*chunks)
         self.update_checksums(*chunks)
 
     def store_chunks(self, *chunks: bytes) -> None:
-        """The one half of `write`; the other can go on in another thread meanwhile."""
+        """Stores chunks without hashing them; `update_checksums` can run in another thread at the same time."""
         for chunk in chunks:
             self.size_bytes += len(chunk)
             if self.size_bytes <= MAX_ROW_BYTES and self._stream is None:
@@ -233,16 +231,16 @@ class BlobWriter:
                 self._file().write(chunk)
 
     def update_checksums(self, *chunks: bytes) -> None:
-        """The other half of `write`."""
+        """Updates the checksums by chunks that `store_chunks` stores."""
         for chunk in chunks:
             self._md5.update(chunk)
             self.crc64 = crc64_of(chunk, self.crc64)
 
     def copy_from(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
-        """Append what a file still holds, or so many bytes of it.
+        """Appends the remaining content of a stream, or `size_bytes` of it.
 
         Raises:
-            EOFError: it holds fewer.
+            EOFError: the stream has fewer bytes.
         """
         remaining = size_bytes
         while remaining is None or remaining > 0:
@@ -255,32 +253,33 @@ class BlobWriter:
             raise EOFError(f"{remaining} bytes are missing")
 
     def copy_unhashed(self, blob_range: BlobRange, path: Path) -> None:
-        """Append some bytes of a file, without changing size and checksums: the caller knows them."""
+        """Appends a range of a file without updating size and checksums, which the caller knows."""
         _copy_range(blob_range, path, self._file())
 
     @property
     def md5(self) -> bytes:
-        """The digest of what was written so far."""
+        """Returns the digest of what was written so far."""
         return self._md5.digest()
 
     @property
     def small_content(self) -> bytes | None:
-        """All that was written, if it is small enough for a row; then there is no file yet."""
+        """Returns the content if it is small enough for a row; there is no file then."""
         return bytes(self._in_memory) if self._stream is None else None
 
     def flushed_path(self) -> Path:
-        """The file of what was written, which lasts until the end of the block."""
+        """Returns the file with the written content, which exists until the end of the block."""
         self._file().flush()
         return self._draft
 
     def finish(self, *, durable: bool = True) -> Blob:
-        """Put the blob in its place, whole.
+        """Moves the complete blob to its final path.
 
-        Args:
-            durable: force it to the disk, so that a row that names it is never without it, also after a power cut.
+        With `durable`, it is forced to the disk, so that a committed row never refers to a blob that a
+        power failure has
+        lost.
         """
         stream = self._file()
-        stream.flush()  # not `replace_file`: too large for the memory, and hashed as it comes
+        stream.flush()  # not `replace_file`, which needs the content in memory
         self._draft.rename(self._final)
         if durable:
             try:
@@ -293,15 +292,15 @@ class BlobWriter:
         return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), crc64=self.crc64)
 
     def discard(self) -> None:
-        """Remove what was written, unless it is finished."""
+        """Removes the draft unless it is finished."""
         if self._stream is None:
             return
-        with suppress(OSError):  # closing writes what is buffered, and a full disk refuses it
+        with suppress(OSError):  # close flushes the buffer, which fails on a full disk
             self._stream.close()
         self._draft.unlink(missing_ok=True)
 
     def _file(self) -> BinaryIO:
-        """The file, with all that was written."""
+        """Returns the file with the written content; opens it on first use."""
         if self._stream is None:
             self._stream = self._open_file()
             self._stream.write(self._in_memory)
@@ -313,40 +312,33 @@ class BlobWriter:
 
 
 class SharedBlob:
-    """A blob that the parts of one upload are written to, each at its place, so that they need not be joined.
+    """A blob that several parts of one upload are written to, each at its offset, so that no join is needed.
 
-        writer() --> a place --> finish(): taken for good
-                         |
-                         +-----> discard() without it: free again
+        writer() --> slot --> finish(): reserved forever
+                      |
+                      +-----> discard() without it: free again
 
-    Only a part that is as long as the first one has a place. What is written there is never written again: a part
-    that comes once more goes to a blob of its own, and so do all parts once the object is made.
-
-    Args:
-        folder: has the blob.
+    Only a part of the same length as the first one has a slot. A written slot is never written again: a
+    part that is
+    uploaded again gets a blob of its own, and so do all parts once the object is being completed.
 
     Attributes:
         name: of the blob.
-        completing: held while an object is made of the parts.
+        completing: locked while an object is built from the parts.
     """
 
     def __init__(self, folder: BlobFolder) -> None:
         self._folder = folder
         self.name = folder.new_name()
         self.completing = threading.Lock()
-        self._lock = threading.Lock()  # guards all below; nothing else is locked or waited for while it is held
+        self._lock = threading.Lock()  # guards the fields below; no other lock or wait is allowed under it
         self._part_bytes: int | None = None
         self._reserved: set[int] = set()
         self._writing = 0
         self._is_closed = self._has_ended = False
 
     def writer(self, number: int, size_bytes: int | None) -> BlobWriter:
-        """Begin to write a part.
-
-        Args:
-            number: of the part; the first is 1.
-            size_bytes: how long it will be, if that is known.
-        """
+        """Starts a part; `number` begins at 1, and `size_bytes` is None if the length is unknown."""
         with self._lock:
             if not self._can_reserve(number, size_bytes):
                 return self._folder.writer()
@@ -358,21 +350,22 @@ class SharedBlob:
     def _can_reserve(self, number: int, size_bytes: int | None) -> bool:
         if self._is_closed or number in self._reserved or not size_bytes:
             return False
+        # The offset follows from the number only if all parts have the same length.
         return size_bytes == (self._part_bytes or size_bytes) and (number - 1) * size_bytes < _MAX_START
 
     def close(self) -> bool:
-        """Give no place any more; returns True if none is being written to."""
+        """Reserves no more slots; returns True if none is being written."""
         with self._lock:
             self._is_closed = True
             return not self._writing
 
     def end(self) -> None:
-        """Give no place any more, and open no file: the blob can be removed for good."""
+        """Reserves no more slots and opens no more files: the blob can be removed for good."""
         with self._lock:
             self._is_closed = self._has_ended = True
 
     def open(self, start: int) -> BinaryIO:
-        """Open the file for a writer, at its place.
+        """Opens the file for a writer at its offset.
 
         Raises:
             StorageError: `NoSuchUpload`: it has ended.
@@ -380,12 +373,14 @@ class SharedBlob:
         with self._lock:
             if self._has_ended:
                 raise oss_error("NoSuchUpload")
+            # Under the lock, so that `end` cannot come before the open, which would create the removed file
+            # again.
             stream = os.fdopen(os.open(self._folder.path(self.name), os.O_CREAT | os.O_WRONLY, 0o600), "wb")
         stream.seek(start)
         return stream
 
     def release(self, number: int, *, is_written: bool) -> None:
-        """A writer has ended."""
+        """Releases the slot of a writer; an unwritten slot becomes free again."""
         with self._lock:
             self._writing -= 1
             if not is_written:
@@ -393,7 +388,7 @@ class SharedBlob:
 
 
 class _SlotWriter(BlobWriter):
-    """Writes a part to its place in a shared blob."""
+    """Writes a part into its slot of a shared blob."""
 
     def __init__(self, shared: SharedBlob, path: Path, number: int, size_bytes: int) -> None:
         super().__init__(shared.name, path, path)
@@ -405,13 +400,13 @@ class _SlotWriter(BlobWriter):
         return (self._number - 1) * self._max_bytes
 
     def store_chunks(self, *chunks: bytes) -> None:
-        """The one half of `write`; never writes to the place of the next part."""
+        """Stores chunks without hashing them; never writes into the slot of the next part."""
         if self.size_bytes + sum(map(len, chunks)) > self._max_bytes:
             raise oss_error("IncompleteBody")
         super().store_chunks(*chunks)
 
     def finish(self, *, durable: bool = True) -> Blob:
-        """Force what was written to the disk."""
+        """Forces the part to the disk."""
         stream = self._file()
         stream.flush()
         os.fsync(stream.fileno())
@@ -420,9 +415,9 @@ class _SlotWriter(BlobWriter):
         return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), self._start, self.crc64)
 
     def discard(self) -> None:
-        """Leave the place; it is free for another writer, unless this one has finished."""
+        """Releases the slot, which is free for another writer unless this one has finished."""
         if self._stream is not None:
-            with suppress(OSError):  # closing writes what is buffered, and a full disk refuses it
+            with suppress(OSError):  # close flushes the buffer, which fails on a full disk
                 self._stream.close()
         if not self._is_released:
             self._is_released = True

@@ -1,4 +1,4 @@
-"""From the network into a blob: the body is written and hashed in a thread while more of it arrives."""
+"""Receives a body into a blob: it is written and hashed in threads while more of it arrives."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["MAX_BODY_BYTES", "Threads", "read_content", "read_small_body", "writ
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30
-# Of a body, this much is in memory twice: being written, and arriving. With a quarter of it, a fifth of the
-# processor time is for handing over to threads; with twice as much, the client waits longer for the writing.
+# Two batches of a body are in memory: one is written, one arrives. With a quarter of this size, a fifth of the
+# CPU time goes into handing batches to threads; with twice the size, the client waits longer for the writing.
 _BATCH_BYTES = 1 << 20
 
 
 class Threads:
-    """A thread pool of its own, so that a slow disk does not block other requests."""
+    """A separate thread pool, so that a slow disk does not block other requests."""
 
     def __init__(self, count: int = 32) -> None:
         self._count = count
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(self._count)  # can only be made where the event loop runs
+        return anyio.CapacityLimiter(self._count)  # can only be created inside the running event loop
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a function in a thread; a cancelled caller still waits for its end."""
+        """Calls a function in a thread; a cancelled caller still waits for its end."""
         return await anyio.to_thread.run_sync(partial(function, *args, **options), limiter=self._limiter)
 
 
@@ -49,17 +49,17 @@ async def write_body(
     open_writer: Callable[[], BlobWriter],
     conclude: Callable[[BlobWriter], T],
 ) -> T:
-    """Write the body of a request, check it, and make something of it.
+    """Writes and checks the body of a request, and builds a result from it.
 
     Args:
         request: the request.
         threads: where the writing happens.
-        open_writer: makes the writer.
-        conclude: called once, in a thread, when the whole body is there; what it does not keep vanishes.
+        open_writer: creates the writer, in a thread.
+        conclude: called once, in a thread, with the complete body; what it does not store is removed.
 
     Raises:
-        StorageError: the body is too long or not what its Content-MD5 says.
-        ClientDisconnect: it ended early.
+        StorageError: the body is too long or does not match its Content-MD5.
+        ClientDisconnect: the client disconnected early.
     """
     length, md5 = request.content_length, _content_md5(request)
     if length is not None and length > MAX_BODY_BYTES:
@@ -72,6 +72,7 @@ async def write_body(
             writer.write(*first)
             return _conclude(writer, length, md5, conclude)
 
+    # A body of one batch needs a single call in a thread.
     if length is not None and sum(map(len, first)) >= length:
         return await threads.run(all_at_once)
 
@@ -86,17 +87,14 @@ async def write_body(
         await writing
         return await threads.run(_conclude, writer, length, md5, conclude)
     finally:
+        # Also after a cancellation: `discard` must not close the file while a thread still writes to it.
         with anyio.CancelScope(shield=True):
             await asyncio.gather(writing, return_exceptions=True)
             await threads.run(writer.discard)
 
 
 async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
-    """The body of a request that is small enough to be held in memory, and its MD5.
-
-    Args:
-        request: the request.
-        length: its `Content-Length`.
+    """Returns the body of a request that fits into memory, and its MD5.
 
     Raises:
         StorageError: the body is not what its Content-Length or Content-MD5 says.
@@ -120,7 +118,7 @@ async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
 
 
 async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
-    """The body of a request that only says something.
+    """Returns the body of a request that carries only XML.
 
     Raises:
         StorageError: it is longer than the limit, or not what its Content-MD5 says.
@@ -137,12 +135,12 @@ async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
 
 
 def _start_writing(threads: Threads, writer: BlobWriter, batch: list[bytes]) -> asyncio.Future[tuple[None, None]]:
-    """Write and hash at the same time, each on a core of its own."""
+    """Writes and hashes a batch at the same time, each in its own thread."""
     return asyncio.gather(threads.run(writer.store_chunks, *batch), threads.run(writer.update_checksums, *batch))
 
 
 async def _batches(request: OssRequest) -> AsyncIterator[list[bytes]]:
-    """The body in pieces large enough for a thread to be worth its while."""
+    """Yields the body in batches that are large enough for a thread call."""
     batch: list[bytes] = []
     size_bytes = 0
     async for chunk in request.stream():

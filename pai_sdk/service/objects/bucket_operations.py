@@ -1,4 +1,4 @@
-"""The operations of OSS on the service and its buckets."""
+"""OSS operations on the service and its buckets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Entry = StoredObject | CommonPrefix
 
 
 class BucketOperations:
-    """The operations of OSS on the service (`GET /`) and on buckets."""
+    """OSS operations on the service (`GET /`) and on buckets."""
 
     def __init__(
         self, store: ObjectStore, threads: Threads, *, region: str, rights: BucketRights | None = None
@@ -40,7 +40,7 @@ class BucketOperations:
         self._region = region
 
     async def list_buckets(self, request: OssRequest) -> Response:
-        """ListBuckets."""
+        """Handles ListBuckets."""
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         prefix, marker = query.get("prefix", ""), query.get("marker", "")
         buckets = await self._threads.run(self._visible_buckets, request.key_id)
@@ -60,7 +60,7 @@ class BucketOperations:
         )
 
     async def create(self, request: OssRequest) -> Response:
-        """PutBucket; one that is there already is no error for its owner."""
+        """Handles PutBucket; an existing bucket is no error for its owner."""
         if request.header("x-oss-acl") not in ("", "private"):
             raise oss_error("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
         _check_configuration(await read_small_body(request, _MAX_REQUEST_XML_BYTES))
@@ -68,7 +68,7 @@ class BucketOperations:
         return Response(headers={"Location": f"/{request.bucket}"})
 
     async def delete(self, request: OssRequest) -> Response:
-        """DeleteBucket."""
+        """Handles DeleteBucket."""
         await self._threads.run(self._delete, request.bucket)
         return Response(status_code=204)
 
@@ -91,7 +91,7 @@ class BucketOperations:
             self._rights.forget(bucket)
 
     async def info(self, request: OssRequest) -> Response:
-        """GetBucketInfo."""
+        """Handles GetBucketInfo."""
         bucket = await self._threads.run(self._store.bucket, request.bucket)
         return xml_response(
             "BucketInfo",
@@ -109,19 +109,19 @@ class BucketOperations:
         )
 
     async def location(self, request: OssRequest) -> Response:
-        """GetBucketLocation."""
+        """Handles GetBucketLocation."""
         await self._threads.run(self._store.bucket, request.bucket)
         return xml_response("LocationConstraint", self._location)
 
     async def acl(self, request: OssRequest) -> Response:
-        """GetBucketAcl: always private."""
+        """Handles GetBucketAcl: always private."""
         await self._threads.run(self._store.bucket, request.bucket)
         return xml_response(
             "AccessControlPolicy", [("Owner", _OWNER), ("AccessControlList", [("Grant", "private")])]
         )
 
     async def list_objects(self, request: OssRequest) -> Response:
-        """ListObjects (GetBucket), the first version."""
+        """Handles ListObjects (GetBucket), version 1."""
         return await self._threads.run(self._list_objects, request)
 
     def _list_objects(self, request: OssRequest) -> Response:
@@ -145,7 +145,7 @@ class BucketOperations:
         )
 
     async def list_objects_v2(self, request: OssRequest) -> Response:
-        """ListObjectsV2."""
+        """Handles ListObjectsV2."""
         return await self._threads.run(self._list_objects_v2, request)
 
     def _list_objects_v2(self, request: OssRequest) -> Response:
@@ -175,7 +175,7 @@ class BucketOperations:
         )
 
     async def delete_objects(self, request: OssRequest) -> Response:
-        """DeleteMultipleObjects."""
+        """Handles DeleteMultipleObjects."""
         root = parse(await read_small_body(request, _MAX_REQUEST_XML_BYTES), "Delete")
         keys = [element.findtext("Key") or "" for element in root.findall("Object")]
         if not 1 <= len(keys) <= _MAX_KEYS:
@@ -193,7 +193,7 @@ class BucketOperations:
     def _page(
         self, request: OssRequest, prefix: str, delimiter: str, after: str, limit: int
     ) -> tuple[list[Entry], str]:
-        """A page of a list, and its last name when there is more behind it."""
+        """Returns a page of a list, and its last name if more follows."""
         entries = self._store.entries(request.bucket, prefix=prefix, delimiter=delimiter, after=after)
         page = list(islice(entries, limit + 1))
         more = len(page) > limit
@@ -212,7 +212,7 @@ class BucketOperations:
 
 
 def _check_configuration(body: bytes) -> None:
-    """Raise `NotImplemented` for a bucket of a kind that there is not."""
+    """Raises `NotImplemented` for an unsupported kind of bucket."""
     if not body.strip():
         return
     root = parse(body, "CreateBucketConfiguration")

@@ -24,19 +24,19 @@ T = TypeVar("T")
 __all__ = ["HEADER_EXECUTABLE", "BucketStore"]
 
 HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
-"""The header of an object that is a program."""
+"""The header that marks an object as an executable file."""
 
 _CHUNK_BYTES = 1 << 20
 _PATIENCE = RetryPolicy(deadline_s=600)
 
 
 class BucketStore(Store):
-    """The objects whose keys begin with that of a folder, without a network between.
+    """The objects below a folder's key, accessed without a network.
 
     Args:
         store: the object store.
         folder: the folder.
-        check_cancelled: called for each piece that is read or written; it raises to end the transfer.
+        check_cancelled: called for each chunk that is read or written; it raises to cancel the transfer.
 
     Example:
         >>> import tempfile
@@ -57,13 +57,13 @@ class BucketStore(Store):
         self.uri = str(self._folder)
 
     def exists(self) -> bool:
-        """True if something is in the folder, or an empty object stands for it."""
+        """Return whether the folder has an object, or an empty object marks it."""
         return any(True for _ in self._store.list(self._folder.bucket, self._folder.key, limit=1))
 
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
-        """All files whose paths begin with `prefix`, sorted by path."""
+        """Yields all files whose paths begin with `prefix`, sorted by path."""
         prefix_length = len(self._folder.key)
         for info in self._store.list(self._folder.bucket, self._folder.key + prefix):
             path = info.key[prefix_length:]
@@ -71,7 +71,7 @@ class BucketStore(Store):
                 yield _stored_file(info, path)
 
     def head(self, path: str) -> StoredFile:
-        """The facts about a file.
+        """Returns the metadata of a file.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -80,7 +80,7 @@ class BucketStore(Store):
             return _stored_file(self._store.head(self._folder.bucket, self._key(path)), path)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end`, in pieces. All of a file is compared with its checksum at the end.
+        """Yields the bytes from `start` to `end` in chunks; a complete read is verified against the checksum.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -102,7 +102,7 @@ class BucketStore(Store):
             raise oss_error(DAMAGED, problem, bucket=info.bucket, key=info.key)
 
     def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
-        """Make or replace an object; when this returns, it survives a power cut."""
+        """Creates or replaces an object; when this returns, it survives a power failure."""
         key = self._key(path)
         with self._store.writer() as writer:
             for chunk in chunks_of(content):
@@ -114,7 +114,7 @@ class BucketStore(Store):
             return _stored_file(self._retry(finish), path)
 
     def copy(self, source: str, target: str) -> StoredFile:
-        """Copy an object without reading it.
+        """Copies an object without reading it.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -125,7 +125,7 @@ class BucketStore(Store):
             return _stored_file(self._retry(copy), target)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects, all or none."""
+        """Deletes objects, all or none."""
         self._store.delete_many(self._folder.bucket, [self._key(path) for path in paths])
 
     def _read(self, stream: BinaryIO, size_bytes: int) -> bytes:
@@ -138,7 +138,7 @@ class BucketStore(Store):
         return self._retry(read)
 
     def _retry(self, function: Callable[[], T]) -> T:
-        """Wait for a store of contents that does not respond: no client does that for a job."""
+        """Retries while an external store of contents does not respond: a job has no client that would."""
 
         def is_transient(error: BaseException) -> bool:
             self._check_cancelled()

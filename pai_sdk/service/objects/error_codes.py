@@ -50,13 +50,13 @@ ERRORS: dict[str, tuple[int, str]] = {
 
 
 def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
-    """An error with the code, status and sentence of OSS.
+    """Returns an error with code, status and message of OSS.
 
     Args:
         code: one of `ERRORS`.
-        message: said instead of the usual sentence.
-        bucket: the bucket it is about, if any.
-        key: the object it is about, if any.
+        message: replaces the usual message.
+        bucket: the affected bucket, if any.
+        key: the affected object, if any.
 
     Example:
         >>> oss_error("NoSuchKey", bucket="models", key="a.bin").status_code
@@ -70,7 +70,7 @@ def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") 
 
 
 def unavailable(message: str = "") -> StorageError:
-    """The error for a content that cannot be read or written now, and can be later."""
+    """Returns the error for content that is temporarily unavailable."""
     status, sentence = ERRORS["ServiceUnavailable"]
     return StorageError(
         message or sentence,
@@ -82,10 +82,10 @@ def unavailable(message: str = "") -> StorageError:
 
 
 class WrongPositionError(StorageError):
-    """Something was to be appended elsewhere than at the end (`PositionNotEqualToLength`).
+    """Raised when an append is not at the end of the object (`PositionNotEqualToLength`).
 
     Attributes:
-        size_bytes: where the end is.
+        size_bytes: the length of the object.
     """
 
     def __init__(self, *, bucket: str, key: str, size_bytes: int) -> None:

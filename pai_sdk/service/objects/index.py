@@ -1,4 +1,4 @@
-"""The index of the object store: which buckets and objects there are, and what holds the content of which."""
+"""The index of the object store: buckets, objects, and which blob has the content of which object."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from pai_sdk.service.objects.object_rows import (
 __all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "replaced_error"]
 
 _PAGE = 1000
-_PAGE_GROUPED = 100  # most rows of a page may fall into one group, and be read for nothing
-_END = b"\xff"  # behind all keys: UTF-8 has no such byte
+_PAGE_GROUPED = 100  # smaller: the rows of a page that fall into one group are read in vain
+_END = b"\xff"  # sorts after all keys: UTF-8 never contains this byte
 
 _SELECT = f"SELECT {COLUMNS} FROM oss_objects WHERE"  # noqa: S608 - constants
 _FIND = f"{_SELECT} bucket = ? AND key = ?"
@@ -43,24 +43,25 @@ _IS_UNCHANGED = "bucket = ? AND key = ? AND blob = ? AND size_bytes = ?"
 
 @dataclass(frozen=True)
 class CommonPrefix:
-    """Stands in a list for all keys that begin with it."""
+    """Represents all keys of a list that begin with it."""
 
     prefix: str
 
 
 @dataclass(frozen=True)
 class BucketInfo:
-    """A bucket: its name and when it was made, in seconds since 1970."""
+    """A bucket: its name and creation time in seconds since 1970."""
 
     name: str
     created_at: float
 
 
 class ObjectIndex:
-    """Finds, lists, records and forgets. Knows nothing of files: it returns the names of those that are free.
+    """Finds, lists, records and forgets objects. It does not access files: it returns the names of unused ones.
 
-    Some operations come in pairs: one waits until it is on the disk, one (`…_soon`) is awaited by an event loop.
-    `find` and `find_with_content` may be called in an event loop.
+    Some operations come in pairs: one blocks until it is on the disk, one (`…_soon`) is awaited by an event
+    loop. `find`
+    and `find_with_content` can be called in an event loop.
     """
 
     def __init__(self, database: IndexDatabase) -> None:
@@ -70,12 +71,12 @@ class ObjectIndex:
     # ---- buckets --------------------------------------------------------------------------------------------
 
     def add_bucket(self, name: str) -> bool:
-        """Record a bucket; False when it is there already."""
+        """Records a bucket; returns False if it exists already."""
         add = "INSERT OR IGNORE INTO oss_buckets (name, created_at) VALUES (?, ?)"
         return self._database.write(lambda db: db.execute(add, (name, time.time())).rowcount) == 1
 
     def bucket(self, name: str) -> BucketInfo:
-        """The bucket of that name.
+        """Returns the bucket of that name.
 
         Raises:
             StorageError: `NoSuchBucket`.
@@ -86,12 +87,12 @@ class ObjectIndex:
         return BucketInfo(*rows[0])
 
     def buckets(self) -> list[BucketInfo]:
-        """All buckets, by name."""
+        """Returns all buckets, sorted by name."""
         rows = self._database.query("SELECT name, created_at FROM oss_buckets ORDER BY name", ())
         return [BucketInfo(*row) for row in rows]
 
     def drop_bucket(self, name: str) -> None:
-        """Forget an empty bucket.
+        """Forgets an empty bucket.
 
         Raises:
             StorageError: `NoSuchBucket` or `BucketNotEmpty`.
@@ -110,7 +111,7 @@ class ObjectIndex:
     # ---- reading --------------------------------------------------------------------------------------------
 
     def find(self, bucket: str, key: str) -> StoredObject:
-        """The facts about an object.
+        """Returns the metadata of an object.
 
         Raises:
             StorageError: `NoSuchKey` or `NoSuchBucket`.
@@ -118,7 +119,7 @@ class ObjectIndex:
         return object_of(self._row(_FIND, bucket, key))
 
     def find_with_content(self, bucket: str, key: str) -> tuple[StoredObject, bytes | None]:
-        """An object and its content; None for the content that is not a row, or that is lost.
+        """Returns an object and its content; None for content that is not a row, or is lost.
 
         Raises:
             StorageError: `NoSuchKey` or `NoSuchBucket`.
@@ -136,7 +137,7 @@ class ObjectIndex:
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
     ) -> Iterator[StoredObject | CommonPrefix]:
-        """Objects and common prefixes behind `after`, in the order of their UTF-8 bytes; read in pages.
+        """Yields objects and common prefixes after `after`, sorted by UTF-8 bytes; reads them in pages.
 
         Raises:
             StorageError: `NoSuchBucket`.
@@ -144,7 +145,7 @@ class ObjectIndex:
         stem, separator, marker = (_bytes(text) for text in (prefix, delimiter, after))
         end = successor(stem) or _END
         group = _group(marker, stem, separator)
-        # A group that the marker lies in, or is, has been listed.
+        # A group that contains or equals the marker was listed already.
         start = max(stem, (successor(group) if group else marker + b"\0" if marker else b"") or b"")
         limit = _PAGE_GROUPED if separator else _PAGE
         while True:
@@ -162,13 +163,13 @@ class ObjectIndex:
                 return
 
     def of_blobs(self, shard: str) -> list[StoredObject]:
-        """The objects whose blobs are in a shard: their names are hexadecimal and begin with its name."""
+        """Returns the objects whose blobs are in a shard; names of files are hexadecimal."""
         return [object_of(row) for row in self._database.query(_OF_BLOBS, (shard, f"{shard}g"))]
 
     # ---- writing --------------------------------------------------------------------------------------------
 
     def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> Sequence[str]:
-        """Make an object known whose content is a file; returns the files that are free now.
+        """Records an object whose content is a file; returns the files that are unused now.
 
         Raises:
             StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
@@ -176,7 +177,7 @@ class ObjectIndex:
         return self._database.write(lambda db: record(db, info, forbid_overwrite=forbid_overwrite)).freed
 
     def put(self, info: StoredObject, content: bytes, *, forbid_overwrite: bool = False) -> Recorded:
-        """Record an object together with its content.
+        """Records an object together with its content.
 
         Raises:
             StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
@@ -186,11 +187,11 @@ class ObjectIndex:
     def put_soon(
         self, info: StoredObject, content: bytes, *, forbid_overwrite: bool = False
     ) -> asyncio.Future[Recorded]:
-        """`put` for an event loop."""
+        """Runs `put` for an event loop."""
         return self._writer.run_soon(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
 
     def copy(self, row_copy: RowCopy) -> Recorded | None:
-        """Copy an object by naming its row once more; None when its content is not a row.
+        """Copies an object by a second reference to its row; returns None if its content is not a row.
 
         Raises:
             StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
@@ -198,14 +199,14 @@ class ObjectIndex:
         return self._writer.run(lambda db: copy_row(db, row_copy))
 
     def copy_soon(self, row_copy: RowCopy) -> asyncio.Future[Recorded | None]:
-        """`copy` for an event loop."""
+        """Runs `copy` for an event loop."""
         return self._writer.run_soon(lambda db: copy_row(db, row_copy))
 
     def extend(self, info: StoredObject, longer: StoredObject) -> None:
-        """Record that an appendable object has grown.
+        """Records that an appendable object has grown.
 
         Raises:
-            StorageError: `NoSuchKey` when it is no longer what it was.
+            StorageError: `NoSuchKey` if it was replaced or deleted meanwhile.
         """
         grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ?, crc64 = ? WHERE {_IS_UNCHANGED}"  # noqa: S608
         values = (longer.size_bytes, longer.etag, longer.modified_at, crc64_text(longer.crc64), *_identity(info))
@@ -213,7 +214,7 @@ class ObjectIndex:
             raise replaced_error(info)
 
     def forget(self, bucket: str, keys: Iterable[str]) -> Sequence[str]:
-        """Forget objects, in one transaction; returns the files that are free now.
+        """Forgets objects in one transaction; returns the files that are unused now.
 
         Raises:
             StorageError: `NoSuchBucket`. A key that is not there is no error.
@@ -221,17 +222,17 @@ class ObjectIndex:
         return self._writer.run(_forget(bucket, keys))
 
     def forget_soon(self, bucket: str, keys: Iterable[str]) -> asyncio.Future[Sequence[str]]:
-        """`forget` for an event loop."""
+        """Runs `forget` for an event loop."""
         return self._writer.run_soon(_forget(bucket, keys))
 
     def forget_lost(self, info: StoredObject) -> bool:
-        """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
+        """Forgets an object whose content is lost, unless it was replaced; returns whether it was forgotten."""
         drop = f"DELETE FROM oss_objects WHERE {_IS_UNCHANGED}"  # noqa: S608 - constants
         return self._database.write(lambda db: db.execute(drop, _identity(info)).rowcount) == 1
 
 
 def replaced_error(info: StoredObject) -> StorageError:
-    """The error for an object that was there, and is not any more."""
+    """Returns the error for an object that was replaced or deleted during a request."""
     return oss_error(
         "NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key
     )
@@ -254,7 +255,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _group(key: bytes, prefix: bytes, delimiter: bytes) -> bytes:
-    """The common prefix that stands for the key in a list; empty when the key stands for itself."""
+    """Returns the common prefix that represents the key in a list; empty if the key is listed itself."""
     if not delimiter or not key.startswith(prefix):
         return b""
     end = key.find(delimiter, len(prefix))

@@ -1,4 +1,4 @@
-"""The tables of the object store in SQLite, and how they are read and written."""
+"""The SQLite tables of the object store, and access to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ buckets = Table(
     Column("created_at", Double, nullable=False),
 )
 
-# Keys are bytes, not text: their order is then that of OSS.
+# Keys are bytes and not text, so that they sort as in OSS.
 objects = Table(
     "oss_objects",
     _metadata,
@@ -73,7 +73,7 @@ objects = Table(
     sqlite_with_rowid=False,
 )
 
-# The contents of small objects; any number of objects name one in their column `blob`.
+# The contents of small objects; several objects can refer to one in their column `blob`.
 contents = Table(
     "oss_contents",
     _metadata,
@@ -110,24 +110,25 @@ parts = Table(
 
 
 def _with_part_sizes(connection: Connection) -> None:
-    """To version 2: the sizes of the parts that an object was made of."""
+    """Migrates to version 2: adds the sizes of the parts of an object."""
     connection.execute(text("ALTER TABLE oss_objects ADD COLUMN part_sizes JSON"))
 
 
 def _with_contents(connection: Connection) -> None:
-    """To version 3: small objects are rows of `oss_contents`; those that are files stay so.
+    """Migrates to version 3: small objects are rows of `oss_contents`; existing files stay.
 
-    `Schema` makes the new table. The version keeps builds away that would take such an object for a lost one.
+    `Schema` creates the new table. The new version number locks out older builds, which would treat such an
+    object as lost.
     """
 
 
 def _with_part_starts(connection: Connection) -> None:
-    """To version 4: several parts of an upload are in one blob, each at its place."""
+    """Migrates to version 4: several parts of an upload share one blob, each at its offset."""
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN start BIGINT NOT NULL DEFAULT 0"))
 
 
 def _with_crc64_of_parts(connection: Connection) -> None:
-    """To version 5: parts have their CRC-64. Older builds would append to objects without changing theirs."""
+    """Migrates to version 5: adds the CRC-64 of parts, which older builds would not update on appends."""
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN crc64 VARCHAR(20)"))
 
 
@@ -139,8 +140,8 @@ class IndexDatabase:
 
     Args:
         root: the folder of the store; the database is the file `objects.db` in it.
-        earlier: the database in which older builds kept the index of a service with PostgreSQL. It is taken over
-            once.
+        earlier: the database in which older builds stored the index of a service with PostgreSQL. It is
+        migrated once.
 
     Attributes:
         writer: the thread that writes.
@@ -165,8 +166,10 @@ class IndexDatabase:
         self._idle: deque[sqlite3.Connection] = deque()
 
     def query(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
-        """The rows of a statement: quick enough for an event loop."""
+        """Returns the rows of a statement; fast enough for an event loop."""
         try:
+            # A pool without a lock: pop and append of a deque are atomic. Each connection has one user at a
+            # time.
             connection = self._idle.pop()
         except IndexError:
             connection = connect(self._path)
@@ -177,26 +180,27 @@ class IndexDatabase:
             self._idle.append(connection)
 
     def require_bucket(self, name: str) -> None:
-        """Raise `NoSuchBucket` unless there is such a bucket."""
+        """Raises `NoSuchBucket` unless the bucket exists."""
         if not self.query("SELECT 1 FROM oss_buckets WHERE name = ?", (name,)):
             raise oss_error("NoSuchBucket", bucket=name)
 
     def write(self, operation: Operation[T]) -> T:
-        """Run an operation; when this returns, it is on the disk. What it raises undoes what it did."""
+        """Runs an operation; when this returns, it is on the disk. An exception undoes its changes."""
         return self.writer.run(operation)
 
     def close(self) -> None:
-        """End the writer, and close the connections."""
+        """Stops the writer and closes the connections."""
         self.writer.close()
         while self._idle:
             self._idle.pop().close()
 
 
 def _migrate(source: Engine, target: Connection, root: Path) -> None:
-    """Replace the index by the one in another database, which no older build can use from then on.
+    """Replaces the index by the one in another database, which older builds cannot use afterwards.
 
-    The transaction of `target` is committed by the caller, who then drops the tables of `source`. After a kill in
-    between, all of it happens again.
+    The caller commits the transaction of `target` and then drops the tables of `source`. After a kill in
+    between, the
+    migration runs again.
     """
     with source.begin() as connection:
         _SCHEMA.retire(connection)

@@ -12,18 +12,17 @@ from pai_sdk.storage.crc64 import crc64_of
 __all__ = ["DAMAGED", "IntegrityCheck", "content_is_short"]
 
 DAMAGED = "ObjectDamaged"
-"""The code of the error for an object whose content is not there any more as it was stored."""
+"""The error code for an object whose stored content was changed or lost."""
 
 
 class IntegrityCheck:
-    """Takes an object's content piece by piece, and checks at the end whether it is the object's.
+    """Receives an object's content in chunks, and checks at the end whether it is intact.
 
-    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload it is
-    the MD5, for an object of parts it is made of the MD5 of each part, whose sizes the index has. For one that was
-    appended to, only the size is checked.
-
-    Args:
-        info: the object.
+    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload
+    it is the MD5;
+    for an object of parts it combines the MD5 of each part, whose sizes the index has. For an appended
+    object only the
+    size is checked.
 
     Example:
         >>> check = IntegrityCheck(StoredObject("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))
@@ -44,7 +43,7 @@ class IntegrityCheck:
         self._part_bytes = 0
 
     def update(self, chunk: bytes) -> None:
-        """Take the next piece."""
+        """Adds the next chunk."""
         self._size_bytes += len(chunk)
         if self._info.crc64 is not None:
             self._crc64 = crc64_of(chunk, self._crc64)
@@ -54,7 +53,7 @@ class IntegrityCheck:
             self._update_parts(memoryview(chunk))
 
     def problem(self) -> str:
-        """The problem of the content as a whole; empty when it is the object's."""
+        """Returns the problem of the complete content; empty if it is intact."""
         info = self._info
         if self._size_bytes != info.size_bytes:
             return _problem_message(
@@ -86,7 +85,7 @@ class IntegrityCheck:
 
 
 def content_is_short(info: StoredObject, size_bytes: int) -> StorageError:
-    """The error for an object of whose content only so many bytes are left."""
+    """Returns the error for an object whose stored content has only so many bytes."""
     message = _problem_message(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
     return oss_error(DAMAGED, message, bucket=info.bucket, key=info.key)
 

@@ -1,7 +1,10 @@
-"""Uploads in parts: each part is written to its place in one blob, which in the end is the content of the object.
+"""Multipart uploads: each part is written at its offset into one blob, which becomes the content of the object.
 
-A part that has no place there is a blob of its own until the end, and is then copied to its place. What a row
-names is never written to again. Where that would happen, as when only some parts are taken, a new blob is made.
+A part without a slot there is a blob of its own until the end, and is then copied to its offset. A range
+that a row
+refers to is never written again. Where that would happen, for example if only some parts are selected, a
+new blob is
+created.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "U
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
 _ID = re.compile("[0-9A-F]{32}")
-_END = b"\xff"  # behind all keys: UTF-8 has no such byte
+_END = b"\xff"  # sorts after all keys: UTF-8 never contains this byte
 
 _UPLOAD = "id, bucket, key, content_type, headers, started_at"
 _PART = "number, size_bytes, etag, modified_at, blob, start, crc64"
@@ -66,13 +69,13 @@ class UploadedPart:
 
     @property
     def range(self) -> BlobRange:
-        """Its bytes."""
+        """Returns the range of its bytes."""
         return BlobRange(self.blob, self.start, self.size_bytes)
 
 
 @dataclass(frozen=True)
 class PartOfUpload:
-    """A part, and the upload that it belongs to."""
+    """A part with the id of its upload."""
 
     upload_id: str
     part: UploadedPart
@@ -80,7 +83,7 @@ class PartOfUpload:
 
 @dataclass(frozen=True)
 class UploadInfo:
-    """An upload that was begun, and neither completed nor aborted."""
+    """An unfinished upload."""
 
     id: str
     bucket: str
@@ -91,15 +94,20 @@ class UploadInfo:
 
 
 class MultipartUploads:
-    """Begins, feeds, completes, aborts and lists uploads in parts."""
+    """Starts, fills, completes, aborts and lists multipart uploads.
+
+    `SharedBlob.completing` is locked while an object is built from parts. `_guard` protects the dictionary
+    only: neither the
+    database nor the disk is accessed under it.
+    """
 
     def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
         self._database, self._blobs = database, blobs
-        self._shared: dict[str, SharedBlob] = {}  # by upload; of those that this process has seen
+        self._shared: dict[str, SharedBlob] = {}  # by upload id; only uploads with requests to this process
         self._guard = threading.Lock()
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
-        """Begin an upload; returns its id."""
+        """Starts an upload; returns its id."""
         upload_id = uuid.uuid4().hex.upper()
         values = (upload_id, bucket, encode_key(key), content_type, json.dumps(dict(headers)), time.time())
 
@@ -111,7 +119,7 @@ class MultipartUploads:
         return self._database.write(insert)
 
     def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
-        """The upload of that id.
+        """Returns the upload of that id.
 
         Raises:
             StorageError: `NoSuchUpload`.
@@ -125,14 +133,7 @@ class MultipartUploads:
     def part_writer(
         self, bucket: str, key: str, upload_id: str, number: int, size_bytes: int | None
     ) -> BlobWriter:
-        """Begin a part that `add_part` takes.
-
-        Args:
-            bucket: the bucket.
-            key: the object's key.
-            upload_id: the upload.
-            number: of the part.
-            size_bytes: how long it will be, if that is known.
+        """Starts a part for `add_part`; `size_bytes` is None if the length is unknown.
 
         Raises:
             StorageError: `NoSuchUpload`.
@@ -141,7 +142,7 @@ class MultipartUploads:
             return shared.writer(number, size_bytes)
 
     def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
-        """Take what was written as a part; one of the same number is replaced."""
+        """Adds what was written as a part; replaces one of the same number."""
         blob = writer.finish()
         part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name, blob.start, blob.crc64)
         try:
@@ -154,7 +155,7 @@ class MultipartUploads:
         return part
 
     def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> list[str]:
-        """Put the row of a part; returns the blob that no part names any more."""
+        """Writes the row of a part; returns the blob that no part refers to any more."""
         values = (upload_id, *astuple(part)[:-1], crc64_text(part.crc64))
         find = "SELECT blob FROM oss_parts WHERE upload = ? AND number = ?"
 
@@ -171,7 +172,7 @@ class MultipartUploads:
     def parts(
         self, bucket: str, key: str, upload_id: str, *, after: int = 0, limit: int = MAX_PARTS
     ) -> list[UploadedPart]:
-        """The parts that have arrived, by number."""
+        """Returns the parts that have arrived, by number."""
         self.find(bucket, key, upload_id)
         query = f"SELECT {_PART} FROM oss_parts WHERE upload = ? AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
         return [_part(row) for row in self._database.query(query, (upload_id, after, limit))]
@@ -185,14 +186,14 @@ class MultipartUploads:
         *,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
-        """Make the object of its parts.
+        """Builds the object from its parts.
 
         Args:
             bucket: the bucket.
             key: the object's key.
             upload_id: the upload.
-            requested: number and ETag of each part to take; None for all that have arrived.
-            forbid_overwrite: refuse when there is something at the key.
+            requested: number and ETag of each part to use; None for all that have arrived.
+            forbid_overwrite: refuse if the key has an object.
 
         Raises:
             StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
@@ -204,6 +205,7 @@ class MultipartUploads:
                 info = _object_of(upload, selected, blob)
                 try:
                     freed = self._database.write(partial(_end, info, upload_id, selected, forbid_overwrite))
+                # The part's request wins: its new blob is not in the object, so the parts are joined again.
                 except _PartReplacedError:
                     continue
                 except BaseException:
@@ -216,14 +218,14 @@ class MultipartUploads:
     def _join_parts(
         self, upload: UploadInfo, requested: Sequence[tuple[int, str]] | None, shared: SharedBlob
     ) -> tuple[Sequence[UploadedPart], str]:
-        """The parts that the object is made of, and a blob of them all: a new one, or that of the first part."""
+        """Returns the selected parts, and a blob of all of them: a new one, or that of the first part."""
         selected: Sequence[UploadedPart] = ()
         is_idle = shared.close()
         while True:
             arrived = self.parts(upload.bucket, upload.key, upload.id)
             before, selected = selected, _select_parts(arrived, requested)
             try:
-                # A request whose client has given up may still write to the shared blob.
+                # A request whose client has disconnected may still be writing to the shared blob.
                 can_fill = is_idle or selected[0].blob != shared.name
                 if can_fill and self._fill_base(selected, arrived):
                     return selected, selected[0].blob
@@ -236,12 +238,12 @@ class MultipartUploads:
                 message = "A part was cut off on the disk of the service; upload it again."
                 raise oss_error("InvalidPart", message) from error
             except FileNotFoundError as error:
-                # A part came again while we were at it, or the upload ended; else its blob is lost.
+                # If the parts have changed, one was replaced meanwhile: try again. Otherwise its blob is lost.
                 if selected == before:
                     raise oss_error("InvalidPart", bucket=upload.bucket, key=upload.key) from error
 
     def _fill_base(self, selected: Sequence[UploadedPart], arrived: Sequence[UploadedPart]) -> bool:
-        """Make the blob of the first part that of the object, unless that would overwrite a part."""
+        """Turns the blob of the first part into that of the object, unless that would overwrite a part."""
         base = selected[0].blob
         sizes = [part.size_bytes for part in selected]
         starts = dict(zip((part.number for part in selected), accumulate(sizes, initial=0), strict=False))
@@ -257,30 +259,31 @@ class MultipartUploads:
         return self._blobs.fill(base, sum(sizes), ranges)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
-        """End an upload and remove its parts."""
+        """Ends an upload and removes its parts."""
         self._blobs.remove(self._database.write(lambda connection: _forget(connection, bucket, key, upload_id)))
         self._forget_shared(upload_id)
 
     @contextmanager
     def _shared_of(self, bucket: str, key: str, upload_id: str) -> Iterator[SharedBlob]:
-        """The blob that parts of an upload are written to. It is forgotten if the upload has ended by then."""
+        """Yields the shared blob of an upload; forgets it if the upload has ended by then."""
         with self._guard:
             shared = self._shared.get(upload_id)
             if shared is None:
                 shared = self._shared[upload_id] = SharedBlob(self._blobs)
         try:
-            self.find(bucket, key, upload_id)  # now: an upload that ends from here on takes the blob with it
+            # After the insert: whoever ends the upload later also removes the blob.
+            self.find(bucket, key, upload_id)
             yield shared
         finally:
             self._forget_shared(upload_id)
 
     def _remove_blobs(self, upload_id: str, names: Sequence[str]) -> None:
-        """Remove blobs of parts, but not the one that others are just written to."""
+        """Removes blobs of parts, except the shared one, which other parts may be written to."""
         shared = self._shared.get(upload_id)
         self._blobs.remove(name for name in names if shared is None or name != shared.name)
 
     def _forget_shared(self, upload_id: str) -> None:
-        """Remove the blob of an upload that has ended, unless it is that of the object."""
+        """Removes the shared blob of an upload that has ended, unless it is the content of the object."""
         if self._database.query("SELECT 1 FROM oss_uploads WHERE id = ?", (upload_id,)):
             return
         with self._guard:
@@ -292,25 +295,26 @@ class MultipartUploads:
             self._blobs.remove([shared.name])
 
     def of_blobs(self, shard: str) -> list[PartOfUpload]:
-        """The parts whose blobs are in a shard."""
+        """Returns the parts whose blobs are in a shard."""
         query = f"SELECT upload, {_PART} FROM oss_parts WHERE blob >= ? AND blob < ?"  # noqa: S608 - constants
         rows = self._database.query(query, (shard, f"{shard}g"))
         return [PartOfUpload(upload, _part(part)) for upload, *part in rows]
 
     def forget_lost(self, lost: PartOfUpload) -> bool:
-        """Forget a part whose content is lost, unless it has come again; whether it was forgotten."""
+        """Forgets a part whose content is lost, unless it was replaced; returns whether it was forgotten."""
         drop = "DELETE FROM oss_parts WHERE upload = ? AND number = ? AND blob = ?"
         of = (lost.upload_id, lost.part.number, lost.part.blob)
         return self._database.write(lambda connection: connection.execute(drop, of).rowcount) == 1
 
     def idle_since(self, time_s: float) -> Sequence[UploadInfo]:
-        """The uploads of all buckets that were begun before then, and have no part that came later."""
+        """Returns the uploads of all buckets that were started before `time_s` and have no later part."""
         return [_upload(row) for row in self._database.query(_IDLE, {"time": time_s})]
 
     def expire(self, upload: UploadInfo, time_s: float) -> bool:
-        """Abort an upload, unless a part has arrived since then or it has ended; whether it was aborted."""
+        """Aborts an upload unless it has ended or has a part since `time_s`; returns whether it was aborted."""
 
         def end(connection: sqlite3.Connection) -> list[str] | None:
+            # Checked again in the transaction: a part may have arrived since `idle_since`.
             if connection.execute(f"{_IDLE} AND id = :id", {"time": time_s, "id": upload.id}).fetchone() is None:
                 return None
             return _forget(connection, upload.bucket, upload.key, upload.id)
@@ -321,7 +325,7 @@ class MultipartUploads:
         return freed is not None
 
     def list(self, bucket: str, *, prefix: str = "", after: tuple[str, str] = ("", "")) -> list[UploadInfo]:
-        """The unfinished uploads of a bucket, by key and id, behind a key or behind one upload of a key."""
+        """Returns the unfinished uploads of a bucket, by key and id, after a key or after one upload of a key."""
         key_marker, id_marker = after[0].encode(), after[1]
         stem = prefix.encode()
         query = f"SELECT {_UPLOAD} FROM oss_uploads WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key, id"  # noqa: S608
@@ -353,7 +357,7 @@ def _forget(connection: sqlite3.Connection, bucket: str, key: str, upload_id: st
 
 
 class _PartReplacedError(Exception):
-    """A part whose bytes are in the blob of the object was replaced meanwhile, and that blob removed."""
+    """Raised when a part inside the object's blob was replaced meanwhile, and that blob removed."""
 
 
 def _end(
@@ -363,7 +367,7 @@ def _end(
     forbid_overwrite: bool,
     connection: sqlite3.Connection,
 ) -> list[str]:
-    """End an upload with its object; returns the blobs that nothing names any more."""
+    """Replaces an upload by its object; returns the blobs that no row refers to any more."""
     _require(connection, info.bucket, info.key, upload_id)
     rows = connection.execute("SELECT number, blob FROM oss_parts WHERE upload = ?", (upload_id,))
     if not {(part.number, part.blob) for part in selected if part.blob == info.blob} <= {*rows}:
@@ -419,7 +423,7 @@ def _combined_etag(parts: Sequence[UploadedPart]) -> str:
 def _combined_crc64(parts: Sequence[UploadedPart]) -> int | None:
     crc64 = 0
     for part in parts:
-        if part.crc64 is None:  # of a release that did not record it
+        if part.crc64 is None:  # written by a release that did not record it
             return None
         crc64 = combine_crc64(crc64, part.crc64, part.size_bytes)
     return crc64

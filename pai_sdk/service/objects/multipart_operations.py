@@ -1,4 +1,4 @@
-"""The operations of OSS on uploads in parts."""
+"""OSS operations on multipart uploads."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _MAX_REQUEST_XML_BYTES = 4 << 20
 
 
 class MultipartOperations:
-    """The operations of OSS on uploads in parts."""
+    """OSS operations on multipart uploads."""
 
     def __init__(self, store: ObjectStore, threads: Threads) -> None:
         self._store, self._uploads, self._threads = store, store.uploads, threads
 
     async def start(self, request: OssRequest) -> Response:
-        """InitiateMultipartUpload."""
+        """Handles InitiateMultipartUpload."""
         refuse_unsupported_headers(request)
         written, encoding = name_writer(request.query, [request.key])
         upload_id = await self._threads.run(
@@ -50,7 +50,7 @@ class MultipartOperations:
         )
 
     async def put_part(self, request: OssRequest) -> Response:
-        """UploadPart, and UploadPartCopy when a source is named."""
+        """Handles UploadPart, and UploadPartCopy if a source is named."""
         number = request.number("partNumber", 0, 1, MAX_PARTS)
         if not number:
             raise oss_error("InvalidArgument", "partNumber is missing.")
@@ -78,7 +78,7 @@ class MultipartOperations:
             return self._uploads.add_part(writer, request.bucket, request.key, request.query["uploadId"], number)
 
     async def complete(self, request: OssRequest) -> Response:
-        """CompleteMultipartUpload."""
+        """Handles CompleteMultipartUpload."""
         body = await read_small_body(request, _MAX_REQUEST_XML_BYTES)
         is_complete_all = request.header("x-oss-complete-all").lower() == "yes"
         if is_complete_all and body:
@@ -106,12 +106,12 @@ class MultipartOperations:
         )
 
     async def abort(self, request: OssRequest) -> Response:
-        """AbortMultipartUpload."""
+        """Handles AbortMultipartUpload."""
         await self._threads.run(self._uploads.abort, request.bucket, request.key, request.query["uploadId"])
         return Response(status_code=204)
 
     async def list_parts(self, request: OssRequest) -> Response:
-        """ListParts."""
+        """Handles ListParts."""
         limit = request.number("max-parts", _MAX_PAGE, 1, _MAX_PAGE)
         after = request.number("part-number-marker", 0, 0, MAX_PARTS)
         upload_id = request.query["uploadId"]
@@ -137,7 +137,7 @@ class MultipartOperations:
         )
 
     async def list_uploads(self, request: OssRequest) -> Response:
-        """ListMultipartUploads."""
+        """Handles ListMultipartUploads."""
         query, limit = request.query, request.number("max-uploads", _MAX_PAGE, 1, _MAX_PAGE)
         prefix, delimiter, key_marker, id_marker = (
             query.get(name, "") for name in ("prefix", "delimiter", "key-marker", "upload-id-marker")
@@ -202,7 +202,7 @@ def _parse_part(element: ElementTree.Element) -> tuple[int, str]:
 def _group_uploads(
     uploads: list[UploadInfo], prefix: str, delimiter: str, key_marker: str, limit: int
 ) -> tuple[list[UploadInfo], list[str], tuple[str, str]]:
-    """Uploads and common prefixes of a page, and the markers of the next; empty ones when there is none."""
+    """Returns uploads and common prefixes of a page, and the markers of the next; empty if there is none."""
     page: list[UploadInfo] = []
     groups: list[str] = []
     last = ("", "")

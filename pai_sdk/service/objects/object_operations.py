@@ -1,4 +1,4 @@
-"""The operations of OSS on objects, with the conditions and ranges that a client may give."""
+"""OSS operations on objects, with conditions and ranges."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OVERRIDES = (
     "content-disposition",
     "content-encoding",
 )
-# Headers that change what is stored or its access rights, with their harmless values; all others are refused.
+# Headers that change what is stored or its access rights, with the accepted values; other values are refused.
 _ACCEPTED_VALUES = {
     "x-oss-object-acl": ("", "default", "private"),
     "x-oss-storage-class": ("", "Standard"),
@@ -62,17 +62,18 @@ _ACCEPTED_VALUES = {
 
 
 class ObjectOperations:
-    """The operations of OSS on objects, but for uploads in parts.
+    """OSS operations on objects, except multipart uploads.
 
-    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a thread
-    of its own would cost more than the work.
+    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a
+    thread call
+    would cost more than the work.
     """
 
     def __init__(self, store: ObjectStore, threads: Threads) -> None:
         self._store, self._index, self._threads = store, store.index, threads
 
     async def put(self, request: OssRequest) -> Response:
-        """PutObject, and CopyObject when a source is named."""
+        """Handles PutObject, and CopyObject if a source is named."""
         if request.header("x-oss-copy-source"):
             return await self._copy(request)
         refuse_unsupported_headers(request)
@@ -115,7 +116,7 @@ class ObjectOperations:
             await self._threads.run(self._store.remove_files, names)
 
     async def get(self, request: OssRequest) -> Response:
-        """GetObject."""
+        """Handles GetObject."""
         overrides = _overrides(request)
         info, content = self._index.find_with_content(request.bucket, request.key)
         if content is not None and len(content) == info.size_bytes:
@@ -145,7 +146,7 @@ class ObjectOperations:
             raise
 
     async def head(self, request: OssRequest) -> Response:
-        """HeadObject."""
+        """Handles HeadObject."""
         info = self._index.find(request.bucket, request.key)
         headers = safe_in_browser(request, {**object_headers(info), **_overrides(request)})
         if info.kind == "Appendable":
@@ -155,7 +156,7 @@ class ObjectOperations:
         return Response(headers={**headers, "content-length": str(info.size_bytes)})
 
     async def meta(self, request: OssRequest) -> Response:
-        """GetObjectMeta: the few facts that cost nothing."""
+        """Handles GetObjectMeta."""
         info = self._index.find(request.bucket, request.key)
         all_headers = object_headers(info)
         headers = {
@@ -164,17 +165,17 @@ class ObjectOperations:
         return Response(headers={**headers, "content-length": str(info.size_bytes)})
 
     async def acl(self, request: OssRequest) -> Response:
-        """GetObjectAcl: that of the bucket."""
+        """Handles GetObjectAcl: that of the bucket."""
         self._index.find(request.bucket, request.key)
         return xml_response("AccessControlPolicy", [("AccessControlList", [("Grant", "default")])])
 
     async def delete(self, request: OssRequest) -> Response:
-        """DeleteObject."""
+        """Handles DeleteObject."""
         await self._remove_files(await self._index.forget_soon(request.bucket, [request.key]))
         return Response(status_code=204)
 
     async def append(self, request: OssRequest) -> Response:
-        """AppendObject."""
+        """Handles AppendObject."""
         refuse_unsupported_headers(request)
         if "position" not in request.query:
             raise oss_error("MissingArgument", "AppendObject needs the position.")
@@ -237,15 +238,15 @@ class ObjectOperations:
 
 
 def content_type_of(request: OssRequest) -> str:
-    """The content type the client gave, or else the one that fits the key."""
+    """Returns the content type from the client, or else one that fits the key."""
     return request.header("content-type") or guess_type(request.key)
 
 
 def stored_headers(request: OssRequest) -> dict[str, str]:
-    """The headers that the client gets back with the object.
+    """Returns the headers that are stored with the object and returned with it.
 
     Raises:
-        StorageError: it is too much.
+        StorageError: they are too large.
     """
     headers = {
         name: request.header(name)
@@ -258,17 +259,17 @@ def stored_headers(request: OssRequest) -> dict[str, str]:
 
 
 def refuse_unsupported_headers(request: OssRequest) -> None:
-    """Raise `NotImplemented` for what the client wants and cannot have."""
+    """Raises `NotImplemented` for headers with unsupported values."""
     for name in sorted(_ACCEPTED_VALUES.keys() & request.signed.headers.keys()):
         if request.header(name) not in _ACCEPTED_VALUES[name]:
             raise oss_error("NotImplemented", f"{name}: {request.header(name)} is not offered here; leave it out.")
 
 
 def copy_source(request: OssRequest) -> tuple[str, str]:
-    """Bucket and key of `x-oss-copy-source`.
+    """Returns bucket and key of `x-oss-copy-source`.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: it is invalid.
     """
     source, _, version = request.header("x-oss-copy-source").partition("?")
     if version:
@@ -300,12 +301,12 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
 
 
 def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
-    """True if the client needs the content; False when it has it already.
+    """Return whether the client needs the content; False if it has the current one.
 
     Args:
         request: the request.
-        info: the object it is about.
-        prefix: what the headers' names begin with: `x-oss-copy-source-` in a copy.
+        info: the object.
+        prefix: of the headers' names: `x-oss-copy-source-` in a copy.
 
     Raises:
         StorageError: `PreconditionFailed`.
@@ -323,20 +324,19 @@ def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") 
 
 
 def check_source(request: OssRequest, source: StoredObject) -> None:
-    """Check what a client demands of the object that it copies.
+    """Checks the client's conditions for the source of a copy.
 
     Raises:
-        StorageError: `PreconditionFailed`; `NotModified` when the object is still the one that the client knows.
+        StorageError: `PreconditionFailed`; `NotModified` if the client knows this version of the object.
     """
     if not check_conditions(request, source, "x-oss-copy-source-"):
         raise oss_error("NotModified")
 
 
 def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
-    """First byte and length of what is asked for; None for all of it.
+    """Returns first byte and length of the requested range; None for the complete object.
 
-    A range that does not fit is no range at all, as in OSS; a client that sends `x-oss-range-behavior: standard`
-    gets what HTTP says instead.
+    An unsatisfiable range is ignored, as in OSS; with `x-oss-range-behavior: standard` the rules of HTTP apply.
 
     Raises:
         StorageError: `InvalidRange`, in the standard behaviour only.
@@ -353,7 +353,7 @@ def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
         if standard and int(match[2]) > 0:
             first = max(first, 0)
     if standard and match[1] and match[2] and last < first:
-        return None  # HTTP: such a range is not even one
+        return None  # HTTP: an invalid range is ignored
     if standard:
         last = min(last, size_bytes - 1)
     if 0 <= first <= last < size_bytes:
@@ -364,7 +364,7 @@ def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
 
 
 def copy_range(request: OssRequest, size_bytes: int) -> tuple[int, int]:
-    """First byte and length of what `x-oss-copy-source-range` names; all without it.
+    """Returns first byte and length of `x-oss-copy-source-range`; the complete object without it.
 
     Raises:
         StorageError: `InvalidRange`.
@@ -386,7 +386,7 @@ def _matches_etag(header: str, etag: str) -> bool:
 
 
 def _time(text: str) -> int | None:
-    """Seconds since 1970; None for no date, or one that cannot be read, which HTTP says to pass over."""
+    """Returns seconds since 1970; None for a missing or invalid date, which HTTP requires to ignore."""
     try:
         return int(parsedate_to_datetime(text).timestamp()) if text else None
     except (TypeError, ValueError, IndexError, OverflowError):

@@ -1,8 +1,10 @@
-"""Objects as rows of SQLite: their names, the contents of small ones; statements of the driver alone, for speed.
+"""Objects as rows of SQLite, with the contents of small ones; uses sqlite3 directly, for speed.
 
-An object whose content is a row has the name of that row as its `blob`: `row-000000000017`. A copy of it names the
-same row. A row that no object names any more is deleted in the transaction that deletes or replaces the last such
-object; the index over `blob` tells whether there is another one.
+An object whose content is a row has the name of that row as its `blob`: `row-000000000017`. A copy refers
+to the same
+row. The transaction that deletes or replaces the last object of a row deletes the row too; the index on
+`blob` finds
+out whether there is another object.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ __all__ = [
 ]
 
 MAX_ROW_BYTES = 64 << 10
-"""A content of this size or less is a row: SQLite writes and reads it faster than the file system."""
+"""Content up to this size is stored as a row: SQLite writes and reads it faster than the file system."""
 
 ObjectKind = Literal["Normal", "Multipart", "Appendable"]
 
-# With path-style addresses the first segment is the bucket; the PAI API lives under this one, on the same port.
+# In path-style addresses the first segment is the bucket; the PAI API uses this one, on the same port.
 RESERVED_BUCKETS = frozenset({"api"})
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -51,7 +53,7 @@ _MAX_KEY_BYTES = 1023
 
 COLUMNS = "bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes, crc64"
 
-_ROW = "row-"  # sorts behind all names of files, so that the sweep of the files does not meet them
+_ROW = "row-"  # sorts after all names of files, so that the sweep of files does not list rows
 _FIND = f"SELECT {COLUMNS} FROM oss_objects WHERE bucket = ? AND key = ?"  # noqa: S608 - constants
 _FIND_BUCKET = "SELECT 1 FROM oss_buckets WHERE name = ?"
 _FIND_BLOB = "SELECT blob FROM oss_objects WHERE bucket = ? AND key = ?"
@@ -60,7 +62,7 @@ _ADD_CONTENT = "INSERT INTO oss_contents (content) VALUES (?)"
 _PUT = f"INSERT OR REPLACE INTO oss_objects ({COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608 - constants
 _FORGET = "DELETE FROM oss_objects WHERE bucket = ? AND key = ?"
 _FORGET_CONTENT = "DELETE FROM oss_contents WHERE id = ? AND NOT EXISTS (SELECT 1 FROM oss_objects WHERE blob = ?)"
-# One statement, so that the object and the content are of the same moment.
+# One statement, so that object and content belong to the same version.
 FIND_WITH_CONTENT = f"""
     SELECT {COLUMNS}, content FROM oss_objects LEFT JOIN oss_contents
     ON oss_contents.id = CASE WHEN blob >= '{_ROW}' THEN CAST(substr(blob, {len(_ROW) + 1}) AS INTEGER) END
@@ -70,20 +72,20 @@ FIND_WITH_CONTENT = f"""
 
 @dataclass(frozen=True)
 class StoredObject:
-    """The facts about an object.
+    """The metadata of an object.
 
     Attributes:
-        bucket: its bucket.
-        key: its key.
-        size_bytes: the length of its content.
-        etag: upper-case hexadecimal, without quotes; the MD5 unless the object was made in parts.
-        content_type: as it was given.
+        bucket: the bucket.
+        key: the key.
+        size_bytes: the length of the content.
+        etag: upper-case hexadecimal, without quotes; the MD5 unless the object was built from parts.
+        content_type: from the client.
         modified_at: seconds since 1970.
-        kind: how it was made.
-        headers: what goes out with it, by name: `x-oss-meta-*`, `Cache-Control` and the like.
-        blob: the file that holds its content, or the row of `oss_contents`.
-        part_sizes: of the parts it was made of, in their order: a size, and how many have it; empty: not known.
-        crc64: the CRC-64/XZ of its content; None for objects that releases without this column have written.
+        kind: how it was created.
+        headers: headers that are returned with it, by name: `x-oss-meta-*`, `Cache-Control` and others.
+        blob: the file with the content, or the row of `oss_contents`.
+        part_sizes: sizes of the parts in their order, as pairs of size and count; empty if unknown.
+        crc64: the CRC-64/XZ of the content; None for objects of releases without this column.
     """
 
     bucket: str
@@ -101,7 +103,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class Recorded:
-    """An object that was recorded, and the files that are free now."""
+    """A recorded object, and the files that are unused now."""
 
     info: StoredObject
     freed: Sequence[str]
@@ -113,12 +115,12 @@ class RowCopy:
 
     Attributes:
         source_bucket: the bucket of the source.
-        source_key: its key.
-        bucket: the bucket it is copied to.
-        key: the key there.
+        source_key: the key of the source.
+        bucket: the target bucket.
+        key: the target key.
         changed: headers and content type of the copy; None keeps those of the source.
-        forbid_overwrite: refuse when there is something at the key.
-        check_source: raises, unless the object is the one that is meant.
+        forbid_overwrite: refuse if the target exists.
+        check_source: raises if the client's conditions for the source are not met.
     """
 
     source_bucket: str
@@ -131,7 +133,7 @@ class RowCopy:
 
 
 def check_bucket(name: str) -> str:
-    """The name itself.
+    """Returns the name if it is valid.
 
     Raises:
         StorageError: `InvalidBucketName`.
@@ -144,7 +146,7 @@ def check_bucket(name: str) -> str:
 
 
 def encode_key(key: str) -> bytes:
-    """A key as the index holds it: its UTF-8 bytes, so that it sorts as OSS does.
+    """Returns the UTF-8 bytes of a key, which sort as in OSS.
 
     Raises:
         StorageError: `InvalidObjectName`.
@@ -159,7 +161,7 @@ def encode_key(key: str) -> bytes:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The first byte string behind all those that begin with `prefix`; None when nothing can follow.
+    """Returns the first byte string after all those that begin with `prefix`; None if there is none.
 
     Example:
         >>> successor(b"logs/")
@@ -170,12 +172,12 @@ def successor(prefix: bytes) -> bytes | None:
 
 
 def is_row(blob: str) -> bool:
-    """True if a content of that name is a row, and not a file."""
+    """Return whether the content of that name is a row and not a file."""
     return blob.startswith(_ROW)
 
 
 def object_of(row: Any) -> StoredObject:
-    """The object that a row of `COLUMNS` describes."""
+    """Returns the object of a row of `COLUMNS`."""
     bucket, key, size_bytes, etag, content_type, modified_at, kind, headers, blob, part_sizes, crc64 = row[:11]
     return StoredObject(
         bucket=bucket,
@@ -193,12 +195,12 @@ def object_of(row: Any) -> StoredObject:
 
 
 def crc64_text(crc64: int | None) -> str | None:
-    """Returns a checksum as the index and OSS's headers have it: SQLite's integers are too short for it."""
+    """Returns a checksum as a string: SQLite's integers are signed and too short for it."""
     return None if crc64 is None else str(crc64)
 
 
 def require_bucket(connection: sqlite3.Connection, name: str) -> None:
-    """Raise `NoSuchBucket` unless there is such a bucket."""
+    """Raises `NoSuchBucket` unless the bucket exists."""
     if connection.execute(_FIND_BUCKET, (name,)).fetchone() is None:
         raise oss_error("NoSuchBucket", bucket=name)
 
@@ -210,7 +212,7 @@ def record(
     *,
     forbid_overwrite: bool = False,
 ) -> Recorded:
-    """Make an object known, with its content or with the name of what holds it.
+    """Records an object, with its content or with the name of its blob.
 
     Raises:
         StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
@@ -237,7 +239,7 @@ def record(
 
 
 def copy_row(connection: sqlite3.Connection, row_copy: RowCopy) -> Recorded | None:
-    """Copy an object by naming its row once more; None when its content is not a row.
+    """Copies an object by a second reference to its row; returns None if its content is not a row.
 
     Raises:
         StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
@@ -266,7 +268,7 @@ def copy_row(connection: sqlite3.Connection, row_copy: RowCopy) -> Recorded | No
 
 
 def forget(connection: sqlite3.Connection, bucket: str, keys: Iterable[bytes]) -> Sequence[str]:
-    """Forget objects; returns the files that are free now.
+    """Forgets objects; returns the files that are unused now.
 
     Raises:
         StorageError: `NoSuchBucket`. A key that is not there is no error.
@@ -282,7 +284,7 @@ def forget(connection: sqlite3.Connection, bucket: str, keys: Iterable[bytes]) -
 
 
 def _release(connection: sqlite3.Connection, blob: str) -> Sequence[str]:
-    """Delete a row that no object names any more; the name itself when it is that of a file."""
+    """Deletes a row that no object refers to any more; returns the name if it is a file."""
     if not is_row(blob):
         return (blob,)
     connection.execute(_FORGET_CONTENT, (int(blob.removeprefix(_ROW)), blob))

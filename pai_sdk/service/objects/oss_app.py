@@ -1,4 +1,4 @@
-"""The OSS wire: an ASGI application over an object store."""
+"""The OSS protocol: an ASGI application over an object store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Handler = Callable[[OssRequest], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: the parameters that mark it, and those it may have beside them."""
+    """An operation: the parameters that select it, and its optional parameters."""
 
     handler: Handler
     marks: frozenset[str]
@@ -77,16 +77,16 @@ def create_app(
     rates: KeyRates | None = None,
     rights: BucketRights | None = None,
 ) -> ASGIApp:
-    """The OSS wire over a store, as an ASGI application to be mounted at the root of a server.
+    """Returns the OSS protocol over a store, as an ASGI application for the root of a server.
 
     Args:
-        store: what it gives access to; closed by the caller.
-        keys: the secret of each access key id, or a function that gives it, None for an unknown one.
+        store: the object store; closed by the caller.
+        keys: the secret of each access key id, or a function that returns it, None for an unknown one.
         region: the region clients must sign for, such as `cn-hangzhou`.
-        domains: hosts below which the first label is the bucket (`bucket.localhost`); elsewhere the path names it.
+        domains: hosts below which the first label is the bucket (`bucket.localhost`); otherwise the path names it.
         now: the clock that signatures are checked by.
-        rates: how often each key may ask.
-        rights: the buckets that each key opens; all of them by default.
+        rates: the request rates of keys.
+        rights: the buckets that each key may access; all of them by default.
 
     Example:
         >>> import uvicorn                                          # doctest: +SKIP
@@ -157,7 +157,7 @@ class _ObjectApp:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"the object store does not serve {scope['type']}")
         request_id = uuid.uuid4().hex[:24].upper()
@@ -167,13 +167,13 @@ class _ObjectApp:
         except ClientDisconnect:
             _log.info("%s %s: the client went away", scope["method"], request_id)
             response = _error_response(oss_error("IncompleteBody"), scope, request_id)
-        except Exception as error:  # whatever it was, the client gets a response of OSS
+        except Exception as error:  # for any error, the client gets a response in the format of OSS
             response = _error_response(error, scope, request_id)
         response.headers["x-oss-request-id"] = request_id
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
-        if not is_signed(scope):  # before anything is looked at
+        if not is_signed(scope):  # before anything of the request is parsed
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
         request = replace(request, key_id=self._verifier.check(request.signed))
@@ -184,7 +184,7 @@ class _ObjectApp:
         return await operation(request)
 
     async def _check_rights(self, request: OssRequest) -> None:
-        """Refuse a request for a bucket that the key does not open; creates and lists of buckets check that."""
+        """Refuses a request for a bucket that the key may not access; creates and lists of buckets check that."""
         is_create = request.method == "PUT" and not request.key
         if self._rights is None or not request.bucket or is_create or self._rights.opens_all(request.key_id):
             return
@@ -205,7 +205,7 @@ class _ObjectApp:
         for operation in operations:
             if operation.marks <= names <= operation.marks | operation.options:
                 return operation.handler
-        # To pass over a parameter could mean to overwrite an object where its tags were meant.
+        # Never ignore an unknown parameter: a PUT of tags would then overwrite the object.
         unknown = ", ".join(sorted(names)) or "nothing"
         raise oss_error("NotImplemented", f"{request.method} on a {level} with {unknown} is not offered here.")
 

@@ -1,4 +1,4 @@
-"""Authentication: the signature of a request, in its headers or in a presigned URL, versions 1 and 4."""
+"""Verifies the signature of a request, in its headers or in a presigned URL, versions 1 and 4."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ x-oss-ac-source-ip x-oss-ac-subnet-mask x-oss-ac-vpc-id x-oss-access-point-name 
 x-oss-process x-oss-redundancy-transition-taskid x-oss-request-payer x-oss-target-redundancy-type
 x-oss-traffic-limit x-oss-write-get-object-response
 """
-# The query parameters that version 1 signs; it leaves all others out.
+# The query parameters that version 1 signs; all others are left out.
 SUBRESOURCES = frozenset(_SUBRESOURCES.split())
-# What some official clients sign in version 1 and others do not. None of it is offered, so a request with one of
-# these is refused as not implemented, whether it was signed or not.
+# Some official clients sign these in version 1, others do not. No operation here has them, so a request with one
+# of them is refused as not implemented, signed or not.
 _AMBIGUOUS_SUBRESOURCES = frozenset({"cleanRestoredObject", "seal", "x-oss-async-process", "x-oss-process"})
 _SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
@@ -63,8 +63,8 @@ class Verifier:
     """Checks signatures.
 
     Args:
-        keys: the secret of each access key id, or a function that knows them.
-        region: the only region that version 4 may name.
+        keys: the secret of each access key id, or a function that returns it.
+        region: the only region that version 4 accepts.
         now: seconds since 1970; replaced by tests.
     """
 
@@ -72,13 +72,13 @@ class Verifier:
         self._secret_of = keys if callable(keys) else keys.get
         self._region = region
         self._now = now
-        # The requests of a second have the same date, those of a day the same key.
+        # Requests of one second share the date, those of one day the signing key.
         self._signing_key = lru_cache(_MAX_SIGNING_KEYS)(signing_key_v4)
         self._http_date = lru_cache(_MAX_DATES)(_parse_http_date)
         self._compact_date = lru_cache(_MAX_DATES)(_parse_compact_date)
 
     def check(self, request: OssSignedRequest) -> str:
-        """The access key id that signed the request.
+        """Returns the access key id that signed the request.
 
         Raises:
             StorageError: there is no valid signature, it is for another request, or it has expired; or there is a
@@ -235,12 +235,12 @@ def _bad_date() -> StorageError:
 
 
 def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]:
-    """Each of them is right; there are two where official clients disagree on what is to be signed.
+    """Returns the valid signatures; there are two where official clients disagree on what to sign.
 
     Args:
         request: the request.
         secret: the access key secret.
-        date: the time that was signed: a date header, or the `Expires` of a presigned URL.
+        date: the signed time: a date header, or the `Expires` of a presigned URL.
     """
     return {
         signature_v1(request, secret, date, names)
@@ -251,13 +251,13 @@ def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]
 def signature_v1(
     request: OssSignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
 ) -> str:
-    """Base64 of HMAC-SHA1.
+    """Returns the base64 of the HMAC-SHA1.
 
     Args:
         request: the request.
         secret: the access key secret.
-        date: the time that was signed: a date header, or the `Expires` of a presigned URL.
-        subresources: the parameters of the query that are signed.
+        date: the signed time: a date header, or the `Expires` of a presigned URL.
+        subresources: the query parameters that are signed.
     """
     signed = sorted((name, value) for name, value in request.query if name in subresources)
     resource = request.resource + ("?" + "&".join(map(_parameter, signed)) if signed else "")
@@ -273,7 +273,7 @@ def signature_v1(
 
 
 def signing_key_v4(secret: str, scope: str) -> bytes:
-    """The key of version 4 for a day, a region and a product: `20261121/cn-hangzhou/oss/aliyun_v4_request`."""
+    """Returns the version 4 key for day, region and product: `20261121/cn-hangzhou/oss/aliyun_v4_request`."""
     key = f"aliyun_v4{secret}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -283,14 +283,14 @@ def signing_key_v4(secret: str, scope: str) -> bytes:
 def signature_v4(
     request: OssSignedRequest, signing_key: bytes, *, scope: str, date: str, also_signed: Collection[str]
 ) -> str:
-    """Hexadecimal HMAC-SHA256.
+    """Returns the hexadecimal HMAC-SHA256.
 
     Args:
         request: the request.
-        signing_key: that of the secret and the scope.
+        signing_key: for the secret and the scope.
         scope: `20261121/cn-hangzhou/oss/aliyun_v4_request`.
         date: `20261121T101500Z`.
-        also_signed: the additional headers that were signed, in lower case.
+        also_signed: the additional signed headers, in lower case.
     """
     query = sorted((_encode(name), _encode(value)) for name, value in request.query if name != "x-oss-signature")
     headers = _chosen_headers(request, (*_SIGNED_BY_DEFAULT, *also_signed))

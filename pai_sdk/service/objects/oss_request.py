@@ -1,4 +1,4 @@
-"""One request of the OSS wire, taken apart: which bucket, which key, which parameters."""
+"""Parses a request of the OSS protocol: bucket, key and parameters."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = [
 ]
 
 DOMAINS = ("localhost",)
-"""Hosts below which the first label names the bucket, as in `bucket.localhost`."""
+"""Hosts below which the first label is the bucket, as in `bucket.localhost`."""
 
 _MAX_PARAMETERS = 64
 
 
 @dataclass(frozen=True)
 class OssSignedRequest:
-    """The parts of a request that signatures speak of.
+    """The signed parts of a request.
 
     Attributes:
         method: in upper case.
         bucket: empty for the service itself.
         key: decoded; empty for a bucket.
         query: names and values, decoded.
-        headers: names in lower case, values as they came.
+        headers: names in lower case, values unchanged.
     """
 
     method: str
@@ -47,26 +47,26 @@ class OssSignedRequest:
     headers: Mapping[str, bytes]
 
     def header(self, name: str) -> str:
-        """A header as text, byte by byte; empty when it is missing."""
+        """Returns a header decoded as Latin-1; empty if it is missing."""
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
     def resource(self) -> str:
-        """`/bucket/key`."""
+        """Returns `/bucket/key`."""
         return f"/{self.bucket}/{self.key}" if self.bucket else "/"
 
 
 @dataclass(frozen=True)
 class OssRequest:
-    """A request, its body still to come.
+    """A request whose body has not been read.
 
     Attributes:
-        signed: what the signature speaks of.
+        signed: the signed parts.
         query: the parameters by name.
-        host: as the client named it.
-        scheme: of the URL of the client, `http` or `https`.
-        receive: where the body comes from.
-        key_id: of the key that has signed it, once that is checked.
+        host: the host in the client's URL.
+        scheme: of the client's URL, `http` or `https`.
+        receive: returns the body.
+        key_id: the access key id, once the signature is verified.
     """
 
     signed: OssSignedRequest
@@ -78,28 +78,28 @@ class OssRequest:
 
     @property
     def method(self) -> str:
-        """`GET`, `PUT` and so on."""
+        """Returns the HTTP method in upper case."""
         return self.signed.method
 
     @property
     def bucket(self) -> str:
-        """The bucket; empty when the service itself is asked."""
+        """Returns the bucket; empty for the service itself."""
         return self.signed.bucket
 
     @property
     def key(self) -> str:
-        """The key; empty when a bucket is asked."""
+        """Returns the key; empty for a bucket."""
         return self.signed.key
 
     def header(self, name: str) -> str:
-        """A header by its lower-case name; empty when missing."""
+        """Returns a header by its lower-case name; empty if missing."""
         return self.signed.header(name)
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
-        """A numeric parameter.
+        """Returns a numeric parameter.
 
         Raises:
-            StorageError: `InvalidArgument` when it is not a number of that range.
+            StorageError: `InvalidArgument` if it is not a number of that range.
         """
         text = self.query.get(name, "")
         if not text:
@@ -110,7 +110,7 @@ class OssRequest:
 
     @property
     def content_length(self) -> int | None:
-        """The length that the body is to have; None when it comes in chunks."""
+        """Returns the announced length of the body; None for a chunked body."""
         text = self.header("content-length")
         if not text:
             return None if self.header("transfer-encoding") else 0
@@ -119,10 +119,10 @@ class OssRequest:
         return int(text)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The body, as it comes.
+        """Yields the body as it arrives.
 
         Raises:
-            ClientDisconnect: the client went away before its end.
+            ClientDisconnect: the client disconnected before its end.
         """
         while True:
             message = await self.receive()
@@ -135,15 +135,15 @@ class OssRequest:
 
 
 def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
-    """Take a request apart.
+    """Parses a request.
 
     Args:
-        scope: what the server knows of it.
-        receive: where its body comes from.
-        domains: hosts below which the first label names the bucket, as in `bucket.localhost`.
+        scope: of ASGI.
+        receive: of ASGI.
+        domains: hosts below which the first label is the bucket, as in `bucket.localhost`.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: it is invalid.
     """
     headers: dict[str, bytes] = {}
     for raw_name, value in scope["headers"]:
@@ -152,7 +152,7 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
     host = headers.get("host", b"").decode("latin-1")
     bucket, key = _address(scope, host, domains)
     try:
-        # Like the web's forms, clients write a space of the query as + or %20.
+        # As in HTML forms, clients encode a space of the query as + or %20.
         query = parse_qsl(
             scope.get("query_string", b"").decode("latin-1"),
             keep_blank_values=True,
@@ -166,7 +166,7 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
 
 
 def is_signed(scope: Scope) -> bool:
-    """True if the request claims to be signed, in its headers or in a presigned URL."""
+    """Return whether the request has a signature, in its headers or in a presigned URL."""
     query = scope.get("query_string", b"")
     return (
         b"OSSAccessKeyId" in query
@@ -176,18 +176,18 @@ def is_signed(scope: Scope) -> bool:
 
 
 def host_of(scope: Scope) -> str:
-    """The host as the client named it."""
+    """Returns the host in the client's URL."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
 def bucket_in_host(host: str, domains: Iterable[str] = DOMAINS) -> str | None:
-    """The bucket that a host names, as in `bucket.localhost:8765`; None when the path names it."""
+    """Returns the bucket in a host such as `bucket.localhost:8765`; None if the path names it."""
     name = host.rpartition(":")[0] or host
     return next((name.removesuffix(f".{domain}") for domain in domains if name.endswith(f".{domain}")), None)
 
 
 def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]:
-    # Not scope["path"]: there %2F and / look the same, and a key may begin with //.
+    # Not scope["path"], where %2F and / are the same: a key may contain either.
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
     try:

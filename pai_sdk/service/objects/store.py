@@ -1,10 +1,11 @@
-"""The object store: an index in a database, large contents in plain files, small ones in the database, too.
+"""The object store: an index in a database, large contents in files, small ones in the database, too.
 
-A large object is a file that grows beside the others, is renamed into its place when whole, and becomes the object
-by one row committed. File and folder are forced to the disk before the commit, and the commit before it is
-acknowledged; a process that dies before leaves a file without a row, which is swept away. A row whose file is lost
-or cut off all the same, by an error of the disk, is dropped at the next start. A small object is committed
-together with its content.
+A large object is written to a draft file, renamed into place when complete, and becomes the object when its row is
+committed. File and folder are forced to the disk before the commit, and the commit before the
+acknowledgement. A process
+that dies before the commit leaves a file without a row, which the sweep removes. A row whose file is lost
+or truncated,
+by a disk error, is dropped at the next start. A small object is committed together with its content.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ class ObjectStore:
     """Buckets of objects below one folder. Safe to use from many threads; one process at a time.
 
     Args:
-        root: the folder; made when missing.
-        earlier: the database in which older builds kept the index of a service with PostgreSQL; it is taken over.
-        contents: a store elsewhere for large contents; without it they are files in the folder.
-        upload_life_s: an upload in parts that has got no part for so long is aborted.
+        root: the folder; created if missing.
+        earlier: the database in which older builds stored the index of a service with PostgreSQL; it is migrated.
+        contents: an external store for large contents; without it they are files in the folder.
+        upload_life_s: a multipart upload without a new part for this time is aborted.
 
     Attributes:
         index: the objects, and the contents of small ones.
-        uploads: the uploads in parts.
+        uploads: the multipart uploads.
 
     Raises:
-        ServiceStartError: the folder cannot be written, or another process uses it.
+        ServiceStartError: the folder is not writable, or another process uses it.
 
     Example:
         >>> import tempfile
@@ -105,22 +106,22 @@ class ObjectStore:
         self.close()
 
     def close(self) -> None:
-        """Stop, and let another process have the folder."""
+        """Stops the sweeper and releases the folder for another process."""
         self._sweeper.close()
         self._claim.close()
 
     # ---- buckets --------------------------------------------------------------------------------------------
 
     def create_bucket(self, bucket: str) -> bool:
-        """Make a bucket; False when it is there already.
+        """Creates a bucket; returns False if it exists already.
 
         Raises:
-            StorageError: the name cannot be used.
+            StorageError: the name is invalid.
         """
         return self.index.add_bucket(check_bucket(bucket))
 
     def bucket(self, bucket: str) -> BucketInfo:
-        """The facts about a bucket.
+        """Returns the metadata of a bucket.
 
         Raises:
             StorageError: there is no such bucket.
@@ -128,7 +129,7 @@ class ObjectStore:
         return self.index.bucket(bucket)
 
     def bucket_exists(self, bucket: str) -> bool:
-        """True if there is such a bucket."""
+        """Return whether the bucket exists."""
         try:
             self.index.bucket(bucket)
         except StorageError:
@@ -136,17 +137,17 @@ class ObjectStore:
         return True
 
     def list_buckets(self) -> list[BucketInfo]:
-        """All buckets, by name."""
+        """Returns all buckets, sorted by name."""
         return self.index.buckets()
 
     def delete_bucket(self, bucket: str) -> None:
-        """Delete an empty bucket."""
+        """Deletes an empty bucket."""
         self.index.drop_bucket(bucket)
 
     # ---- reading --------------------------------------------------------------------------------------------
 
     def head(self, bucket: str, key: str) -> StoredObject:
-        """The facts about an object.
+        """Returns the metadata of an object.
 
         Raises:
             StorageError: `code` is `NoSuchKey` or `NoSuchBucket`.
@@ -154,14 +155,14 @@ class ObjectStore:
         return self.index.find(bucket, key)
 
     def open(self, bucket: str, key: str) -> BinaryIO:
-        """The content of an object, as it is now; replacing or deleting the object does not disturb the reader."""
+        """Opens the current content of an object; replacing or deleting the object does not affect the reader."""
         return self.open_with_info(bucket, key)[1]
 
     def open_with_info(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """`head` and `open` in one: what is said is said of the very bytes that are read.
+        """Returns metadata and content of the same version of an object.
 
         Raises:
-            StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` when less than all of it is on the disk.
+            StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` if the stored content is incomplete.
         """
         while True:
             info, content = self.index.find_with_content(bucket, key)
@@ -174,14 +175,14 @@ class ObjectStore:
             except FileNotFoundError:
                 if self.head(bucket, key).blob == info.blob:
                     raise content_is_short(info, 0) from None
-                continue  # replaced since we looked
+                continue  # replaced after its row was read: read the new row
             if size_bytes < info.size_bytes:
                 stream.close()
                 raise content_is_short(info, size_bytes)
             return info, BoundedReader.wrap(stream, info) if info.kind == "Appendable" else stream
 
     def path_of_blob(self, blob: str) -> Path:
-        """The file of that name."""
+        """Returns the path of a blob."""
         return self._blobs.path(blob)
 
     def list(
@@ -192,14 +193,14 @@ class ObjectStore:
         start_after: str = "",
         limit: int | None = None,
     ) -> Iterator[StoredObject]:
-        """The objects whose keys begin with `prefix`, in the order of their UTF-8 bytes, read as you go.
+        """Yields the objects whose keys begin with `prefix`, sorted by UTF-8 bytes, read in pages.
 
         Args:
             bucket: the bucket.
-            prefix: all keys begin with it.
-            delimiter: leave out the keys that have it behind the prefix: `/` lists one folder, not those in it.
-            start_after: only keys behind this one.
-            limit: at most so many.
+            prefix: of the keys.
+            delimiter: omit keys that contain it after the prefix: `/` lists one folder without its subfolders.
+            start_after: only keys after this one.
+            limit: the maximum number of objects.
         """
         entries = self.entries(bucket, prefix=prefix, delimiter=delimiter or "", after=start_after)
         return islice((entry for entry in entries if isinstance(entry, StoredObject)), limit)
@@ -207,19 +208,19 @@ class ObjectStore:
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
     ) -> Iterator[StoredObject | CommonPrefix]:
-        """Like `list`, but what the delimiter takes together is there as one `CommonPrefix` each."""
+        """Yields objects, and one `CommonPrefix` for each group of keys with the same text up to the delimiter."""
         return self.index.entries(bucket, prefix=prefix, delimiter=delimiter, after=after)
 
     # ---- writing --------------------------------------------------------------------------------------------
 
     def put_bytes(self, bucket: str, key: str, content: bytes, *, content_type: str | None = None) -> StoredObject:
-        """Write a small object."""
+        """Writes a small object."""
         with self.writer() as writer:
             writer.write(content)
             return self.finish(writer, bucket, key, content_type=content_type)
 
     def writer(self) -> BlobWriter:
-        """Begin content that `finish` makes an object of."""
+        """Starts content for `finish`."""
         return self._blobs.writer()
 
     def finish(
@@ -232,10 +233,10 @@ class ObjectStore:
         headers: Mapping[str, str] | None = None,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
-        """Make an object of what was written; when this returns, it outlives the process.
+        """Creates an object from what was written; when this returns, it survives a power failure.
 
         Raises:
-            StorageError: among others, `FileAlreadyExists` when overwriting was forbidden.
+            StorageError: for example `FileAlreadyExists` if overwriting was forbidden.
         """
         encode_key(key)
         metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
@@ -256,7 +257,7 @@ class ObjectStore:
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> StoredObject:
-        """Append what was written to an object that is `position` bytes long; at 0, make it.
+        """Appends what was written to an object that is `position` bytes long; at 0, creates it.
 
         Raises:
             StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
@@ -269,7 +270,7 @@ class ObjectStore:
                 metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
                 return self._record(metadata, writer.finish(), kind="Appendable", forbid_overwrite=True)
             except StorageError as error:
-                if error.code == "FileAlreadyExists":  # put there since we looked
+                if error.code == "FileAlreadyExists":  # a PutObject, which takes no such lock, was faster
                     raise oss_error("ObjectNotAppendable", bucket=bucket, key=key) from error
                 raise
 
@@ -285,17 +286,17 @@ class ObjectStore:
         forbid_overwrite: bool = False,
         check_source: Callable[[StoredObject], None] = lambda _: None,
     ) -> StoredObject:
-        """Copy an object; its content is read only if it is a file, and the file system has no hard links.
+        """Copies an object; its content is read only if it is a file on a file system without hard links.
 
         Args:
-            source_bucket: the bucket it is in.
-            source_key: its key.
-            bucket: the bucket it is copied to.
-            key: the key there.
-            content_type: of the copy; only looked at when `headers` are given.
-            headers: those of the copy; None keeps headers and content type as they are.
-            forbid_overwrite: refuse when there is something at the key.
-            check_source: raises, unless the object is the one that is meant; shown that whose content is copied.
+            source_bucket: the bucket of the source.
+            source_key: the key of the source.
+            bucket: the target bucket.
+            key: the target key.
+            content_type: of the copy; only used with `headers`.
+            headers: of the copy; None keeps headers and content type.
+            forbid_overwrite: refuse if the target exists.
+            check_source: raises if the client's conditions are not met; called with the version that is copied.
         """
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))
@@ -326,25 +327,25 @@ class ObjectStore:
                 )
 
     def delete(self, bucket: str, key: str) -> None:
-        """Delete an object; no error when there is none."""
+        """Deletes an object; a missing one is no error."""
         self.delete_many(bucket, [key])
 
     def delete_many(self, bucket: str, keys: Iterable[str]) -> None:
-        """Delete objects, all or none."""
+        """Deletes objects, all or none."""
         self._blobs.remove(self.index.forget(bucket, keys))
 
     def remove_files(self, names: Iterable[str]) -> None:
-        """Remove files of contents that no object names any more."""
+        """Removes files of contents that no object refers to any more."""
         self._blobs.remove(names)
 
     def _share_blob(self, info: StoredObject) -> Blob | None:
-        """A hard link to the content of an object; None when it has to be copied."""
+        """Creates a hard link to the content of an object; returns None if it has to be copied."""
         if info.kind != "Normal" or is_row(info.blob):
             return None
         try:
             return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag, crc64=info.crc64)
         except FileNotFoundError:
-            return None  # deleted meanwhile; the open stream still has it
+            return None  # deleted meanwhile; the open stream is still readable
 
     def _record(
         self, metadata: _ObjectMetadata, blob: Blob, *, kind: ObjectKind = "Normal", forbid_overwrite: bool = False
@@ -361,7 +362,7 @@ class ObjectStore:
 
 @dataclass(frozen=True)
 class _ObjectMetadata:
-    """The facts that a client gives about an object beside its content."""
+    """The client's metadata of an object."""
 
     bucket: str
     key: str
@@ -383,12 +384,12 @@ class _ObjectMetadata:
 
 
 def guess_type(key: str) -> str:
-    """The content type that fits a key."""
+    """Returns the content type that fits a key."""
     return mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE
 
 
 def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase) -> BlobFolder:
-    """The large contents: in files, or in a store elsewhere, but not in another one than so far."""
+    """Opens the store of large contents: files or an external store, but never another one than before."""
     query = "SELECT 1 FROM oss_objects WHERE blob >= ? AND blob < ? LIMIT 1"
     claimed_uri = read_claimed_uri(root)
     is_referenced = bool(claimed_uri and database.query(query, (EXTERNAL, f"{EXTERNAL}g")))
@@ -400,7 +401,7 @@ def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase) -> 
 
 
 def _claim(root: Path) -> ExitStack:
-    """Make the folder and lock it; closing the result unlocks it."""
+    """Creates and locks the folder; closing the result unlocks it."""
     try:
         root.mkdir(parents=True, mode=0o700, exist_ok=True)
         with ExitStack() as claim:

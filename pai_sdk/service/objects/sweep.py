@@ -1,4 +1,4 @@
-"""Brings index and disk together: blobs that belong to no object, objects whose blobs are lost, idle uploads."""
+"""Reconciles index and disk: blobs without an object, objects without a blob, idle uploads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _DAY_S = 24 * 3600.0
 
 
 class Sweeper:
-    """Sweeps beside the work of the store: once over all blobs, and every hour over the unfinished uploads.
+    """Sweeps in a thread: all blobs once after the start, and the unfinished uploads every hour.
 
-    Contents in another store are swept every day, since those that may be deleted are a day old.
+    Contents in an external store are swept daily, because only contents that are a day old may be deleted.
 
     Args:
-        index: the objects. One whose blob is missing or too short lost it to an error of the disk: it is dropped.
-        blobs: the content. What is in it without a row, an earlier process wrote or replaced, and died.
-        uploads: those that may lie unfinished.
-        upload_life_s: how long an upload may lie without a new part.
+        index: the objects. One whose blob is missing or too short was lost by a disk error: it is dropped.
+        blobs: the contents. A blob without a row was left by an earlier process.
+        uploads: the multipart uploads.
+        upload_life_s: how long an upload may stay without a new part.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Sweeper:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is left to sweep the next process will sweep."""
+        """Stops; the next process continues."""
         self._closing.set()
         self._thread.join()
 
@@ -65,7 +65,7 @@ class Sweeper:
                 if self._uploads.expire(upload, time.time() - self._upload_life_s):
                     _log.info("the upload %s was never finished, and is removed", upload.id)
         except Exception:
-            # They only take disk space: the store works with them, and the next round tries again.
+            # Unfinished uploads only use disk space; the next round tries again.
             _log.exception("the unfinished uploads could not be removed")
 
     def _sweep_blobs(self) -> None:
@@ -74,7 +74,7 @@ class Sweeper:
         self._sweep_shards(self._blobs.external_shards)
 
     def _sweep_shards(self, shards: Sequence[str]) -> bool:
-        """Sweep some of the blobs; whether that was done to the end."""
+        """Sweeps shards; returns whether all of them were swept."""
         try:
             for shard in shards:
                 if self._closing.is_set():
@@ -82,13 +82,13 @@ class Sweeper:
                 self._sweep(shard)
             return True
         except Exception:
-            # Orphans only take disk space: the store works with them, and the next start tries again.
+            # Orphans only use disk space; the next start tries again.
             _log.exception("the blobs without an object could not be removed")
             return False
 
     def _sweep(self, shard: str) -> None:
         sizes = self._blobs.sizes(shard)
-        # Read after the files: a blob that is missing in `sizes` may be new, and is looked at once more.
+        # Rows are read after the files: a blob missing in `sizes` may be new, so `_is_lost` checks it again.
         infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
         referenced = {info.blob for info in infos} | {each.part.blob for each in parts}
         if orphans := self._blobs.old_names(sizes.keys() - referenced):

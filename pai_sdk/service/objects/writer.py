@@ -1,4 +1,4 @@
-"""The thread that writes to the index in SQLite: all operations that wait go into one transaction."""
+"""The thread that writes to the SQLite index: all waiting operations share one transaction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 _BUSY_TIMEOUT_S = 30.0
 
 Operation = Callable[[sqlite3.Connection], T]
-"""The work of a transaction, and nothing else: it is called again when its transaction was lost."""
+"""Changes rows and has no other effect: it is called again if its transaction was rolled back."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that begins no transactions by itself, and forces each commit to the disk."""
+    """Opens a connection without implicit transactions, which forces each commit to the disk."""
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
-        # FULL in WAL mode: a power cut takes nothing that was acknowledged.
+        # FULL: a power failure loses no acknowledged transaction. With NORMAL, WAL mode syncs only at checkpoints.
         for pragma in ("journal_mode=WAL", "synchronous=FULL"):
             connection.execute(f"PRAGMA {pragma}").close()
     except BaseException:
@@ -36,11 +36,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 class Writer:
-    """Runs operations in the order in which they came, each wholly or not at all.
+    """Runs operations in the order of their arrival, each completely or not at all.
 
-    The thread takes all that wait, runs each within a savepoint of one transaction, and commits. Only then are the
-    callers told. With SQLite's `synchronous=FULL`, the commit forces the transaction to the disk, so that the
-    callers share the cost of that.
+    The thread takes all waiting operations, runs each within a savepoint of one transaction, and commits.
+    Only then it
+    notifies the callers. With SQLite's `synchronous=FULL`, the commit forces the transaction to the disk,
+    so the callers
+    share that cost.
 
     Args:
         path: the database.
@@ -52,8 +54,8 @@ class Writer:
 
     # run, run_soon ──> queue ──> thread: BEGIN, each operation in a SAVEPOINT, COMMIT ──> futures
     #
-    # The thread alone uses the connection. `_closing` is held to put into the queue and to close it, never while
-    # an operation runs: so nothing comes behind the None that ends the thread, and every future is set.
+    # Only the thread uses the connection. `_closing` is locked to put into the queue and to close it, never while
+    # an operation runs. So nothing follows the None that ends the thread, and every future is set.
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,25 +68,25 @@ class Writer:
         self._thread.start()
 
     def run(self, operation: Operation[T]) -> T:
-        """Run an operation and wait until it is on the disk."""
+        """Runs an operation and waits until it is on the disk."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._put([_Task(operation, future)])
         return future.result()
 
     def run_soon(self, operation: Operation[T]) -> asyncio.Future[T]:
-        """Run an operation for an event loop; the future is done when it is on the disk."""
+        """Runs an operation for an event loop; the future is done when it is on the disk."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         gathered = self._gathered.setdefault(loop, [])
         if not gathered:
-            # Behind all that the loop can do now: the thread then gets one large batch, and the interpreter's lock
-            # with it, which a busy loop would give it only every few milliseconds.
+            # Scheduled behind all ready callbacks of the loop: the thread then gets one large batch, and the GIL
+            # with it, which a busy loop releases only every few milliseconds.
             loop.call_soon(self._put_gathered, loop)
         gathered.append(_Task(operation, future, loop))
         return future
 
     def close(self) -> None:
-        """Run what waits, and end; what comes later is refused."""
+        """Runs the waiting operations and stops; later ones are refused."""
         with self._closing:
             self._is_closed = True
             self._queue.put(None)
@@ -107,32 +109,32 @@ class Writer:
                 if self._connection is None:
                     self._connection = connect(self._path)
                 self._write(tasks, self._connection)
-            except Exception as error:  # of the disk, while a transaction was undone, for one
+            except Exception as error:  # for example a disk error during a rollback
                 _finish(tasks, error)
                 self._drop_connection()
 
     def _drop_connection(self) -> None:
-        """Close the connection, which undoes what is left of a transaction."""
+        """Closes the connection, which rolls back an open transaction."""
         connection, self._connection = self._connection, None
         with suppress(sqlite3.Error):
             if connection is not None:
                 connection.close()
 
     def _next_batch(self) -> list[_Task[Any]]:
-        """All operations that wait, at least one; none when the writer is closed and its queue is empty."""
+        """Returns all waiting operations, at least one; none if the writer is closed and its queue is empty."""
         tasks: list[_Task[Any]] = []
         with suppress(Empty):
             batch = self._queue.get()
             while batch is not None:
                 tasks += batch
                 batch = self._queue.get_nowait()
-            self._queue.put(None)  # closed: what came before is run first, and the next call ends
+            self._queue.put(None)  # put back: earlier operations run first, and the next call then ends the thread
         return tasks
 
     def _write(self, tasks: Sequence[_Task[Any]], database: sqlite3.Connection) -> None:
         try:
             database.execute("BEGIN IMMEDIATE")
-        except Exception as error:  # another process has the database locked, for one
+        except Exception as error:  # for example a lock of another process
             _finish(tasks, error)
             return
         try:
@@ -142,7 +144,8 @@ class Writer:
         except Exception as error:
             if database.in_transaction:
                 database.execute("ROLLBACK")
-            # The commit failed, or SQLite undid the transaction, on a full disk for one. Each may succeed alone.
+            # The commit failed, or SQLite rolled back, for example on a full disk: retry each operation alone, so
+            # that one that is too large fails without the others.
             if len(tasks) == 1:
                 _finish(tasks, tasks[0].error or error)
             else:
@@ -184,7 +187,7 @@ class _Task(Generic[T]):
         self.is_finished = False
 
     def settle(self) -> None:
-        """Set the future; for an event loop, this must be called in its thread."""
+        """Sets the future; for an event loop, this must be called in its thread."""
         if self.future.done():
             return  # cancelled
         if self.error is not None:
@@ -205,7 +208,7 @@ def _finish(tasks: Sequence[_Task[Any]], error: Exception | None = None) -> None
         else:
             by_loop.setdefault(task.loop, []).append(task)
     for loop, waiting in by_loop.items():
-        with suppress(RuntimeError):  # the loop was closed meanwhile: no request waits any more
+        with suppress(RuntimeError):  # the loop was closed meanwhile, and with it all waiting requests
             loop.call_soon_threadsafe(_settle, waiting)
 
 

@@ -1,4 +1,4 @@
-"""The XML of OSS, and responses: documents, errors, and objects, with headers that let no browser run them."""
+"""The XML of OSS, and responses: documents, errors, and objects with headers that are safe in browsers."""
 
 from __future__ import annotations
 
@@ -43,33 +43,34 @@ __all__ = [
 ]
 
 HEADER_CRC64 = "x-oss-hash-crc64ecma"
-"""The header with the CRC-64/XZ of a whole object, also of a range of it, by which clients check what arrived."""
+"""The header with the CRC-64/XZ of the complete object, also in responses to range requests."""
 
 _log = logging.getLogger(__name__)
-# Types that a browser displays without running anything in them. Types that it does not display stay out: for
-# those, an attachment is what it does anyway. PDF has scripts of its own.
+# Types that a browser displays without running code. Types that it cannot display are not needed here, because it
+# downloads them anyway. PDF can contain scripts.
 _DISPLAYED = re.compile(
     r"(image/(png|jpeg|gif|webp|avif|bmp)|audio/[a-z0-9.-]+|video/[a-z0-9.-]+|text/plain|application/json)"
     r"( *; *charset=[A-Za-z0-9_-]+)?",
     re.IGNORECASE,
 )
-_CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
+_CHUNK_BYTES = 1 << 19  # a stalled client keeps about two chunks in memory
 _DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY_ERRORS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _CANNOT_WRITE = "The folder of the object store cannot be written: {}. Nothing was stored."
 Children = Sequence[tuple[str, "str | int | bool | Children"]]
 
-_MAX_TAGS = 200_000  # 10,000 parts with some facts each; an element takes many times its text in memory
-# What XML 1.0 cannot hold, and the line end that its parsers change.
+_MAX_TAGS = 200_000  # 10,000 parts with several children each; an element needs many times its text in memory
+# Characters that XML 1.0 cannot contain, and the line end that its parsers normalize.
 _INVALID_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def document(tag: str, content: Children | str) -> bytes:
-    r"""A whole document.
+    r"""Returns a complete document.
 
     Example:
         >>> document("Error", [("Code", "NoSuchKey")])
-        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchKey</Code></Error>'
+        b'<?xml version="1.0" encoding="UTF-8"?>\
+    <Error><Code>NoSuchKey</Code></Error>'
     """
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + _element(tag, content).encode()
 
@@ -87,14 +88,14 @@ def _element(tag: str, content: str | int | bool | Children) -> str:
 
 
 def printable(text: str) -> str:
-    """The text, with a question mark for each character that XML cannot hold."""
+    """Replaces each character that XML cannot contain by a question mark."""
     return _INVALID_CHARACTERS.sub("?", text)
 
 
 def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callable[[str], str], Children]:
-    """A function that writes keys into a response, and what the response says of it.
+    """Returns a function that writes keys into a response, and the element that names their encoding.
 
-    Encoded as in a URL when the client asked for it, and also when one of the names cannot be said otherwise.
+    Keys are URL-encoded if the client requested it, and also if XML cannot contain one of the names.
     """
     encoding = query.get("encoding-type", "")
     if encoding not in ("", "url"):
@@ -105,19 +106,19 @@ def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callabl
 
 
 def iso_time(time_s: float) -> str:
-    """`2026-11-21T10:15:00.000Z`."""
+    """Returns a time such as `2026-11-21T10:15:00.000Z`."""
     return f"{datetime.fromtimestamp(int(time_s), timezone.utc):%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 def parse(body: bytes, tag: str) -> ElementTree.Element:
-    """The root of a document that a client sent.
+    """Returns the root of a client's document.
 
     Raises:
-        StorageError: `MalformedXML` when it is none, has another root, or declares entities.
+        StorageError: `MalformedXML` if it is invalid, has another root, or declares entities.
     """
     try:
-        text = body.decode()  # the parser would read other encodings too, in which `<!` looks different
-        if "<!" in text:  # no request needs a DOCTYPE, and entities are how XML is made to explode
+        text = body.decode()  # UTF-8 only: the parser reads other encodings too, in which `<!` has other bytes
+        if "<!" in text:  # no request needs a DOCTYPE, and its entities can expand without bound
             raise oss_error("MalformedXML")
         if text.count("<") > _MAX_TAGS:
             raise oss_error("MalformedXML", "The body has more elements than any request needs.")
@@ -132,12 +133,12 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
 
 
 def xml_response(tag: str, content: Children | str, headers: Mapping[str, str] | None = None) -> Response:
-    """A document."""
+    """Returns a document as a response."""
     return Response(document(tag, content), headers={"Content-Type": "application/xml", **(headers or {})})
 
 
 def error_response(error: StorageError, *, method: str, host: str, request_id: str) -> Response:
-    """An error as a document; for HEAD, whose response has no body, as a header."""
+    """Returns an error as a document; for HEAD, which has no body, as a header."""
     body = document(
         "Error",
         [("Code", error.code), ("Message", str(error)), ("RequestId", request_id), ("HostId", host)],
@@ -157,12 +158,12 @@ def error_response(error: StorageError, *, method: str, host: str, request_id: s
 
 
 def as_storage_error(error: Exception) -> StorageError:
-    """Translate an error into one of OSS; an unexpected one goes to the log."""
+    """Translates an error into one of OSS; logs an unexpected one."""
     if isinstance(error, StorageError):
         return error
     message = str(error) if isinstance(error, sqlite3.Error) else ""
     number = error.errno if isinstance(error, OSError) else None
-    if number in _DISK_FULL_ERRORS or "is full" in message:  # SQLite's words
+    if number in _DISK_FULL_ERRORS or "is full" in message:  # SQLite's message
         _log.error("the disk of the object store is full: %s", type(error).__name__)
         return oss_error("InsufficientStorage")
     if number in _READ_ONLY_ERRORS or "readonly" in message:
@@ -175,7 +176,7 @@ def as_storage_error(error: Exception) -> StorageError:
 
 
 def object_headers(info: StoredObject) -> dict[str, str]:
-    """The headers that describe an object; names in lower case."""
+    """Returns the headers that describe an object; names in lower case."""
     return {
         **info.headers,
         "content-type": info.content_type,
@@ -189,16 +190,18 @@ def object_headers(info: StoredObject) -> dict[str, str]:
 
 
 def written_headers(written: StoredObject | UploadedPart) -> dict[str, str]:
-    """The headers of the response to a write, by which clients check what arrived."""
+    """Returns the headers of the response to a write, by which clients verify what arrived."""
     return {"ETag": f'"{written.etag}"', **_crc64_header(written.crc64)}
 
 
 def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str, str]:
     """Returns the headers of an object with `content-disposition: attachment` where a browser could run it.
 
-    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization` of OSS
-    when they open an address, so official clients with a key receive the headers as they were stored. Type and
-    disposition count as the response has them: a `response-*` parameter is chosen by whoever made the URL.
+    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization`
+    of OSS when they
+    open an address, so official clients with a key receive the headers unchanged. Type and disposition
+    count as the response
+    has them, because the creator of the URL chooses the `response-*` parameters.
     """
     safe = dict(headers)
     if request.header("authorization") or _DISPLAYED.fullmatch(safe.get("content-type", "").strip()):
@@ -217,7 +220,7 @@ def _crc64_header(crc64: int | None) -> dict[str, str]:
 def content_response(
     stream: BinaryIO, size_bytes: int, *, status: int, headers: Mapping[str, str], threads: Threads
 ) -> Response:
-    """So many bytes of a file, from where it stands; the file is closed at the end. To be called in a thread."""
+    """Returns `size_bytes` of a file from its position, and closes it at the end. Must be called in a thread."""
     if size_bytes <= _CHUNK_BYTES:
         try:
             return Response(_read(stream, size_bytes), status, headers)

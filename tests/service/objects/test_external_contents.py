@@ -261,7 +261,7 @@ def test_the_sweep_deletes_what_no_object_names_when_it_is_a_day_old(
     with opened(tmp_path, s3.store(prefix)) as store:
         until(lambda: external_sweeps, "the sweep", within_s=60)
         assert len(s3.keys(prefix)) == 3
-    monkeypatch.setattr(external_blobs, "_YOUNG_S", -60.0)
+    monkeypatch.setattr(external_blobs, "_MIN_AGE_S", -60.0)
     with opened(tmp_path, s3.store(prefix)) as store:
         until(lambda: stray not in s3.keys(prefix), "the sweep", within_s=60)
         assert foreign in s3.keys(prefix)

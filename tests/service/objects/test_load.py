@@ -100,7 +100,7 @@ def read_only_database() -> Exception:
 @pytest.mark.parametrize(
     ("place", "error", "status", "code", "words"),
     [
-        ((BlobWriter, "keep"), full_disk, 507, "InsufficientStorage", "full"),
+        ((BlobWriter, "store_chunks"), full_disk, 507, "InsufficientStorage", "full"),
         ((BlobWriter, "finish"), full_disk, 507, "InsufficientStorage", "full"),
         ((ObjectIndex, "record"), full_database, 507, "InsufficientStorage", "full"),
         ((BlobFolder, "writer"), read_only_folder, 500, "InternalError", "cannot be written: Read-only"),

@@ -1,1 +1,1 @@
-"""Contents of objects in a store elsewhere."""
+"""Contents of objects in an external store."""

@@ -1,4 +1,4 @@
-"""Which store has the contents of a service's objects, and whether it is this service's."""
+"""Records which external store has the contents of a service's objects, and that it belongs to this service."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pai_sdk.storage.base import Store
 __all__ = ["CLAIM_FILE", "claim", "read_claimed_uri"]
 
 CLAIM_FILE = "external.json"
-"""The file in the folder of the objects that says where the contents are, and the id of the service."""
+"""The file in the objects' folder with the URI of the external store and the id of the service."""
 
 _MARKER = "pai-sdk-objects.json"
 
 
 def read_claimed_uri(root: Path) -> str:
-    """The URI of the store that has contents of this folder; empty if none has."""
+    """Returns the URI of the store that has contents of this folder; empty if there is none."""
     return _read_claim(root).get("uri", "")
 
 
@@ -34,9 +34,11 @@ def _read_claim(root: Path) -> dict[str, str]:
 
 
 def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
-    """Make sure that the store is this service's, and mark it.
+    """Checks that the store belongs to this service, and marks it.
 
-    The note is written before the marker: a process that dies between them claims the store again.
+    The local file is written before the marker: a process that dies in between claims the store again.
+    `is_referenced`:
+    the index refers to contents in the store, so the marker must exist.
     """
     claimed = _read_claim(root)
     if claimed.get("uri") != store.uri:
@@ -50,7 +52,7 @@ def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
                 "is it another bucket of that name?"
             )
         if not owner:
-            # Two services may start at once: the marker of the first one stays.
+            # Two services may start at once: the first marker stays, and the loser reads the other's id.
             store.create(_MARKER, json.dumps({"service": claimed["service"]}).encode())
             owner = _owner_of(store)
     except ServiceStartError:
@@ -65,7 +67,7 @@ def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
 
 
 def _owner_of(store: Store) -> str:
-    """The id of the service that uses the store; empty if none does."""
+    """Returns the id of the service that uses the store; empty if there is none."""
     try:
         return str(json.loads(b"".join(store.read(_MARKER)))["service"])
     except ObjectNotFoundError:

@@ -1,4 +1,4 @@
-"""The bytes of contents in files or in a store: read like a file, or sent again from the beginning."""
+"""Bytes of contents in files or in a store: seekable readers, and iterables that can be sent again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MAX_AHEAD_BYTES = 4 << 20
 
 
 class FileChunks(Iterable[bytes]):
-    """The bytes of files one behind the other, from the beginning each time they are iterated.
+    """The concatenated bytes of files; each iteration starts again.
 
     Args:
         files: the files.
-        spans: for each file, where its bytes begin, and how many they are; without it, all of each file is taken.
+        spans: offset and length for each file; without it, all bytes of each file.
     """
 
     def __init__(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> None:
@@ -33,7 +33,7 @@ class FileChunks(Iterable[bytes]):
 
     @property
     def size_bytes(self) -> int:
-        """How many they are; those of a missing file are not counted."""
+        """Returns the number of bytes; those of a missing file are not counted."""
         total = 0
         for file, (start, length) in zip(self._files, self._spans, strict=True):
             with suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ class FileChunks(Iterable[bytes]):
 
 
 class StoredChunks(Iterable[bytes]):
-    """The bytes of a file of a store, from the beginning each time they are iterated."""
+    """The bytes of a file of a store; each iteration starts again."""
 
     def __init__(self, store: Store, path: str) -> None:
         self._store, self._path = store, path
@@ -65,7 +65,7 @@ class StoredChunks(Iterable[bytes]):
 
 
 class ContentReader(io.RawIOBase):
-    """A content elsewhere as a file: asks for as much as is read, and for more ahead while it is read in order."""
+    """A file over external content: requests what is read, and reads ahead while the reads are sequential."""
 
     def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int, on_close: Callable[[], None]) -> None:
         super().__init__()
@@ -73,29 +73,30 @@ class ContentReader(io.RawIOBase):
         self._position, self._start, self._buffer, self._ahead_bytes = 0, 0, b"", 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position; asks the store for nothing."""
+        """Sets the position without a request to the store."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Returns the position."""
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes, at most up to the end."""
+        """Reads some bytes, at most up to the end."""
         view = memoryview(buffer).cast("B")
         end = self._start + len(self._buffer)
         if not self._start <= self._position < end:
             is_sequential = self._position == end
+            # Doubled with each sequential read: a header costs little, a complete read needs few requests.
             self._ahead_bytes = min(2 * self._ahead_bytes, _MAX_AHEAD_BYTES) if is_sequential else 0
             self._ahead_bytes = max(self._ahead_bytes, len(view))
             fetch_bytes = min(self._ahead_bytes, self._size_bytes - self._position)
@@ -112,7 +113,7 @@ class ContentReader(io.RawIOBase):
         return len(chunk)
 
     def close(self) -> None:
-        """Let the content be deleted."""
+        """Closes the reader, which allows the deletion of the content."""
         if not self.closed:
             super().close()
             self._buffer = b""

@@ -1,9 +1,10 @@
-"""The large contents of objects in a store elsewhere, such as a bucket of S3 or OSS; the index stays here.
+"""Large contents of objects in an external store, such as a bucket of S3 or OSS; the index stays local.
 
-A content is written to `incoming/` first, as without such a store, and uploaded when it is whole; then the row of
-the index is committed. So a name never stands for half a content; what was uploaded by a process that died before
-the commit is swept away a day later. Contents that are appended to, and the parts of unfinished uploads, stay in
-the folder.
+Content is written to `incoming/` first, as without such a store, and uploaded when complete; then the row
+of the index
+is committed. So a name never refers to partial content. Uploads of a process that died before the commit
+are swept a day
+later. Appendable contents, and the parts of unfinished uploads, stay in the folder.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ __all__ = ["EXTERNAL", "ExternalBlobs", "is_external"]
 _log = logging.getLogger(__name__)
 
 EXTERNAL = "ext-"
-"""What the names of contents elsewhere begin with. No name of a file or of a row of the index does."""
+"""The prefix of names of external contents. No name of a file or of an index row has it."""
 
 _MIN_AGE_S = 24 * 3600.0
 _BUFFER_BYTES = 1 << 16
-_MAX_COPY_BYTES = 1 << 30  # more than this, stores do not copy with one request
+_MAX_COPY_BYTES = 1 << 30  # stores do not copy more than this with one request
 
 
 def is_external(blob: str) -> bool:
-    """True if a content of that name is in a store elsewhere."""
+    """Return whether the content of that name is in an external store."""
     return blob.startswith(EXTERNAL)
 
 
 class ExternalBlobs(BlobFolder):
-    """Contents in a store elsewhere, and in the folder those that are still written or appended to.
+    """Contents in an external store; those that are being written or appended to are in the folder.
 
     Args:
         root: the folder of the objects.
-        store: where whole contents go. One service uses it: a marker in it has the id of that service.
-        is_referenced: whether the index names contents there.
+        store: the store for complete contents. It belongs to one service, whose id is in a marker.
+        is_referenced: whether the index refers to contents there.
 
     Raises:
-        ServiceStartError: the store cannot be used, or another service uses it.
+        ServiceStartError: the store is unusable, or another service uses it.
     """
 
     external_shards = tuple(EXTERNAL + shard for shard in SHARDS)
@@ -60,8 +61,8 @@ class ExternalBlobs(BlobFolder):
     def __init__(self, root: Path, store: Store, *, is_referenced: bool) -> None:
         super().__init__(root)
         self._store = store
-        # A content is read, then doomed (unless no one reads it), then being deleted. `_guard` protects all three;
-        # no request to the store is made under it.
+        # The states of a removed content: has readers, pending delete (only while it has readers), being deleted.
+        # `_guard` protects all three; no request to the store is made under it.
         self._readers: Counter[str] = Counter()
         self._pending_deletes: set[str] = set()
         self._deleting: set[str] = set()
@@ -69,17 +70,17 @@ class ExternalBlobs(BlobFolder):
         claim(root, store, is_referenced=is_referenced)
 
     def publish(self, writer: BlobWriter) -> Blob:
-        """Upload what was written."""
+        """Uploads what was written."""
         name = self._upload([writer.flushed_path()])
         return Blob(name, writer.size_bytes, writer.md5.hex().upper(), crc64=writer.crc64)
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
-        """Upload the parts in the folder as one content; returns its name."""
+        """Uploads the parts in the folder as one content; returns its name."""
         spans = [(each.start, each.size_bytes) for each in ranges]
         return self._upload([self.path(each.name) for each in ranges], spans)
 
     def fill(self, name: str, size_bytes: int, ranges: Mapping[int, BlobRange]) -> bool:
-        """Do nothing: whole contents are elsewhere."""
+        """Does nothing: complete contents are in the external store."""
         return False
 
     def _upload(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> str:
@@ -94,7 +95,7 @@ class ExternalBlobs(BlobFolder):
         return name
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """A reader of a content, which is not deleted before the reader is closed, and its size in bytes.
+        """Returns a reader of a content and its size in bytes; the content stays until the reader is closed.
 
         Raises:
             FileNotFoundError: there is no such content, or it is just being deleted.
@@ -102,6 +103,7 @@ class ExternalBlobs(BlobFolder):
         """
         if not is_external(name):
             return super().open(name)
+        # Registered before the first request: from here on, `remove` waits for this reader.
         with self._guard:
             if name in self._deleting:
                 raise FileNotFoundError(f"{name} is being deleted")
@@ -124,7 +126,7 @@ class ExternalBlobs(BlobFolder):
         return cast(BinaryIO, io.BufferedReader(reader, _BUFFER_BYTES)), size_bytes
 
     def _release(self, name: str) -> None:
-        """A reader is closed; delete a content that waited for it."""
+        """Releases a reader; deletes a content that waited for its last one."""
         with self._guard:
             self._readers[name] -= 1
             if self._readers[name] > 0:
@@ -137,10 +139,10 @@ class ExternalBlobs(BlobFolder):
         self._delete([name])
 
     def share(self, name: str) -> str:
-        """A copy of a content, made by the store; returns its name.
+        """Copies a content inside the store; returns the name of the copy.
 
         Raises:
-            FileNotFoundError: there is no such content.
+            FileNotFoundError: the content is missing.
         """
         if not is_external(name):
             return super().share(name)
@@ -153,7 +155,7 @@ class ExternalBlobs(BlobFolder):
         return twin
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove contents; one that is read is deleted when its last reader is closed.
+        """Removes contents; one with readers is deleted when the last one is closed.
 
         No object needs them any more, so a failure is only logged: the sweep tries again.
         """
@@ -178,7 +180,7 @@ class ExternalBlobs(BlobFolder):
                 self._deleting.difference_update(names)
 
     def sizes(self, shard: str) -> dict[str, int]:
-        """The contents whose names begin so, with their sizes in bytes."""
+        """Returns the contents of a shard with their sizes in bytes."""
         if not is_external(shard):
             return super().sizes(shard)
         with self._translate_errors():
@@ -188,7 +190,7 @@ class ExternalBlobs(BlobFolder):
         return {name: size for name, size in files if name.startswith(shard)}
 
     def size_of(self, name: str) -> int:
-        """The size of a content in bytes; -1 when it is not there."""
+        """Returns the size of a content in bytes; -1 if it is missing."""
         if not is_external(name):
             return super().size_of(name)
         try:
@@ -198,7 +200,7 @@ class ExternalBlobs(BlobFolder):
             return -1
 
     def old_names(self, names: Iterable[str]) -> list[str]:
-        """Those that were there before this process; of contents elsewhere, those that are a day old."""
+        """Returns the names of an earlier process; of external contents, those that are a day old."""
         all_names = list(names)
         local = super().old_names(name for name in all_names if not is_external(name))
         return local + [name for name in all_names if is_external(name) and self._is_old(name)]
@@ -213,7 +215,7 @@ class ExternalBlobs(BlobFolder):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise errors of the store as those of a folder: a missing content as `FileNotFoundError`."""
+        """Raises errors of the store as those of a folder: a missing content as `FileNotFoundError`."""
         try:
             yield
         except ObjectNotFoundError as error:
@@ -224,7 +226,7 @@ class ExternalBlobs(BlobFolder):
 
 
 def _new_name() -> str:
-    return EXTERNAL + uuid.uuid4().hex[4:]  # as long as the names of files
+    return EXTERNAL + uuid.uuid4().hex[4:]  # 32 characters, the size of the column `blob`
 
 
 def _folder(name: str) -> str:
