@@ -1,1 +1,1 @@
-"""The logs of instances: their lines by number, by byte and by time, searched, and all instances in one order."""
+"""The logs of instances: lines by number, by byte and by time, search, and one order for all instances."""

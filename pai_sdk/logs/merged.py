@@ -1,8 +1,8 @@
-"""One order for the lines of several instances, which never changes: a page that was read once stays the same.
+"""One order for the lines of several instances, which never changes: a page that was read once stays valid.
 
-The order is made by reading: lines written since the last time are put behind the known ones, in the order of the
-times at which the supervisors noted the sizes of the logs; of one time, instance after instance. It is appended to
-a file beside the logs, so it outlives the process.
+The order is created by reading: lines written since the last call are appended, in the order of the times at which
+the supervisors recorded the sizes of the logs; for equal times, instance after instance. The order is stored in a
+file beside the logs, so it survives the process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pai_sdk.logs.times import LogTimes
 __all__ = ["MergedOrder", "SingleOrder"]
 
 
-_NOTED_EVERY_S = 1.0
-_MAX_TIMES = 200  # of one reading: each is a look into each log
+_TIMES_INTERVAL_S = 1.0
+_MAX_TIMES = 200  # in one update, since each time costs a read of each log
 
 
 class _Stretch(NamedTuple):
@@ -36,34 +36,34 @@ class _Stretch(NamedTuple):
 
 
 class SingleOrder:
-    """The order of the lines of one log: they stay as they are."""
+    """The order of the lines of one log: that of the log."""
 
     def __init__(self, log: LogIndex) -> None:
         self._log = log
 
     def update(self, *, is_open: bool) -> tuple[int, None]:
-        """The number of lines; see `MergedOrder`."""
+        """Returns the number of lines; see `MergedOrder`."""
         return self._log.count(is_open=is_open), None
 
     def stretches(self, first: int, windows: Sequence[range] | None = None) -> Iterator[tuple[int, range]]:
-        """The lines from a number on; without windows, there is no end."""
+        """Yields the lines from a number on; without windows, there is no end."""
         yield 0, (windows[0] if windows else range(sys.maxsize))[first:]
 
     def number_of(self, instance: int, line: int) -> int:
-        """The number of a line."""
+        """Returns the number of a line in the order."""
         return line
 
 
 class MergedOrder:
-    """The order of the lines of several logs. It says where lines are; `LogReader` reads them.
+    """The order of the lines of several logs. It contains positions of lines; `LogReader` reads the lines.
 
-    `_lock` is held while the order is extended; the locks of the logs are taken inside it, never the other way
+    `_lock` is held while the order is extended; the locks of the logs are acquired inside it, never the other way
     round. The lists are only appended to, so readers need no lock.
 
     Args:
-        path: the file that stores the order. One object at a time may use it.
+        path: the file that stores the order. Only one object at a time is allowed to use it.
         logs: the logs, always in the same sequence.
-        times: gives the times of each log.
+        times: functions that return the times of each log.
     """
 
     def __init__(self, path: Path, logs: Sequence[LogIndex], times: Sequence[Callable[[], LogTimes]]) -> None:
@@ -75,19 +75,19 @@ class MergedOrder:
         self._stretches: list[_Stretch] = []
         self._size_bytes = 0
         self._ends: list[int] = []
-        self._taken = [0] * len(logs)
+        self._merged_counts = [0] * len(logs)
         self._updated_at = float("-inf")
 
     def update(self, *, is_open: bool) -> tuple[int, OSError | None]:
-        """Put new lines in order.
+        """Appends new lines to the order.
 
         Returns:
-            The number of lines that are in order, and why the others could not be put in order (a full disk).
+            The number of lines in the order, and the error if new lines could not be appended (a full disk).
         """
         with self._lock:
             if not self._is_loaded:
                 stretches, self._size_bytes = _read(self._path)
-                self._take(stretches)
+                self._append(stretches)
                 self._is_loaded = True
             counts = [log.count(is_open=is_open) for log in self._logs]
             new = self._new(counts)
@@ -95,18 +95,19 @@ class MergedOrder:
             if new:
                 try:
                     self._write(new)
-                    self._take(new)
-                except OSError as caught:  # lines that are not stored could have another order after a restart
+                    self._append(new)
+                except OSError as caught:  # not appended: after a restart they could get another order
                     error = caught
             return self._ends[-1] if self._ends else 0, error
 
     def stretches(self, first: int, windows: Sequence[range] | None = None) -> Iterator[tuple[int, range]]:
-        """The places of the lines from a number on: each is a log, and numbers of consecutive lines in it.
+        """Yields the positions of the lines from a number on: a log, and numbers of consecutive lines in it.
 
         Args:
             first: the number of the first line, among those in the windows.
             windows: for each log, the numbers of the lines that count; all of them by default.
         """
+        # `_append` extends `_stretches` before `_ends`: a search in `_ends` never passes the end of `_stretches`.
         at = bisect_right(self._ends, first) if windows is None else 0
         skipped = first - self._ends[at - 1] if at else first
         for instance, start, length in self._stretches[at:]:
@@ -119,7 +120,7 @@ class MergedOrder:
             skipped = max(0, skipped - len(numbers))
 
     def number_of(self, instance: int, line: int) -> int:
-        """The number that a line of one log has in the order; for a line to come, that of the next one."""
+        """Returns the number of a line of one log in the order; for a future line, that of the next line."""
         end = 0
         for stretch, end in zip(self._stretches, self._ends, strict=False):
             if stretch.instance == instance and stretch.start <= line < stretch.start + stretch.length:
@@ -128,50 +129,52 @@ class MergedOrder:
 
     def _new(self, counts: Sequence[int]) -> list[_Stretch]:
         """Returns the lines that are not in order yet, by time."""
-        grown = [instance for instance, count in enumerate(counts) if count > self._taken[instance]]
+        grown = [instance for instance, count in enumerate(counts) if count > self._merged_counts[instance]]
         ends = [(float("inf"), instance, counts[instance]) for instance in grown]
         since, self._updated_at = self._updated_at, time.time()
-        # Supervisors note sizes once a second: within two of them, times would not change the order.
-        if len(grown) > 1 and self._updated_at - since > 2 * _NOTED_EVERY_S:
-            noted = {instance: self._times[instance]() for instance in grown}
-            begun = since - _NOTED_EVERY_S
-            for at in _some_of({at for times in noted.values() for at in times.times if at > begun}):
-                for instance, times in noted.items():
+        # Supervisors record sizes once a second. Within two intervals, times would not change the order.
+        if len(grown) > 1 and self._updated_at - since > 2 * _TIMES_INTERVAL_S:
+            times_by_instance = {instance: self._times[instance]() for instance in grown}
+            min_time = since - _TIMES_INTERVAL_S
+            for at in _some_of(
+                {at for times in times_by_instance.values() for at in times.times if at > min_time}
+            ):
+                for instance, times in times_by_instance.items():
                     line = self._logs[instance].line_at(times.size_before(at))
                     ends.append((at, instance, min(line, counts[instance])))
         new: list[_Stretch] = []
-        taken = list(self._taken)
+        merged_counts = list(self._merged_counts)
         for _, instance, end in sorted(ends):
-            if (length := end - taken[instance]) <= 0:
+            if (length := end - merged_counts[instance]) <= 0:
                 continue
             if new and new[-1].instance == instance:
                 new[-1] = new[-1]._replace(length=new[-1].length + length)
             else:
-                new.append(_Stretch(instance, taken[instance], length))
-            taken[instance] = end
+                new.append(_Stretch(instance, merged_counts[instance], length))
+            merged_counts[instance] = end
         return new
 
     def _write(self, stretches: Sequence[_Stretch]) -> None:
         text = "".join(json.dumps(stretch) + "\n" for stretch in stretches).encode("ascii")
-        # Behind the size is what a crash has left of an earlier try.
+        # Bytes after the size are the rest of an attempt that a crash has interrupted: they are overwritten.
         self._size_bytes = append_to(self._path, text, at=self._size_bytes)
 
-    def _take(self, stretches: Sequence[_Stretch]) -> None:
+    def _append(self, stretches: Sequence[_Stretch]) -> None:
         for stretch in stretches:
             self._stretches.append(stretch)
-            self._taken[stretch.instance] += stretch.length
+            self._merged_counts[stretch.instance] += stretch.length
             self._ends.append(stretch.length + (self._ends[-1] if self._ends else 0))
 
 
 def _some_of(moments: set[float]) -> list[float]:
-    """Returns times in their order, or evenly chosen ones of too many."""
+    """Returns sorted times; of too many, an even selection."""
     ordered = sorted(moments)
     step = -(-len(ordered) // _MAX_TIMES)
     return ordered[::-step][::-1] if step > 1 else ordered
 
 
 def _read(path: Path) -> tuple[list[_Stretch], int]:
-    """The stretches that were stored completely, and their size in bytes."""
+    """Returns the stretches that were stored completely, and their size in bytes."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Reading logs by line, from the end, by time and by byte, whatever their length.
+"""Reads logs by line, from the end, by time and by byte, whatever their size.
 
 The service, the page and the local backend read with a `LogReader`: the log of one instance, or those of several
-instances in one order. `OpenLogs` keeps the logs that were read last: making an index means reading the whole log.
+instances in one order. `OpenLogs` caches the logs that were read last: an index costs a read of the full log.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pai_sdk.logs.times import LogTimes
 
 __all__ = ["ALWAYS", "InstanceLog", "LogReader", "LogWindow", "OpenLog", "OpenLogs", "StoredLine", "StoredPage"]
 
-_PAGE_BYTES = 4 << 20  # ten thousand long lines at once would fill the memory
-_LONGEST_LINE_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 20
-_PIECE_LINES = 10_000
+_PAGE_BYTES = 4 << 20  # a limit on lines alone would let ten thousand long lines fill the memory
+_MAX_LINE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
+_CHUNK_LINES = 10_000
 _GZIP = 31  # zlib's number for the format of gzip
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -36,11 +36,11 @@ class StoredLine(NamedTuple):
     """A line of a log.
 
     Attributes:
-        number: its number in the log that is read, from 0.
-        offset: the byte at which it begins in the log of its instance.
-        instance: the instance that wrote it.
-        time: seconds since 1970 at which it was first seen in the log; None if that is not known.
-        text: without its line end; at most 1 MiB of it.
+        number: in the log that is read, from 0.
+        offset: in bytes, in the log of the instance.
+        instance: the instance that wrote the line.
+        time: when the line was first observed in the log, in seconds since 1970; None if that is unknown.
+        text: without the line end; at most 1 MiB.
     """
 
     number: int
@@ -62,11 +62,11 @@ ALWAYS = LogWindow()
 
 
 class InstanceLog:
-    """The log of one instance: a file, and the notes of its sizes and times.
+    """The log of one instance: a file, and a file with its sizes and times.
 
     Args:
-        path: the file; its name is that of the instance.
-        times: the file with the notes; the one beside the log by default.
+        path: the log; its name is that of the instance.
+        times: the file with the times; the one beside the log by default.
         makes_cuts: see `LogIndex`.
     """
 
@@ -78,56 +78,56 @@ class InstanceLog:
 
     @property
     def times(self) -> LogTimes:
-        """The times at which it had which sizes, as noted until now."""
+        """Reads the recorded sizes of the log and their times."""
         return self.read_times()
 
     def read_times(self) -> LogTimes:
-        """Reads the times at which it had which sizes."""
+        """Reads the recorded sizes of the log and their times."""
         return LogTimes.read(self._times)
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file; 0 if there is none."""
+        """Returns the size of the file; 0 if there is none."""
         try:
             return self.path.stat().st_size
         except OSError:
             return 0
 
     def line_at_time(self, seconds: float, *, is_open: bool) -> int:
-        """The number of the first line whose end was written at a time or later; as exact as times were noted."""
+        """Returns the number of the first line whose end was written at a time or later, within about a second."""
         size, count = self.times.size_before(seconds), self.index.count(is_open=is_open)
-        return self.index.line_at(size) if size < self.index.known_bytes else count
+        return self.index.line_at(size) if size < self.index.indexed_bytes else count
 
     def lines_in(self, window: LogWindow, lifetime: LogWindow, *, is_open: bool) -> range:
-        """The numbers of the lines that were written in a window.
+        """Returns the numbers of the lines that were written in a window, within about a second.
 
         Args:
-            window: as exact as times were noted.
-            lifetime: of the job; nothing was written before it and after it.
-            is_open: whether lines may follow.
+            window: the time of the lines.
+            lifetime: of the job; nothing was written before and after it.
+            is_open: whether more lines can follow.
         """
         count = self.index.count(is_open=is_open)
         if window == ALWAYS:
             return range(count)
-        noted, first, last = self.times, 0, count
+        times, first, last = self.times, 0, count
         if window.ended_at is not None:
-            if window.ended_at < min([lifetime.started_at or 0.0, *noted.times[:1]]):
+            if window.ended_at < min([lifetime.started_at or 0.0, *times.times[:1]]):
                 return range(0)
-            if (size := noted.size_after(window.ended_at)) is not None:
+            if (size := times.size_after(window.ended_at)) is not None:
                 last = min(count, self.index.line_at(size))
         if window.started_at is not None:
-            if lifetime.ended_at is not None and window.started_at > max([lifetime.ended_at, *noted.times[-1:]]):
+            if lifetime.ended_at is not None and window.started_at > max([lifetime.ended_at, *times.times[-1:]]):
                 return range(0)
             first = self.line_at_time(window.started_at, is_open=is_open)
         return range(first, max(first, last))
 
 
 class OpenLog:
-    """The logs of some instances of a job, with their order.
+    """The logs of instances of a job, with the order of their lines.
 
     Args:
         instances: in rank order.
-        order: the file that stores the order of their lines; unused if there is one instance.
+        order: the file that stores the order; unused for one instance.
     """
 
     def __init__(self, instances: Sequence[InstanceLog], order: Path) -> None:
@@ -138,39 +138,40 @@ class OpenLog:
 
     @property
     def is_truncated(self) -> bool:
-        """True if a file is shorter than it was, so that its index is wrong."""
-        return any(log.index.known_bytes > log.size_bytes for log in self.instances)
+        """Returns True if a file has become shorter, so that its index is wrong."""
+        return any(log.index.indexed_bytes > log.size_bytes for log in self.instances)
 
 
 class OpenLogs(Generic[_Key]):
-    """The logs that were read last. Safe to use from several threads.
+    """Caches the logs that were read last. Safe to use from several threads.
 
     Args:
-        most: how many logs to keep.
+        max_logs: the number of logs to cache.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_logs: int) -> None:
+        self._max_logs = max_logs
         self._lock = threading.Lock()  # not held while a log is read
-        self._kept: OrderedDict[_Key, OpenLog] = OrderedDict()
-        # All logs that a thread is reading now: two objects for one log would write its order twice.
+        self._recent: OrderedDict[_Key, OpenLog] = OrderedDict()
+        # All logs that a thread is reading now, also those that the cache has dropped: two objects for one log
+        # would write its order twice. The entries vanish with their readers.
         self._in_use: WeakValueDictionary[_Key, OpenLog] = WeakValueDictionary()
 
     def get(self, key: _Key, open_log: Callable[[], OpenLog]) -> OpenLog:
-        """The log with a key; it is opened if it is not kept."""
-        with self._lock:
-            log = self._kept.pop(key, None) or self._in_use.get(key) or open_log()
-            self._kept[key] = self._in_use[key] = log
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+        """Returns the log with a key; opens it if it is not cached."""
+        with self._lock:  # also around `open_log`: two threads must not open one log
+            log = self._recent.pop(key, None) or self._in_use.get(key) or open_log()
+            self._recent[key] = self._in_use[key] = log
+            if len(self._recent) > self._max_logs:
+                self._recent.popitem(last=False)
             return log
 
     def forget(self, is_gone: Callable[[_Key], bool]) -> None:
-        """Drop the logs of a job that was deleted, or of a file that was replaced."""
+        """Drops the logs of a job that was deleted, or of a file that was replaced."""
         with self._lock:
-            for known in (self._kept, self._in_use):
-                for key in [key for key in known if is_gone(key)]:
-                    known.pop(key, None)  # a weak reference may be gone already
+            for logs in (self._recent, self._in_use):
+                for key in [key for key in logs if is_gone(key)]:
+                    logs.pop(key, None)  # a reader can end meanwhile, and its entry with it
 
 
 @dataclass(frozen=True)
@@ -179,11 +180,11 @@ class StoredPage:
 
     Attributes:
         blocks: the lines; fewer than requested if they are long.
-        first: the number of the first one.
+        first: the number of the first line.
         total: the number of lines of the log now.
         is_final: no line will follow the last one of the log.
-        has_unfinished_line: the log ends with text that may become a line without a further write.
-        error: why lines could not be put in order, so that they are missing.
+        has_unfinished_line: the log ends with text that can become a line without a further write.
+        error: why lines are missing: they could not be added to the order.
     """
 
     blocks: Sequence[tuple[InstanceLog, LineBlock]]
@@ -195,28 +196,28 @@ class StoredPage:
 
     @property
     def is_complete(self) -> bool:
-        """True if no line will follow the last one of the page."""
+        """Returns True if no line will follow the last one of the page."""
         return self.is_final and self.first + self.count >= self.total
 
     @property
     def count(self) -> int:
-        """The number of lines of the page."""
+        """Returns the number of lines of the page."""
         return sum(len(block.numbers) for _, block in self.blocks)
 
     @property
-    def texts(self) -> list[str]:
-        """The lines as text."""
-        return [text for _, block in self.blocks for text in block.texts]
+    def decoded_lines(self) -> list[str]:
+        """Returns the lines, decoded from UTF-8."""
+        return [text for _, block in self.blocks for text in block.decoded_lines]
 
     def lines(self) -> Iterator[StoredLine]:
-        """The lines with their places and times."""
+        """Yields the lines with their offsets and times."""
         number, times = self.first, dict[InstanceLog, LogTimes]()
         for log, block in self.blocks:
-            noted, begin = times.get(log) or times.setdefault(log, log.times), block.begin
+            log_times, offset = times.get(log) or times.setdefault(log, log.times), block.start
             for line, end in zip(block.lines, block.ends, strict=True):
-                text = line[:_LONGEST_LINE_BYTES].decode("utf-8", errors="replace")
-                yield StoredLine(number, begin, log.name, noted.of_byte(end - 1), text)
-                number, begin = number + 1, end
+                text = line[:_MAX_LINE_BYTES].decode("utf-8", errors="replace")
+                yield StoredLine(number, offset, log.name, log_times.of_byte(end - 1), text)
+                number, offset = number + 1, end
 
 
 class LogReader:
@@ -224,11 +225,11 @@ class LogReader:
 
     Args:
         log: of one instance, or of several in one order.
-        is_open: whether lines may follow. Find out before creating the reader: the log of a job that has ended by
-            then is complete.
+        is_open: whether more lines can follow. Read the status of the job before creating the reader: the log of a
+            job that has finished by then is complete.
         window: leaves out lines that were written at other times.
         lifetime: the time in which the job has written.
-        epoch: another one if the files were replaced. The logs of jobs only grow.
+        epoch: another value if the files were replaced. The logs of jobs only grow.
     """
 
     def __init__(
@@ -243,31 +244,31 @@ class LogReader:
         self.instances = log.instances
         self.is_open = is_open
         self.epoch = epoch
-        self._log = log  # `OpenLogs` knows it as long as this reader does
+        self._log = log  # keeps the entry of `OpenLogs` alive as long as this reader
         self._order = log.order
         self._window = window
         self._lifetime = lifetime
 
     @property
     def total(self) -> int:
-        """The number of lines now."""
+        """Returns the number of lines now."""
         return self.page(0, 0).total
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files together: it changes with every write, and is found quickly."""
+        """Returns the size of all files together, without reading them: it changes with every write."""
         return sum(log.size_bytes for log in self.instances)
 
     def page(
-        self, start: int, limit: int, *, most_bytes: int = _PAGE_BYTES, has_whole_lines: bool = False
+        self, start: int, limit: int, *, max_bytes: int = _PAGE_BYTES, has_full_lines: bool = False
     ) -> StoredPage:
-        """The lines from a number on.
+        """Returns the lines from a number on.
 
         Args:
             start: number of the first line, from 0; a negative one counts from the end.
-            limit: the most lines.
-            most_bytes: fewer lines rather than more bytes; one line at least.
-            has_whole_lines: read all of a line that has more than `most_bytes`, instead of the first 1 MiB.
+            limit: the maximum number of lines.
+            max_bytes: of all lines together; one line is returned even if it is longer.
+            has_full_lines: read all of a line that has more than `max_bytes`, instead of the first 1 MiB.
         """
         total, error = self._order.update(is_open=self.is_open)
         windows = None
@@ -276,62 +277,62 @@ class LogReader:
             total = sum(len(numbers) for _, numbers in self._order.stretches(0, windows))
         first = max(0, total + start) if start < 0 else start
         blocks: list[tuple[InstanceLog, LineBlock]] = []
-        left, left_bytes = min(limit, total - first), most_bytes
+        remaining, remaining_bytes = min(limit, total - first), max_bytes
         for instance, numbers in self._order.stretches(first, windows):
-            if left <= 0 or left_bytes <= 0:
+            if remaining <= 0 or remaining_bytes <= 0:
                 break
-            log, wanted = self.instances[instance], numbers[:left]
+            log, selected = self.instances[instance], numbers[:remaining]
             block = log.index.read(
-                wanted.start,
-                wanted.stop,
+                selected.start,
+                selected.stop,
                 is_open=self.is_open,
-                most_bytes=left_bytes,
-                longest_line_bytes=sys.maxsize if has_whole_lines else _LONGEST_LINE_BYTES,
+                max_bytes=remaining_bytes,
+                max_line_bytes=sys.maxsize if has_full_lines else _MAX_LINE_BYTES,
             )
             if block.numbers:
                 blocks.append((log, block))
-            if len(block.numbers) < len(wanted):
+            if len(block.numbers) < len(selected):
                 break
-            left -= len(wanted)
-            left_bytes -= len(block.content)
+            remaining -= len(selected)
+            remaining_bytes -= len(block.content)
         unfinished = self.is_open and any(log.index.has_unfinished_line for log in self.instances)
         return StoredPage(blocks, first, total, not self.is_open and error is None, unfinished, error)
 
     def line_at_time(self, seconds: float) -> int:
-        """The number of the first line that was written at a time or later; as exact as times were noted."""
+        """Returns the number of the first line that was written at a time or later, within about a second."""
         lines = [log.line_at_time(seconds, is_open=self.is_open) for log in self.instances]
         return min((self._number_of(instance, line) for instance, line in enumerate(lines)), default=0)
 
     def line_at_byte(self, offset: int, instance: str | None = None) -> int:
-        """The number of the first line that begins at a byte of an instance's log, or after it.
+        """Returns the number of the first line that starts at an offset of an instance's log, or after it.
 
         Args:
-            offset: from 0.
-            instance: whose log; the first one's by default.
+            offset: in bytes, from 0.
+            instance: the instance of the log; the first one by default.
         """
         number = next((n for n, log in enumerate(self.instances) if log.name == instance), 0)
         index = self.instances[number].index
         line = index.line_at(offset)
-        block = index.read(line, line + 1, is_open=self.is_open, most_bytes=0, longest_line_bytes=0)
-        return self._number_of(number, line + (block.begin < offset < block.end))
+        block = index.read(line, line + 1, is_open=self.is_open, max_bytes=0, max_line_bytes=0)
+        return self._number_of(number, line + (block.start < offset < block.end))
 
     def gzip(self) -> Iterator[bytes]:
-        """All lines as a gzip file; of several instances in their one order, each line with its instance."""
+        """Yields all lines as a gzip file; of several instances in one order, each line with its instance."""
         packer = zlib.compressobj(1, wbits=_GZIP)
-        for piece in self._contents() if len(self.instances) == 1 else self._lines_with_names():
-            if packed := packer.compress(piece):
+        for chunk in self._contents() if len(self.instances) == 1 else self._lines_with_names():
+            if packed := packer.compress(chunk):
                 yield packed
         yield packer.flush()
 
     def _contents(self) -> Iterator[bytes]:
         with suppress(FileNotFoundError), self.instances[0].path.open("rb") as file:
-            while piece := file.read(_PIECE_BYTES):
-                yield piece
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
 
     def _lines_with_names(self) -> Iterator[bytes]:
         start = 0
-        while blocks := (page := self.page(start, _PIECE_LINES)).blocks:
-            lines = (f"[{log.name}] {text}\n" for log, block in blocks for text in block.texts)
+        while blocks := (page := self.page(start, _CHUNK_LINES)).blocks:
+            lines = (f"[{log.name}] {text}\n" for log, block in blocks for text in block.decoded_lines)
             yield "".join(lines).encode(errors="replace")
             start += page.count
 

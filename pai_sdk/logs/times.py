@@ -1,4 +1,4 @@
-"""The times of a log's lines: its sizes at some times are noted beside it, since lines have no times.
+"""The times of a log's lines: a file beside the log records its sizes at some times, since lines have no times.
 
 The supervisor of an instance appends `<seconds since 1970> <bytes>` when the log has grown. Standard library only.
 """
@@ -13,17 +13,16 @@ from pai_sdk.base.files import open_plain
 
 __all__ = ["END_OF_TIME_S", "LogTimes"]
 
-END_OF_TIME_S = 1e11
-"""A number of seconds that is too large to be a time."""
+END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 
 @dataclass(frozen=True)
 class LogTimes:
-    """The notes of one log, in their order.
+    """The recorded sizes of one log, in order.
 
     Attributes:
         times: seconds since 1970, UTC.
-        sizes: the bytes that the log had then.
+        sizes: the size of the log at each time, in bytes.
 
     Example:
         >>> LogTimes((10.0, 11.0), (0, 500)).of_byte(499)
@@ -35,8 +34,8 @@ class LogTimes:
 
     @classmethod
     def read(cls, path: Path) -> LogTimes:
-        """The notes in a file; none if there is no file."""
-        noted: list[tuple[float, int]] = []
+        """Reads the records of a file; none if there is no file."""
+        records: list[tuple[float, int]] = []
         try:
             with open_plain(path) as file:
                 for line in file:
@@ -46,22 +45,22 @@ class LogTimes:
                     except ValueError:  # incomplete after a full disk
                         continue
                     if 0 <= at < END_OF_TIME_S:
-                        noted.append((at, size))
+                        records.append((at, size))
         except OSError:
             return cls()
-        return cls(tuple(time for time, _ in noted), tuple(size for _, size in noted))
+        return cls(tuple(time for time, _ in records), tuple(size for _, size in records))
 
     def of_byte(self, offset: int) -> float | None:
-        """The time at which the byte was first seen in the log; None if it is not known."""
-        place = bisect_left(self.sizes, offset + 1)
-        return self.times[place] if place < len(self.times) else None
+        """Returns the time at which a byte was first observed in the log; None if it is unknown."""
+        index = bisect_left(self.sizes, offset + 1)
+        return self.times[index] if index < len(self.times) else None
 
     def size_before(self, seconds: float) -> int:
-        """The size of the log at the last note before a time: bytes from there on were written then or later."""
-        place = bisect_left(self.times, seconds)
-        return self.sizes[place - 1] if place else 0
+        """Returns the last size recorded before a time: later bytes were written at that time or after it."""
+        index = bisect_left(self.times, seconds)
+        return self.sizes[index - 1] if index else 0
 
     def size_after(self, seconds: float) -> int | None:
-        """The size of the log at the first note after a time: bytes from there on were written later."""
-        place = bisect_right(self.times, seconds)
-        return self.sizes[place] if place < len(self.times) else None
+        """Returns the first size recorded after a time: later bytes were written after it."""
+        index = bisect_right(self.times, seconds)
+        return self.sizes[index] if index < len(self.times) else None

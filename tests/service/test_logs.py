@@ -400,7 +400,7 @@ def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
 
     def reading(*args: Any, **options: Any) -> StoredPage:
         found = read(*args, **options)
-        read_at_once.append(sum(map(len, found.texts)))
+        read_at_once.append(sum(map(len, found.decoded_lines)))
         return found
 
     monkeypatch.setattr(LogReader, "page", reading)

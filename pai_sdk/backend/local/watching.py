@@ -52,9 +52,9 @@ class LocalLogs:
         while True:
             # Asked before the log is read: the log of a job that has ended is complete.
             refresh = is_open()
-            page = self._open(files, instance, is_open=refresh).page(start, limit, most_bytes=sys.maxsize)
+            page = self._open(files, instance, is_open=refresh).page(start, limit, max_bytes=sys.maxsize)
             if page.count or not refresh or time.monotonic() >= deadline:
-                texts = tuple(page.texts)
+                texts = tuple(page.decoded_lines)
                 return LogPage(texts, complete=page.is_complete, waited=wait_s > 0, total=page.total)
             time.sleep(_LOOK_S)
 
@@ -62,7 +62,7 @@ class LocalLogs:
         self, files: JobFiles, instance: str, start: int, count: int, *, is_open: bool
     ) -> list[float | None]:
         """The times at which lines of one log were written."""
-        page = self._open(files, instance, is_open=is_open).page(start, count, most_bytes=sys.maxsize)
+        page = self._open(files, instance, is_open=is_open).page(start, count, max_bytes=sys.maxsize)
         return [line.time for line in page.lines()]
 
     def _open(self, files: JobFiles, instance: str, *, is_open: bool) -> LogReader:

@@ -57,7 +57,9 @@ def search_log(
         query = LogQuery(q, regex, ignore_case, problem_of=_pattern_problem)
     except ValueError as error:
         raise invalid_parameter(f"q: {error}") from error
-    steps = search(log.instances, query, after=after or 0, shown=shown, time_limit_s=time_limit, check=work.check)
+    steps = search(
+        log.instances, query, after=after or 0, max_hits=shown, time_limit_s=time_limit, check=work.check
+    )
     chunks = work.pieces(_in_ndjson(steps))
     return StreamingResponse(chunks, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
 

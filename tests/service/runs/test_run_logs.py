@@ -164,7 +164,7 @@ def test_a_search_whose_client_leaves_is_stopped(
             looked.append(number)
             yield 0, b"hit\n" * 20_000
 
-    monkeypatch.setattr(log_search, "_pieces", pieces)
+    monkeypatch.setattr(log_search, "_chunks", pieces)
     url = f"{client.info.endpoint}/api/v1/runs/{job_id}/log/search"
     key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
     auth = Acs3Auth(key, "Any", "2022-01-12")

@@ -385,8 +385,8 @@ class ExecutorConformance:
         harness.start_again(root, f"cat {kept}; echo two")
         assert harness.wait(root).succeeded
         log = harness.executor.files(root).log(f"{root.name}-master-0")
-        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, most_bytes=1 << 20)
-        assert [text for text in page.texts if not text.startswith("[pai-sdk]")] == ["one", "half", "two"]
+        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, max_bytes=1 << 20)
+        assert [text for text in page.decoded_lines if not text.startswith("[pai-sdk]")] == ["one", "half", "two"]
         assert [*log.times.sizes] == sorted(log.times.sizes)
         assert all(size <= log.size_bytes for size in log.times.sizes)
 
@@ -404,7 +404,7 @@ class ExecutorConformance:
         (written,) = files.output("model").list()
         assert (written.path, b"".join(files.output("model").read("word"))) == ("word", b"hello\n")
         log = files.log(f"{root.name}-master-0")
-        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, most_bytes=1 << 20)
-        assert [*page.texts][-2:] == ["first", "hello"]
+        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, max_bytes=1 << 20)
+        assert [*page.decoded_lines][-2:] == ["first", "hello"]
         assert all(size <= log.size_bytes for size in log.times.sizes)
         assert files.log("another").size_bytes == 0

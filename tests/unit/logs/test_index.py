@@ -47,11 +47,14 @@ def test_any_page_at_any_time_is_what_a_plain_split_gives(pieces: list[bytes], s
                 for is_open in (True, False):
                     expected = lines_of(content, is_open=is_open)
                     assert index.count(is_open=is_open) == len(expected)
-                    assert index.read(start, start + size, is_open=is_open).texts == expected[start : start + size]
-                assert index.read(0, 10**9, is_open=False).texts == lines_of(content, is_open=False)
+                    assert (
+                        index.read(start, start + size, is_open=is_open).decoded_lines
+                        == expected[start : start + size]
+                    )
+                assert index.read(0, 10**9, is_open=False).decoded_lines == lines_of(content, is_open=False)
                 block = index.read(start, start + size, is_open=False)
                 assert block.ends == [index.read(n, n + 1, is_open=False).end for n in block.numbers]
-                assert len(block.ends) == len(block.texts)
+                assert len(block.ends) == len(block.decoded_lines)
             for offset in range(len(content) + 1):
                 assert index.line_at(offset) == content[:offset].count(b"\n")
     finally:
@@ -61,14 +64,14 @@ def test_any_page_at_any_time_is_what_a_plain_split_gives(pieces: list[bytes], s
 def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     index = LogIndex(tmp_path / "none")
     assert index.count(is_open=False) == 0
-    assert index.read(0, 10, is_open=False).texts == []
+    assert index.read(0, 10, is_open=False).decoded_lines == []
 
 
 def test_a_very_long_line_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "log"
     long = "ü" * 300_000
     path.write_text(f"first\n{long}\nlast\n", encoding="utf-8")
-    assert LogIndex(path).read(0, 10, is_open=True).texts == ["first", long, "last"]
+    assert LogIndex(path).read(0, 10, is_open=True).decoded_lines == ["first", long, "last"]
 
 
 def test_the_last_page_of_a_million_lines_is_quick(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_the_last_page_of_a_million_lines_is_quick(tmp_path: Path) -> None:
     def took_s() -> float:
         begun = time.perf_counter()
         for start in range(990_000, 1_000_000, 1000):
-            page = index.read(start, start + 1000, is_open=True).texts
+            page = index.read(start, start + 1000, is_open=True).decoded_lines
             assert page[0] == f"a line of some length, number {start}"
         return time.perf_counter() - begun
 
@@ -104,7 +107,7 @@ def test_merged_pages_never_change_and_hold_every_line_in_order(writes: list[tup
                     file.write(written[instance][-1] + "\n")
             if step % 3 == 2:
                 log = merged_log(order, paths)  # a restart
-            now = [line for at in range(0, log.total, size) for line in log.page(at, size).texts]
+            now = [line for at in range(0, log.total, size) for line in log.page(at, size).decoded_lines]
             assert now[: len(seen)] == seen
             seen = now
         for instance, lines in enumerate(written):
@@ -122,24 +125,24 @@ def test_the_order_outlives_a_write_that_was_cut_off(tmp_path: Path, left: bytes
     with log.open("ab") as file:
         file.write(b"3\n")
     for _ in range(2):
-        assert merged_log(order, paths).page(0, 9).texts == ["1", "2", "3"]
+        assert merged_log(order, paths).page(0, 9).decoded_lines == ["1", "2", "3"]
 
 
 def test_on_a_full_disk_what_is_in_order_is_told_and_the_rest_when_there_is_room(tmp_path: Path) -> None:
     paths, order = [tmp_path / "a.log", tmp_path / "b.log"], tmp_path / "merged.order"
     merged = merged_log(order, paths)
     paths[0].write_text("a1\n")
-    assert merged.page(0, 9).texts == ["a1"]
+    assert merged.page(0, 9).decoded_lines == ["a1"]
     paths[1].write_text("b1\n")
     known = order.read_bytes()
     order.unlink()
     order.mkdir()  # cannot be written
     page = merged.page(0, 9)
-    assert (page.total, page.texts) == (1, ["a1"])
+    assert (page.total, page.decoded_lines) == (1, ["a1"])
     assert isinstance(page.error, IsADirectoryError)
     order.rmdir()
     order.write_bytes(known)
-    assert merged.page(0, 9).texts == ["a1", "b1"]
+    assert merged.page(0, 9).decoded_lines == ["a1", "b1"]
     assert merged.page(0, 9).error is None
 
 
@@ -172,15 +175,15 @@ def test_lines_once_told_never_change_and_hold_every_byte(steps: list[tuple[list
                     index = LogIndex(path, clock=clock)
                 for _ in range(2):
                     count = index.count(is_open=True)
-                    now = index.read(0, count, is_open=True).texts
+                    now = index.read(0, count, is_open=True).decoded_lines
                     assert now[: len(told)] == told
                     ones = [index.read(n, n + 1, is_open=True) for n in range(count)]
-                    assert [one.texts for one in ones] == [[line] for line in now]
+                    assert [one.decoded_lines for one in ones] == [[line] for line in now]
                     assert index.line_at(len(content)) == count
                     assert index.read(0, count, is_open=True).ends == [one.end for one in ones]
                     told = now
                     clock.now += pause_s
-            whole = index.read(0, 10**9, is_open=False).texts
+            whole = index.read(0, 10**9, is_open=False).decoded_lines
             assert whole[: len(told)] == told
             for mark in (b"\n", b"\r"):  # what is left out, or put at the end of what was cut
                 content = content.replace(mark, b"")
@@ -200,11 +203,11 @@ def test_a_progress_bar_becomes_a_line_a_second(tmp_path: Path) -> None:
         told.append(index.count(is_open=True))
     assert told[9] == 0
     assert 7 <= told[-1] <= 10
-    lines = index.read(0, 100, is_open=True).texts
+    lines = index.read(0, 100, is_open=True).decoded_lines
     assert all(line.startswith("\r") for line in lines)
     clock.now += 1.1
     assert index.count(is_open=True) == told[-1] + 1, "one that stands still is told, too"
-    assert index.read(told[-1], told[-1] + 1, is_open=True).texts[0].endswith(" 99%\r")
+    assert index.read(told[-1], told[-1] + 1, is_open=True).decoded_lines[0].endswith(" 99%\r")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +229,7 @@ def test_what_stands_still_is_told_if_it_is_drawn_over(tmp_path: Path, text: byt
     index.count(is_open=True)
     clock.now += 2
     count = index.count(is_open=True)
-    assert index.read(0, count, is_open=True).texts == lines
+    assert index.read(0, count, is_open=True).decoded_lines == lines
 
 
 @pytest.mark.parametrize("left", [b"5", b"x\n", b"2\n", b"\0\0"])
@@ -246,7 +249,7 @@ def test_cuts_outlive_a_write_that_was_cut_off(tmp_path: Path, left: bytes) -> N
         index.count(is_open=True)
         clock.now += 2
         assert index.count(is_open=True) == 2
-        assert index.read(0, 9, is_open=True).texts == ["\r10%\r", "\r20%\r"]
+        assert index.read(0, 9, is_open=True).decoded_lines == ["\r10%\r", "\r20%\r"]
 
 
 def test_two_readers_of_a_log_agree_where_a_progress_bar_is_cut(tmp_path: Path) -> None:
@@ -262,8 +265,11 @@ def test_two_readers_of_a_log_agree_where_a_progress_bar_is_cut(tmp_path: Path) 
             reader.count(is_open=True)
     count = here.count(is_open=True)
     assert count > 12
-    assert here.read(0, count, is_open=True).texts == there.read(0, count, is_open=True).texts
-    assert LogIndex(path).read(0, count, is_open=True).texts == here.read(0, count, is_open=True).texts
+    assert here.read(0, count, is_open=True).decoded_lines == there.read(0, count, is_open=True).decoded_lines
+    assert (
+        LogIndex(path).read(0, count, is_open=True).decoded_lines
+        == here.read(0, count, is_open=True).decoded_lines
+    )
 
 
 @given(PIECES, st.integers(0, 12), st.integers(0, 12), st.integers(1, 60))
@@ -275,8 +281,8 @@ def test_lines_that_fit_are_whole_and_at_least_one(pieces: list[bytes], start: i
             path = Path(folder) / "log"
             path.write_bytes(b"".join(pieces))
             index = LogIndex(path)
-            all_of_them = index.read(start, start + size, is_open=False).texts
-            found = index.read(start, start + size, is_open=False, most_bytes=most).texts
+            all_of_them = index.read(start, start + size, is_open=False).decoded_lines
+            found = index.read(start, start + size, is_open=False, max_bytes=most).decoded_lines
             assert found == all_of_them[: len(found)]
             assert bool(found) == bool(all_of_them)
             ends = b"".join(pieces).split(b"\n")[start : start + len(found)]

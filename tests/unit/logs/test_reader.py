@@ -51,8 +51,8 @@ def test_any_lines_are_those_of_the_index(pieces: list[bytes], start: int, count
         total = index.count(is_open=False)
         first = max(0, total + start) if start < 0 else start
         assert page.total == total
-        assert page.texts == index.read(first, first + count, is_open=False).texts
-        assert [line.text for line in page.lines()] == page.texts
+        assert page.decoded_lines == index.read(first, first + count, is_open=False).decoded_lines
+        assert [line.text for line in page.lines()] == page.decoded_lines
         assert [line.number for line in page.lines()] == list(range(first, first + page.count))
         for line in page.lines():
             begin = content[line.offset :].split(b"\n")[0].removesuffix(b"\r")
@@ -72,7 +72,7 @@ def test_the_cuts_of_a_progress_bar_are_lines_with_their_own_bytes(tmp_path: Pat
         (13, "\r30%"),
         (18, "end"),
     ]
-    assert [line.text for line in page.lines()] == page.texts
+    assert [line.text for line in page.lines()] == page.decoded_lines
     found, count = hits_of(search(log_of(path).instances, LogQuery("%")))
     assert (found, count) == ([(1, "%"), (2, "%"), (3, "%")], 3)
 
@@ -85,7 +85,7 @@ def test_a_line_beyond_all_bounds_is_shown_by_its_beginning(tmp_path: Path) -> N
         file.write(b"\nlast\n")
     page = log_of(path).page(1, 2)
     assert [len(line.text) for line in page.lines()] == [1 << 20]
-    assert log_of(path).page(2, 2).texts == ["last"]
+    assert log_of(path).page(2, 2).decoded_lines == ["last"]
 
 
 def test_a_line_is_found_by_its_time_and_by_its_byte(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_lines_of_several_instances_have_one_order_that_stays(tmp_path: Path) ->
             with (tmp_path / f"{name}.log").open("a") as file:
                 file.write(f"{name} {number}\n")
         expected += [f"master {number}", f"worker {number}"]
-        assert log.page(0, 100).texts == expected
+        assert log.page(0, 100).decoded_lines == expected
     assert [(line.number, line.instance, line.offset) for line in log.page(-2, 2).lines()] == [
         (4, "master", 18),
         (5, "worker", 18),
@@ -134,10 +134,10 @@ def test_lines_that_nobody_has_read_are_in_the_order_of_their_times(tmp_path: Pa
         )
 
     expected = [f"{name} {step}" for step in range(steps) for name in names for _ in range(2)]
-    assert reader().page(0, 100).texts == expected
+    assert reader().page(0, 100).decoded_lines == expected
     with (tmp_path / "a.log").open("a") as log:
         log.write("a 5\n")
-    assert reader().page(0, 100).texts == [*expected, "a 5"]
+    assert reader().page(0, 100).decoded_lines == [*expected, "a 5"]
 
 
 def test_an_order_by_many_times_is_made_of_some_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_a_time_is_found_in_all_instances_also_after_a_restart(tmp_path: Path) -
     def reader() -> LogReader:
         return LogReader(OpenLog([InstanceLog(path) for path in paths], tmp_path / "order"), is_open=False)
 
-    assert reader().page(0, 9).texts == ["begin", "one", "no line end", "two"]
+    assert reader().page(0, 9).decoded_lines == ["begin", "one", "no line end", "two"]
     assert [reader().line_at_time(at) for at in (50, 200, 400)] == [0, 3, 4]
 
 
@@ -182,7 +182,7 @@ LINES = st.lists(st.text("abü\r €", max_size=12), max_size=30)
 def test_a_line_beyond_all_bounds_is_divided_between_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(log_search, "_CHUNK_BYTES", 1)
     path = tmp_path / "log"
     path.write_text("a€ü€", encoding="utf-8")
     assert hits_of(search(log_of(path).instances, LogQuery("€"))) == ([(0, "€"), (0, "€")], 2)
@@ -191,7 +191,7 @@ def test_a_line_beyond_all_bounds_is_divided_between_characters(
 @given(LINES, st.text("abü€", min_size=1, max_size=3), st.integers(18, 60))  # a line has at most 36 bytes
 def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: str, piece: int) -> None:
     content = "\n".join(lines)
-    piece_bytes, log_search._PIECE_BYTES = log_search._PIECE_BYTES, piece
+    piece_bytes, log_search._CHUNK_BYTES = log_search._CHUNK_BYTES, piece
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "log")
@@ -202,9 +202,9 @@ def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: st
                 assert [line for line, _ in found] == expected
                 assert {text for _, text in found} <= {wanted}
                 assert count == len(expected)
-                assert hits_of(search(log_of(path).instances, query, shown=0)) == ([], len(expected))
+                assert hits_of(search(log_of(path).instances, query, max_hits=0)) == ([], len(expected))
     finally:
-        log_search._PIECE_BYTES = piece_bytes
+        log_search._CHUNK_BYTES = piece_bytes
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def _read(
     # before the lines, so that a line written in between is noticed.
     log = context.logs.open(context.jobs.get(job_id), instance, window)
     size_bytes = log.size_bytes
-    page = log.page(start, limit, most_bytes=_PAGE_BYTES, has_whole_lines=True)
+    page = log.page(start, limit, max_bytes=_PAGE_BYTES, has_full_lines=True)
     if page.error is not None and not page.count:
         raise page.error
     return page, log, size_bytes
@@ -129,7 +129,7 @@ def _read(
 
 def _fields(page: StoredPage, has_times: bool) -> LogLines:
     times = {"line_times": [wire_time(line.time) for line in page.lines()]} if has_times else {}
-    return LogLines(logs=page.texts, total_count=str(page.total), **times)
+    return LogLines(logs=page.decoded_lines, total_count=str(page.total), **times)
 
 
 def _pieces(
@@ -148,7 +148,7 @@ def _pieces(
     """
     end = start + count
     while True:
-        yield page.texts
+        yield page.decoded_lines
         start += page.count
         if start >= end:
             return
