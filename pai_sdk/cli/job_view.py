@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._wire.base import wire_names
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import (
     JobId,
@@ -66,7 +67,7 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
     job = find_job(job_id)
     record, happened = job.record, _events(job)
     if as_json:
-        print_json({**shown_record(record), "Events": happened})
+        print_json({**shown_record(record), **wire_names(events=happened)})
         return
     print_facts(_head(record))
     for group, facts in request_groups(record).items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._wire.base import wire_names
 from pai_sdk.base.hints import did_you_mean, name_hint, nearest
 from pai_sdk.base.html_table import hparam_text
 from pai_sdk.base.paths import expanded
@@ -507,31 +508,35 @@ def _last(brief: RunBrief, tag: str) -> str:
 
 
 def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:
-    """A run for scripts."""
-    return {
-        "Id": brief.id,
-        "Uri": brief.uri,
-        "Name": brief.name,
-        "Status": brief.status,
-        "CreateTime": wire_time(brief.created_at),
-        "UpdateTime": wire_time(brief.updated_at),
-        "EndTime": wire_time(brief.ended_at),
-        "HyperParameters": dict(brief.hparams),
-        "Labels": dict(brief.labels),
-        "Metrics": {
-            tag: {
-                "Last": one.last.value if one.last else None,
-                "Step": one.last.step if one.last else None,
-                "Min": one.min,
-                "Max": one.max,
-                "Count": one.count,
-                "NanCount": one.nan_count,
-                "InfCount": one.inf_count,
-                **({"ReplacedCount": one.replaced} if one.replaced else {}),
-            }
-            for tag, one in brief.tags.items()
-            if one.kind == "scalar" and (not tags or tag in tags)
+    """Returns a run as JSON, for scripts."""
+    run = wire_names(
+        id=brief.id,
+        uri=brief.uri,
+        name=brief.name,
+        status=brief.status,
+        create_time=wire_time(brief.created_at),
+        update_time=wire_time(brief.updated_at),
+        end_time=wire_time(brief.ended_at),
+        hyper_parameters=dict(brief.hparams),
+        labels=dict(brief.labels),
+        metrics={
+            tag: _json_of_metric(summary)
+            for tag, summary in brief.tags.items()
+            if summary.kind == "scalar" and (not tags or tag in tags)
         },
-        **({"Error": brief.error} if brief.error else {}),
-        **({"DamagedParts": brief.damaged} if brief.damaged else {}),
-    }
+    )
+    run |= wire_names(error=brief.error) if brief.error else {}
+    return run | (wire_names(damaged_parts=brief.damaged) if brief.damaged else {})
+
+
+def _json_of_metric(summary: TagSummary) -> dict[str, Any]:
+    metric = wire_names(
+        last=summary.last.value if summary.last else None,
+        step=summary.last.step if summary.last else None,
+        min=summary.min,
+        max=summary.max,
+        count=summary.count,
+        nan_count=summary.nan_count,
+        inf_count=summary.inf_count,
+    )
+    return metric | (wire_names(replaced_count=summary.replaced) if summary.replaced else {})

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.requests import RecordedCode
 from pai_sdk.api.models import ModelVersionRecord
 from pai_sdk.base.hints import name_hint
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
@@ -314,17 +316,16 @@ class ModelRecipe(EstimatorBase):
             hint = "give it, or the model_name of a registered model with a recipe"
             raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
         known = None if algorithm is None else algorithm.as_whole().spec
-        spec = {} if known is None else known.to_wire()
-        if self._has_own_code():
-            spec.pop("CodeDir", None)
-        spec |= {
-            "Image": self.image_uri,
-            "Command": ["sh", "-c", self.command] if isinstance(self.command, str) else self.command,
-            "JobType": self.job_type or "PyTorchJob",
-            "InputChannels": [_wire_channel(channel) for channel in self.input_channels or ()],
-            "OutputChannels": [_wire_channel(one) for one in self.output_channels or training_outputs()],
-        }
-        return given_algorithm(spec)
+        if known is not None and self._has_own_code():
+            known = known.model_copy(update={"code_dir": None})
+        own = wire_names(
+            image=self.image_uri,
+            command=["sh", "-c", self.command] if isinstance(self.command, str) else self.command,
+            job_type=self.job_type or "PyTorchJob",
+            input_channels=[_wire_channel(channel) for channel in self.input_channels or ()],
+            output_channels=[_wire_channel(channel) for channel in self.output_channels or training_outputs()],
+        )
+        return given_algorithm({**(known.to_wire() if known else {}), **own})
 
 
 @short_tracebacks
@@ -430,10 +431,10 @@ def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> Algori
 
 def _uri_of(code_dir: Mapping[str, Any] | None) -> str | None:
     """The URI of a code folder in OSS."""
-    where = (code_dir or {}).get("LocationValue") or {}
-    if not where.get("Bucket"):
+    location = RecordedCode.model_validate(code_dir or {}).location_value
+    if location is None or not location.bucket:
         return None
-    return str(OssUri(where["Bucket"], str(where.get("Key") or "").lstrip("/"), where.get("Endpoint")))
+    return str(OssUri(location.bucket, (location.key or "").lstrip("/"), location.endpoint))
 
 
 def _wire_channel(channel: _ChannelGiven) -> Any:

@@ -22,6 +22,7 @@ from pai_sdk.submit.parameters import Description, JobParameters
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
     from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.request import TrainingJobRequest
     from pai_sdk.schemas.spec import Channel
     from pai_sdk.session import Session
     from pai_sdk.submit.channels import InputSource, OutputTarget
@@ -78,7 +79,7 @@ class _ChannelBuilder:
         ]
         if problems:
             raise InvalidInputError(problems)
-        return self._channels_planned("InputChannels", inputs=given)
+        return [channel.to_wire() for channel in self._planned_request(inputs=given).input_channels]
 
     def build_outputs(
         self,
@@ -96,23 +97,21 @@ class _ChannelBuilder:
         Raises:
             InvalidInputError: the parameters are wrong.
         """
-        planned = self._channels_planned("OutputChannels", outputs=outputs, job_name=job_name)
-        if output_channels is None:
-            return planned
-        places = {channel["Name"]: channel for channel in planned}
-        wanted = {channel.name: None for channel in output_channels} | dict.fromkeys(outputs or ())
-        default = next((one["OutputUri"] for one in planned if one["Name"] not in (outputs or ())), None)
-        return [
-            places.get(name)
-            or {"Name": name, "OutputUri": f"{posixpath.dirname(str(default).rstrip('/'))}/{name}/"}
-            for name in wanted
-            if name in places or default
-        ]
+        request = self._planned_request(outputs=outputs, job_name=job_name)
+        planned = {channel.name: channel for channel in request.output_channels}
+        names = dict.fromkeys(planned)
+        if output_channels is not None:
+            names = {channel.name: None for channel in output_channels} | dict.fromkeys(outputs or ())
+        default = next((channel for name, channel in planned.items() if name not in (outputs or ())), None)
+        if default is not None:
+            parent = posixpath.dirname(str(default.output_uri).rstrip("/"))
+            for name in names.keys() - planned.keys():
+                planned[name] = default.model_copy(update={"name": name, "output_uri": f"{parent}/{name}/"})
+        return [planned[name].to_wire() for name in names if name in planned]
 
-    def _channels_planned(self, field: str, **given: Any) -> list[dict[str, Any]]:
-        plan = self.plan(**given)  # type: ignore[attr-defined]
-        channels: list[dict[str, Any]] = plan.request.to_wire().get(field, [])
-        return channels
+    def _planned_request(self, **arguments: Any) -> TrainingJobRequest:
+        request: TrainingJobRequest = self.plan(**arguments).request  # type: ignore[attr-defined]
+        return request
 
 
 @short_tracebacks
