@@ -136,7 +136,7 @@ class Plan:
         Raises:
             InvalidInputError: a checkpoint is to be copied first, which the file does not have.
         """
-        if self.resume is not None and not self.resume.is_in_place:
+        if self.resume is not None and not self.resume.is_at_target:
             what = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
             raise InvalidInputError([Problem("plan", what, hint)])

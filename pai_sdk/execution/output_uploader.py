@@ -165,8 +165,10 @@ class OutputUploader:
         if name in RESUMED_CHANNELS:
             sizes = {path: size_bytes for path, (_, size_bytes) in resumed_files.items()}
             # Not verified: another job may resume from these checkpoints, and replace or delete some of them.
-            more.update(verify=False, is_over=not live_only)
-            return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_unchanged, **more).attempt()
+            more.update(verify=False, is_finished=not live_only)
+            return CheckpointSync(
+                source, target, memory=memory, existing=sizes, skip=is_unchanged, **more
+            ).attempt()
         return DirSync(source, target, remember=memory, skip=is_unchanged, **more).attempt()
 
     def _memory(self, name: str) -> Path:

@@ -204,7 +204,7 @@ class _Trial:
         """Send what is left to a store, as at the end of a killed job."""
         there = LocalStore(self.folder / "there")
         memory = self.folder / "memory.db"
-        report = CheckpointSync(LocalStore(self.checkpoints), there, memory=memory, is_over=True).attempt()
+        report = CheckpointSync(LocalStore(self.checkpoints), there, memory=memory, is_finished=True).attempt()
         here = [(found.step, dict(found.files)) for found in complete_checkpoints(self.checkpoints)]
         if report.failures or [(found.step, dict(found.files)) for found in stored(there, checksums=True)] != here:
             self.report.faults.append(f"the store does not have {[step for step, _ in here]}: {report.failures}")

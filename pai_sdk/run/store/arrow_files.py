@@ -14,28 +14,27 @@ __all__ = ["arrow_files"]
 
 
 def arrow_files(files: Any, locate: Callable[[str], tuple[Store, str]]) -> PyFileSystem:
-    """The file system for pyarrow: content by fsspec, names and listings by the stores.
+    """Returns a file system for pyarrow: content by fsspec, names and listings by the stores.
 
     Args:
         files: the file system of fsspec.
-        locate: the store of a path, and its name there.
+        locate: returns the store of a path, and the name in it.
     """
     return PyFileSystem(_Handler(files, locate))
 
 
 class _Handler(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
-    """Facts about files and folders, from the stores.
+    """Reads properties of files and folders from the stores."""
 
-    fsspec leaves out folders that it cannot list, and reports a refused key as a missing folder. pyarrow refuses
-    file systems that report `/bucket/key` for `bucket/key`.
-    """
+    # fsspec leaves out folders that it cannot list, and reports a refused key as a missing folder. pyarrow refuses
+    # file systems that report `/bucket/key` for `bucket/key`.
 
     def __init__(self, files: Any, locate: Callable[[str], tuple[Store, str]]) -> None:
         super().__init__(files)
         self._locate = locate
 
     def get_file_info(self, paths: Sequence[str]) -> list[FileInfo]:
-        """The facts about each path."""
+        """Returns type and size for each path."""
         return [self._info(path) for path in paths]
 
     def _info(self, path: str) -> FileInfo:
@@ -45,20 +44,21 @@ class _Handler(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
                 return FileInfo(path, FileType.File, size=store.head(name).size_bytes)
         except ObjectNotFoundError:
             pass
+        # Object storages have no folders: a name is one if files lie below it.
         has_files = any(True for _ in store.list(f"{name}/" if name else ""))
         return FileInfo(path, FileType.Directory if has_files else FileType.NotFound)
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """The files below a folder."""
+        """Returns the files below a folder."""
         return list(self._below(selector))
 
     def _below(self, selector: FileSelector) -> Iterator[FileInfo]:
         store, name = self._locate(selector.base_dir)
-        prefix, is_there = f"{name}/" if name else "", False
+        prefix, exists = f"{name}/" if name else "", False
         for file in store.list(prefix):
-            is_there = True
+            exists = True
             inner = file.path[len(prefix) :]
             if selector.recursive or "/" not in inner:
                 yield FileInfo(f"{selector.base_dir.rstrip('/')}/{inner}", FileType.File, size=file.size_bytes)
-        if not is_there and not selector.allow_not_found:
+        if not exists and not selector.allow_not_found:
             raise FileNotFoundError(selector.base_dir)

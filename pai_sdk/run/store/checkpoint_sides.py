@@ -1,4 +1,4 @@
-"""The folders of checkpoints as a local folder and a store have them, and what may be deleted in the store.
+"""The folders of checkpoints in a local folder and in a store, and the files that can be deleted in the store.
 
 `CheckpointSync` compares both sides with these classes, and acts.
 """
@@ -19,79 +19,78 @@ from pai_sdk.storage.stored_file import StoredFile
 
 __all__ = ["Deletion", "Folder", "Sides", "is_marker"]
 
-_ABANDONED_NS = 24 * 3600 * 10**9
-_QUIET_NS = 600 * 10**9
+_ABANDONED_NS = 24 * 3600 * 10**9  # a live process uploads at least one more file within this time
+_QUIET_NS = 600 * 10**9  # of files without a marker: then a program without markers has written them
 
 
 def is_marker(path: str) -> bool:
-    """True if a path is that of a marker."""
+    """Returns True if a path is that of a marker."""
     return PurePosixPath(path).name == MARKER
 
 
 @dataclass
 class Folder:
-    """The folder of one checkpoint, as both sides have it; the files are by their names in it.
+    """The folder of one checkpoint on both sides; files are listed by their names in it.
 
     Attributes:
         path: with a `/` at its end.
-        place: its rank and step; None for a folder with a marker that has another name.
+        position: rank and step; None for a folder with a marker that has another name.
     """
 
     source: Store
     target: Store
     path: str
-    place: CheckpointPath | None
-    here: dict[str, StoredFile] = field(default_factory=dict)
-    there: dict[str, StoredFile] = field(default_factory=dict)
+    position: CheckpointPath | None
+    source_files: dict[str, StoredFile] = field(default_factory=dict)
+    target_files: dict[str, StoredFile] = field(default_factory=dict)
 
     def name_of(self, path: str) -> str:
-        """The name of a file in the folder."""
+        """Returns the name of a file in the folder."""
         return path.removeprefix(self.path)
 
     @property
-    def sizes_here(self) -> dict[str, int]:
+    def source_sizes(self) -> dict[str, int]:
         """The sizes of the local files in bytes."""
-        return {name: file.size_bytes for name, file in self.here.items()}
+        return {name: file.size_bytes for name, file in self.source_files.items()}
 
     @cached_property
-    def complete_here(self) -> StoredCheckpoint | None:
+    def source_checkpoint(self) -> StoredCheckpoint | None:
         """The local checkpoint, if it is complete."""
-        return self._complete(self.source, self.here)
+        return self._complete(self.source, self.source_files)
 
     @cached_property
-    def complete_there(self) -> StoredCheckpoint | None:
+    def target_checkpoint(self) -> StoredCheckpoint | None:
         """The checkpoint of the target, if it is complete."""
-        return self._complete(self.target, self.there)
+        return self._complete(self.target, self.target_files)
 
     def _complete(self, store: Store, files: Mapping[str, StoredFile]) -> StoredCheckpoint | None:
         sizes = {name: file.size_bytes for name, file in files.items()}
-        return stored_checkpoint(store, self.path, self.place or CheckpointPath(0, 0), sizes)
+        return stored_checkpoint(store, self.path, self.position or CheckpointPath(0, 0), sizes)
 
-    def is_held(self, *, is_over: bool) -> bool:
-        """True if the folder is not sent, because a checkpoint is being written there, or removed.
-
-        The writer says so. Without that, it is so while the target has a complete one; but not for ever, since
-        files that have not changed for a while are a user's own.
-        """
-        if self.place is None or not self.here or self.complete_here is not None:
+    def is_being_written(self, *, is_finished: bool) -> bool:
+        """Returns True if the folder is not sent yet, because a checkpoint is being written or removed there."""
+        if self.position is None or not self.source_files or self.source_checkpoint is not None:
             return False
+        # A writer of this package leaves a draft of the marker.
         if self.source.root is not None and is_unfinished(self.source.root / self.path):
             return True
-        if MARKER not in self.there:
+        if MARKER not in self.target_files:
             return False
-        changed_ns = max(file.modified_ns or 0 for file in self.here.values())
-        return not (is_over or changed_ns < time.time_ns() - _QUIET_NS)
+        # A job removes the marker before it changes a file, so a complete checkpoint in the target means that the
+        # local one is being changed. Files that stay unchanged for a while belong to a program without markers.
+        changed_ns = max(file.modified_ns or 0 for file in self.source_files.values())
+        return not (is_finished or changed_ns < time.time_ns() - _QUIET_NS)
 
     @property
     def is_committed(self) -> bool:
-        """True if the checkpoint of this side is complete in the target."""
-        mine, present = self.complete_here, self.complete_there
+        """True if the local checkpoint is complete in the target."""
+        mine, present = self.source_checkpoint, self.target_checkpoint
         return mine is not None and present is not None and mine.marker == present.marker
 
     @property
     def changed_ns(self) -> int:
-        """The time of the last write to it in the target, by the target's clock."""
-        return max((file.modified_ns or 0 for file in self.there.values()), default=0)
+        """The time of the last write in the target, by the target's clock."""
+        return max((file.modified_ns or 0 for file in self.target_files.values()), default=0)
 
 
 class Sides:
@@ -102,106 +101,109 @@ class Sides:
         source: Store,
         target: Store,
         base: str,
-        here: Mapping[str, StoredFile],
-        there: Mapping[str, StoredFile],
+        source_files: Mapping[str, StoredFile],
+        target_files: Mapping[str, StoredFile],
     ) -> None:
-        self.here, self.there = here, there
+        self.source_files, self.target_files = source_files, target_files
         self._base = base
-        self._marked = {path.removesuffix(MARKER) for path in (*here, *there) if is_marker(path)}
+        self._marked = {path.removesuffix(MARKER) for path in (*source_files, *target_files) if is_marker(path)}
         self.folders: dict[str, Folder] = {}
-        for path in {**here, **there}:
+        for path in {**source_files, **target_files}:
             name = self.folder_of(path)
             if name is None:
                 continue
             folder = self.folders.get(name)
             if folder is None:
-                folder = self.folders[name] = Folder(source, target, name, self._place_of(path))
-            if path in here:
-                folder.here[folder.name_of(path)] = here[path]
-            if path in there:
-                folder.there[folder.name_of(path)] = there[path]
+                folder = self.folders[name] = Folder(source, target, name, self._position_of(path))
+            if path in source_files:
+                folder.source_files[folder.name_of(path)] = source_files[path]
+            if path in target_files:
+                folder.target_files[folder.name_of(path)] = target_files[path]
 
-    def _place_of(self, path: str) -> CheckpointPath | None:
-        at = RunLayout.checkpoint_path(path[len(self._base) :]) if path.startswith(self._base) else None
-        return None if at is None else at._replace(name="")
+    def _position_of(self, path: str) -> CheckpointPath | None:
+        position = RunLayout.checkpoint_path(path[len(self._base) :]) if path.startswith(self._base) else None
+        return None if position is None else position._replace(name="")
 
     def folder_of(self, path: str) -> str | None:
-        """The folder of the checkpoint that a file belongs to; None for other files."""
-        at = self._place_of(path)
-        if at is not None:
-            return self._base + at.folder
+        """Returns the folder of the checkpoint that a file belongs to; None for other files."""
+        position = self._position_of(path)
+        if position is not None:
+            return self._base + position.folder
         parents = ("" if str(parent) == "." else f"{parent}/" for parent in reversed(PurePosixPath(path).parents))
         return next((folder for folder in parents if folder in self._marked), None)
 
     @property
     def has_unfinished(self) -> bool:
-        """True if the target has folders of checkpoints that are not complete, or replace others."""
+        """True if the target has folders of checkpoints that are incomplete or replace other checkpoints."""
         return any(
-            INCOMPLETE in folder.there or (folder.place is not None and folder.place.is_replacement)
+            INCOMPLETE in folder.target_files or (folder.position is not None and folder.position.is_replacement)
             for folder in self.folders.values()
         )
 
     def newest_of_each_rank(self) -> dict[int, int]:
-        """The newest step that each rank could resume from; empty until all of this side is in the target.
-
-        No rank resumes from a step that rank 0 has not reached, so a newer one is no replacement for an older one.
-        """
+        """Returns the newest step each rank can resume from; empty until the target has all local checkpoints."""
         steps: dict[int, list[int]] = {}
         for folder in self.folders.values():
-            place = folder.place
-            if place is None or place.is_replacement or folder.complete_here is None:
+            position = folder.position
+            if position is None or position.is_replacement or folder.source_checkpoint is None:
                 continue
             if not folder.is_committed:
                 return {}
-            steps.setdefault(place.rank, []).append(place.step)
+            steps.setdefault(position.rank, []).append(position.step)
+        # No rank resumes from a step that rank 0 has not reached, so a newer one cannot stand in for an older one.
         last = max(steps.get(0, []), default=None)
-        usable = {rank: [step for step in found if last is None or step <= last] for rank, found in steps.items()}
-        return {rank: max(found) for rank, found in usable.items() if found}
+        usable = {
+            rank: [step for step in rank_steps if last is None or step <= last]
+            for rank, rank_steps in steps.items()
+        }
+        return {rank: max(rank_steps) for rank, rank_steps in usable.items() if rank_steps}
 
     def is_abandoned(self, folder: Folder) -> bool:
-        """True if nothing in it has changed for a day. The time is that of the newest file in the target."""
-        now = max((file.modified_ns or 0 for file in self.there.values()), default=0)
+        """Returns True if nothing in the folder has changed for a day."""
+        # No clock of this machine is compared with the target's: "now" is the time of the newest file there.
+        now = max((file.modified_ns or 0 for file in self.target_files.values()), default=0)
         return 0 < folder.changed_ns < now - _ABANDONED_NS
 
     def is_complete_without(self, replacement: CheckpointPath) -> bool:
-        """True if the target has the checkpoint where it belongs, so that its replacement is not read."""
+        """Returns True if the target has the checkpoint in its own folder, so that the replacement is not read."""
         main = self.folders.get(self._base + replacement._replace(is_replacement=False).folder)
-        return main is not None and main.complete_there is not None
+        return main is not None and main.target_checkpoint is not None
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Which files of the folder of a step may be deleted in the target now.
+    """The files of a step's folder that can be deleted in the target now.
 
     Attributes:
-        own: paths of files that were sent or found by this side, and were removed here since.
-        newest: the newest step of each rank that has all of its checkpoints in the target.
-        is_begun: whether this side has begun to send the folder and has not completed it.
+        owned: paths of files that were sent from the source or existed when the job started, and are gone locally.
+        newest: the newest step of each rank that has all checkpoints in the target.
+        is_incomplete: whether an upload of the folder from the source was started and not completed.
     """
 
     folder: Folder
-    own: set[str]
+    owned: set[str]
     newest: Mapping[int, int]
     sides: Sides
-    is_unfinished: bool
+    is_incomplete: bool
 
     def names(self, *, has_failures: bool) -> set[str]:
-        """Their names in the folder."""
-        folder, place, names = self.folder, self.folder.place, set(self.folder.there)
-        assert place is not None  # noqa: S101 - decided by the caller
-        mine = {name for name in names if folder.path + name in self.own}
-        has_newer = self.newest.get(place.rank, -1) > place.step
-        is_given_up = self.is_unfinished or self.sides.is_abandoned(folder)
-        if place.is_replacement:
-            is_read = MARKER in names and not self.sides.is_complete_without(place)
-            is_over = has_newer and self.is_unfinished if is_read else is_given_up
-            return names if is_over and not folder.here else set()
+        """Returns the names in the folder of the files to delete."""
+        folder, position, names = self.folder, self.folder.position, set(self.folder.target_files)
+        assert position is not None  # noqa: S101 - decided by the caller
+        mine = {name for name in names if folder.path + name in self.owned}
+        has_newer = self.newest.get(position.rank, -1) > position.step
+        is_abandoned = self.is_incomplete or self.sides.is_abandoned(folder)
+        if position.is_replacement:
+            is_read = MARKER in names and not self.sides.is_complete_without(position)
+            is_removable = has_newer and self.is_incomplete if is_read else is_abandoned
+            return names if is_removable and not folder.source_files else set()
         if MARKER not in names:
-            if INCOMPLETE in names and is_given_up and not folder.here:
+            if INCOMPLETE in names and is_abandoned and not folder.source_files:
                 return names
             return set() if has_failures else mine - {INCOMPLETE}
-        of_upload = names.intersection([INCOMPLETE]) if is_given_up else set()
-        if folder.here:
+        of_upload = names.intersection([INCOMPLETE]) if is_abandoned else set()
+        if folder.source_files:
             return mine | of_upload if folder.is_committed else set()
-        # A checkpoint that another job has completed since is the other job's, whichever of its files are known.
+        # A checkpoint that another job has completed since belongs to that job, even if some files are recorded as
+        # owned.
         return mine | of_upload if MARKER in mine and has_newer else of_upload

@@ -34,13 +34,13 @@ _MAX_PARTS = 9_000  # OSS allows 10,000
 _TIMEOUT_S = 60.0
 _DEADLINE_S = 60.0
 _FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 10.0
-_PASSING = frozenset({408, 429, 500, 502, 503, 504})
-_OF_ERROR = re.compile(rb"<(Code|Message)>([^<]{0,500})<")
+_MAX_PAUSE_S = 10.0
+_TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+_ERROR_FIELD = re.compile(rb"<(Code|Message)>([^<]{0,500})<")
 
 
 class Key(NamedTuple):
-    """An access key, as `storage/oss/v4.py` takes it."""
+    """An access key with the attributes that `storage/oss/v4.py` expects."""
 
     access_key_id: str
     access_key_secret: str
@@ -51,10 +51,10 @@ class Key(NamedTuple):
 
 
 def key_of_environment() -> Key:
-    """The access key of this process; read anew for each request, so a renewed key is taken.
+    """Returns the access key of this process. Read for each request, so that a renewed key is used.
 
     Raises:
-        PermissionError: there is none.
+        PermissionError: the environment has no key.
     """
     access_key_id, secret = os.environ.get(_ID), os.environ.get(_SECRET)
     if not access_key_id or not secret:
@@ -62,43 +62,43 @@ def key_of_environment() -> Key:
     return Key(access_key_id, secret, os.environ.get(_TOKEN) or None)
 
 
-def endpoint_of(place: Mapping[str, str]) -> tuple[str, str]:
-    """Endpoint (a URL) and region of a place; where it names none, those of the environment.
+def endpoint_of(location: Mapping[str, str]) -> tuple[str, str]:
+    """Returns endpoint (a URL) and region of a location; missing values are read from the environment.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: no region is set.
     """
-    region = place.get("region") or os.environ.get("PAI_REGION_ID") or ""
-    endpoint = place.get("endpoint") or os.environ.get("PAI_OSS_ENDPOINT") or ""
+    region = location.get("region") or os.environ.get("PAI_REGION_ID") or ""
+    endpoint = location.get("endpoint") or os.environ.get("PAI_OSS_ENDPOINT") or ""
     if not region:
-        found = re.search(r"oss-([a-z0-9-]+?)(-internal)?\.aliyuncs\.com", endpoint)
-        if found is None:
+        match = re.search(r"oss-([a-z0-9-]+?)(-internal)?\.aliyuncs\.com", endpoint)
+        if match is None:
             raise RuntimeError("the region of oss:// is not known in this process; set PAI_REGION_ID")
-        region = found.group(1)
+        region = match.group(1)
     endpoint = endpoint or f"https://oss-{region}.aliyuncs.com"
     return (endpoint if "://" in endpoint else f"https://{endpoint}").rstrip("/"), region
 
 
 class OssFolder:
-    """A folder in OSS that files are sent to. A file appears when all of it is there.
+    """A folder in OSS that files are sent to. A file appears only when it is complete.
 
     Args:
-        place: `bucket` and `key`; `endpoint`, `region` and `url` (of an object with an empty key) where they are
-            known.
-        signing: has `Signer` and `canonical_query`, as `storage/oss/v4.py`.
+        location: `bucket` and `key`; `endpoint`, `region` and `url` (of an object with an empty key) where they
+            are known.
+        signing: a module with `Signer` and `canonical_query`, such as `storage/oss/v4.py`.
     """
 
-    def __init__(self, place: Mapping[str, str], signing: Any) -> None:
-        endpoint, region = endpoint_of(place)
-        self._bucket, self._prefix = place["bucket"], place["key"]
-        self._url = place.get("url") or _url_of(endpoint, self._bucket)
+    def __init__(self, location: Mapping[str, str], signing: Any) -> None:
+        endpoint, region = endpoint_of(location)
+        self._bucket, self._prefix = location["bucket"], location["key"]
+        self._url = location.get("url") or _url_of(endpoint, self._bucket)
         self._signer = signing.Signer(region)
         self._canonical_query = signing.canonical_query
-        proxies: dict[str, str] | None = {} if _is_of_this_machine(self._url) else None
+        proxies: dict[str, str] | None = {} if _is_loopback(self._url) else None
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects())
 
     def send(self, path: Path, name: str) -> None:
-        """Make or replace a file of the folder. Of a file that grows, what was there at the beginning is sent.
+        """Creates or replaces a file of the folder. Of a growing file, the content at the start is sent.
 
         Raises:
             OSError: it could not be sent, or was rewritten while it was read.
@@ -115,16 +115,16 @@ class OssFolder:
                 self._send_parts(stream, status.st_size, key, headers)
                 return
             content = stream.read(status.st_size)
-            _must_be(expected, hashlib.sha256(content), path)
+            _check_sha256(expected, hashlib.sha256(content), path)
             self._request("PUT", key, content, headers=headers)
 
     def _send_parts(self, stream: BinaryIO, size_bytes: int, key: str, headers: Mapping[str, str]) -> None:
         part_bytes = max(_PART_BYTES, -(-size_bytes // _MAX_PARTS))
-        _, begun = self._request("POST", key, query={"uploads": ""}, headers=headers)
-        found = re.search(rb"<UploadId>([^<]+)<", begun)
-        if found is None:
-            raise OSError(f"oss://{self._bucket}/{key}: the server did not begin the upload; it may not be OSS")
-        upload = {"uploadId": found.group(1).decode()}
+        _, response = self._request("POST", key, query={"uploads": ""}, headers=headers)
+        match = re.search(rb"<UploadId>([^<]+)<", response)
+        if match is None:
+            raise OSError(f"oss://{self._bucket}/{key}: the server did not start the upload; it may not be OSS")
+        upload = {"uploadId": match.group(1).decode()}
         expected, content, parts = headers["x-oss-meta-pai-sha256"], hashlib.sha256(), []
         try:
             for number, start in enumerate(range(0, size_bytes, part_bytes), start=1):
@@ -132,20 +132,21 @@ class OssFolder:
                 content.update(part)
                 of_part, _ = self._request("PUT", key, part, query={"partNumber": str(number), **upload})
                 parts.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{of_part['etag']}</ETag></Part>")
-            _must_be(expected, content, Path(stream.name))
-            whole = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>"
-            self._end(key, whole.encode(), upload, expected)
+            _check_sha256(expected, content, Path(stream.name))
+            body = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>"
+            self._complete_upload(key, body.encode(), upload, expected)
         except BaseException:
             with contextlib.suppress(OSError):  # the first error is the one to report
                 self._request("DELETE", key, query=upload, deadline_s=0)
             raise
 
-    def _end(self, key: str, whole: bytes, upload: Mapping[str, str], sha256: str) -> None:
+    def _complete_upload(self, key: str, body: bytes, upload: Mapping[str, str], sha256: str) -> None:
         try:
-            self._request("POST", key, whole, query=upload)
-        except FileNotFoundError:  # an attempt whose response was lost has ended it
-            there, _ = self._request("HEAD", key)
-            if there.get("x-oss-meta-pai-sha256") != sha256:
+            self._request("POST", key, body, query=upload)
+        # A repeated request finds no upload if an earlier attempt completed it and its response was lost.
+        except FileNotFoundError:
+            existing, _ = self._request("HEAD", key)
+            if existing.get("x-oss-meta-pai-sha256") != sha256:
                 raise
 
     def _request(
@@ -158,65 +159,73 @@ class OssFolder:
         headers: Mapping[str, str] | None = None,
         deadline_s: float = _DEADLINE_S,
     ) -> tuple[Mapping[str, str], bytes]:
-        """Send a request; again for a while, if its failure may pass."""
-        over_at, pause_s = time.monotonic() + deadline_s, _FIRST_PAUSE_S
+        """Sends a request; repeats it until the deadline if the failure is transient."""
+        deadline, pause_s = time.monotonic() + deadline_s, _FIRST_PAUSE_S
         while True:
             try:
                 return self._attempt(method, key, body, query or {}, headers or {})
             except urllib.error.HTTPError as error:
-                failure, may_pass = _refusal(error, f"oss://{self._bucket}/{key}"), error.code in _PASSING
+                failure, is_transient = (
+                    _refusal(error, f"oss://{self._bucket}/{key}"),
+                    error.code in _TRANSIENT_STATUSES,
+                )
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)
-                may_pass = not isinstance(reason, (PermissionError, ssl.SSLCertVerificationError, socket.gaierror))
+                is_transient = not isinstance(
+                    reason, (PermissionError, ssl.SSLCertVerificationError, socket.gaierror)
+                )
                 failure = OSError(f"oss://{self._bucket}/{key}: {type(reason).__name__}: {reason}")
-            if not may_pass or time.monotonic() + pause_s > over_at:
+            if not is_transient or time.monotonic() + pause_s > deadline:
                 raise failure
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
 
     def _attempt(
         self, method: str, key: str, body: bytes, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> tuple[Mapping[str, str], bytes]:
-        text = self._canonical_query(query)
-        sent = {"host": urlsplit(self._url).netloc, "content-type": "application/octet-stream", **headers}
+        query_string = self._canonical_query(query)
+        all_headers = {"host": urlsplit(self._url).netloc, "content-type": "application/octet-stream", **headers}
         if body:
             checksum = hashlib.md5(body)  # noqa: S324 - OSS compares it with what arrives
-            sent["content-md5"] = base64.b64encode(checksum.digest()).decode()
+            all_headers["content-md5"] = base64.b64encode(checksum.digest()).decode()
         # A slash within a key is sent as %2F, so that nothing on the way resolves `..` or `//`.
-        self._signer.sign(key_of_environment(), method, f"/{self._bucket}/{quote(key)}", text, sent)
-        url = self._url + quote(key, safe="") + (f"?{text}" if text else "")
+        self._signer.sign(key_of_environment(), method, f"/{self._bucket}/{quote(key)}", query_string, all_headers)
+        url = self._url + quote(key, safe="") + (f"?{query_string}" if query_string else "")
         data = body if method in ("PUT", "POST") else None
-        request = urllib.request.Request(url, data=data, headers=sent, method=method)  # noqa: S310 - from our client
+        request = urllib.request.Request(url, data=data, headers=all_headers, method=method)  # noqa: S310 - from our client
         with self._opener.open(request, timeout=_TIMEOUT_S) as response:
             return {name.lower(): value for name, value in response.headers.items()}, response.read()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """A signed request goes to no other host; the redirect becomes an error."""
+        """Makes a redirect an error, because a signed request must go to no other host."""
 
 
-def _refusal(error: urllib.error.HTTPError, what: str) -> OSError:
-    # Nothing else of the body is shown: it may quote what was signed.
-    found = {name.decode(): text.decode("utf-8", "replace") for name, text in _OF_ERROR.findall(error.read(4096))}
+def _refusal(error: urllib.error.HTTPError, uri: str) -> OSError:
+    # Only code and message are reported: the body may quote the string that was signed.
+    fields = {
+        name.decode(): message.decode("utf-8", "replace")
+        for name, message in _ERROR_FIELD.findall(error.read(4096))
+    }
     error.close()
-    text = f"{what}: HTTP {error.code} {found.get('Code', '')}: {found.get('Message', error.reason)}"
+    message = f"{uri}: HTTP {error.code} {fields.get('Code', '')}: {fields.get('Message', error.reason)}"
     kinds = {403: PermissionError, 404: FileNotFoundError}
-    return kinds.get(error.code, OSError)(text)
+    return kinds.get(error.code, OSError)(message)
 
 
 def _sha256_of(stream: BinaryIO, size_bytes: int) -> str:
-    content, left = hashlib.sha256(), size_bytes
-    while left > 0:
-        piece = stream.read(min(left, 1 << 20))
-        if not piece:
+    content, remaining = hashlib.sha256(), size_bytes
+    while remaining > 0:
+        chunk = stream.read(min(remaining, 1 << 20))
+        if not chunk:
             break
-        content.update(piece)
-        left -= len(piece)
+        content.update(chunk)
+        remaining -= len(chunk)
     return content.hexdigest()
 
 
-def _must_be(expected: str, content: Any, path: Path) -> None:
+def _check_sha256(expected: str, content: Any, path: Path) -> None:
     if content.hexdigest() != expected:
         raise OSError(f"{path} was rewritten while it was read; it is sent by the next sync")
 
@@ -231,6 +240,6 @@ def _url_of(endpoint: str, bucket: str) -> str:
     return f"{endpoint}/{bucket}/"
 
 
-def _is_of_this_machine(url: str) -> bool:
+def _is_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host.startswith("127.")

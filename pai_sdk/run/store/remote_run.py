@@ -1,4 +1,4 @@
-"""A run store as one job sees it: plain paths, a local folder, and `sync`. Usable in a process without pai_sdk.
+"""A run store for one job: plain paths, a local folder, and `sync`. Usable in a process without pai_sdk.
 
 A pickled `RemoteRun` carries this module's source, so standard pickle loads it where pai_sdk is not installed. For
 `oss://` it also carries the sources that send and sign, but no key.
@@ -25,28 +25,28 @@ _MARKER = "_COMPLETE"  # of a checkpoint, as in `run/report/checkpoints.py`
 
 @contextmanager
 def local_output_dir(run_folder: str | None, temp_dir: str | None) -> Iterator[str]:
-    """The local folder that a run writes into.
+    """Yields the local folder that a run writes into.
 
     Args:
-        run_folder: the run's own folder, if it is on the local disk: it is made and kept.
-        temp_dir: otherwise, where a temporary folder is made; it is removed at the end, after errors too.
+        run_folder: the run's own folder, if it is on the local disk: it is created and not removed.
+        temp_dir: otherwise, the parent of a temporary folder, which is removed at the end, also after errors.
     """
     if run_folder is not None:
-        Path(run_folder).mkdir(0o755, parents=True, exist_ok=True)  # several workers of a host may be here at once
+        Path(run_folder).mkdir(0o755, parents=True, exist_ok=True)  # several workers of a host may do so at once
         yield run_folder
         return
-    made = tempfile.mkdtemp(prefix="run-", dir=temp_dir)
+    folder = tempfile.mkdtemp(prefix="run-", dir=temp_dir)
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def must_be_same_folder(folder: str, run_folder: str) -> None:
-    """Make sure that a folder is the run's own folder, however it is written.
+    """Checks that a folder is the run's own folder, in any spelling.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: it is another folder.
     """
     try:
         same = Path(folder).samefile(run_folder)
@@ -101,22 +101,22 @@ class RemoteRun:
         return f"RemoteRun({self.run_path!r})"
 
     def get_local_output_dir(self) -> Any:
-        """A context manager: the local folder to write into; removed at the end, unless it is the run's own."""
+        """Returns a context manager with the local folder to write into; temporary ones are removed."""
         return local_output_dir(self._private["run_folder"], self._private["temp_dir"])
 
     def sync(self, local_dir: str) -> None:
-        """Send what is new or changed in a local folder to the run's folder.
+        """Send new and changed files of a local folder to the run's folder.
 
-        With pai_sdk in this process, its engine sends the files. Otherwise they are sent one after the other: to
+        With pai_sdk in this process, `DirSync` sends the files in parallel. Otherwise they are sent one by one: to
         `oss://` by ossfs, or by code of this object, with the key of the environment (ALIBABA_CLOUD_ACCESS_KEY_ID,
         ALIBABA_CLOUD_ACCESS_KEY_SECRET, ALIBABA_CLOUD_SECURITY_TOKEN); elsewhere by fsspec.
 
         Raises:
             ValueError: runs are not saved.
-            OSError: without pai_sdk: some files could not be sent; the others were. Otherwise `SyncError`.
+            OSError: without pai_sdk: some files could not be sent; other files were. Otherwise `SyncError`.
         """
         if not self.saving_runs:
-            raise ValueError(f"{self.runs_path} keeps no runs: its store was made with save_runs=False")
+            raise ValueError(f"{self.runs_path} keeps no runs: its store was created with save_runs=False")
         if self._private["run_folder"] is not None:
             must_be_same_folder(local_dir, self._private["run_folder"])
             return
@@ -143,20 +143,20 @@ _SOURCE = ""
 
 
 def _source() -> str:
-    if _SOURCE:  # set where this module came in a pickle
+    if _SOURCE:  # set where this module was loaded from a pickle, and has no file
         return _SOURCE
     return Path(__file__).read_text(encoding="utf-8")
 
 
 def sources_for_oss() -> dict[str, str]:
-    """The sources that send files to OSS without pai_sdk, by the names of their modules."""
+    """Returns the sources that send files to OSS without pai_sdk, by the names of their modules."""
     package = Path(__file__).parents[2]
     paths = {"oss_folder": package / "run/store/oss_folder.py", "oss_v4": package / "storage/oss/v4.py"}
     return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
 
 
 class _FolderSync:
-    """Sends a local folder; remembers what was sent."""
+    """Sends a local folder, and skips files that it has already sent."""
 
     def __init__(self, private: dict[str, Any]) -> None:
         self._private = private
@@ -168,7 +168,8 @@ class _FolderSync:
     def __call__(self, folder: str) -> None:
         failures = []
         failed = set()
-        # The marker of a checkpoint, or the commit of a trace, says that the files are there: it comes after them.
+        # The marker of a checkpoint, or the commit of a trace, states that the files are complete: it is sent
+        # after them.
         for path in sorted(_files(Path(folder)), key=lambda path: path.name == _MARKER or _is_commit(path)):
             name = path.relative_to(folder).as_posix()
             if _is_commit(path) and path.parent in failed:
@@ -178,7 +179,7 @@ class _FolderSync:
                 state = _state(path)
                 if self._sent.get(name) != state:
                     self._send(path, name)
-                    if _state(path) == state:  # otherwise it was changed while it was read, and is sent again
+                    if _state(path) == state:  # otherwise the file changed while it was read, and is sent again
                         self._sent[name] = state
             except Exception as error:  # each file gets its attempt; all failures are raised below
                 failures.append(f"{name}: {type(error).__name__}: {error}")
@@ -188,19 +189,24 @@ class _FolderSync:
 
 
 def _sender_to_oss(private: dict[str, Any]) -> Callable[[Path, str], None]:
-    place, sources = private["oss"]["place"], private["oss"]["sources"]
+    location, sources = private["oss"]["place"], private["oss"]["sources"]
     oss_folder, oss_v4 = (_executed(name, sources[name]) for name in ("oss_folder", "oss_v4"))
     try:
         for name in ("fsspec", "ossfs"):
             importlib.import_module(name)
     except ImportError:
-        send: Callable[[Path, str], None] = oss_folder.OssFolder(place, oss_v4).send
+        send: Callable[[Path, str], None] = oss_folder.OssFolder(location, oss_v4).send
         return send
 
     def by_ossfs(path: Path, name: str) -> None:
-        key = oss_folder.key_of_environment()  # anew for each file, as it may be renewed
-        options = {"endpoint": oss_folder.endpoint_of(place)[0], "key": key[0], "secret": key[1], "token": key[2]}
-        _sender_by_fsspec("oss://{bucket}/{key}".format(**place), options, private)(path, name)
+        key = oss_folder.key_of_environment()  # for each file, because the key may be renewed
+        options = {
+            "endpoint": oss_folder.endpoint_of(location)[0],
+            "key": key[0],
+            "secret": key[1],
+            "token": key[2],
+        }
+        _sender_by_fsspec("oss://{bucket}/{key}".format(**location), options, private)(path, name)
 
     return by_ossfs
 
@@ -231,16 +237,16 @@ def _sender_by_fsspec(uri: str, options: dict[str, Any], private: dict[str, Any]
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files of a folder, through links too; a link to a folder that it lies in is not followed."""
-    for place, folders, names in os.walk(str(folder), followlinks=True):
-        here = Path(place).resolve()
-        around = {here, *here.parents}
-        folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in around)
-        yield from (Path(place, name) for name in sorted(names))
+    """Yields all files of a folder, also through links; a link to a parent of itself is not followed."""
+    for directory, folders, names in os.walk(str(folder), followlinks=True):
+        real_path = Path(directory).resolve()
+        ancestors = {real_path, *real_path.parents}
+        folders[:] = sorted(name for name in folders if Path(directory, name).resolve() not in ancestors)
+        yield from (Path(directory, name) for name in sorted(names))
 
 
 def _is_commit(path: Path) -> bool:
-    """Return whether it is the commit of a trace, which says that the blocks beside it are there."""
+    """Returns True for the commit of a trace, which states that the blocks beside it are complete."""
     return path.name.endswith("-committed.parquet")
 
 

@@ -1,7 +1,8 @@
 """Finds the newest complete checkpoint to resume from, and copies it to the job's output before the job starts.
 
-The copy goes to the URI of the job's own `checkpoints`. Every backend gives a job what that URI holds: a service
-and local Docker bring it into the job's folder, Alibaba Cloud mounts it. So `get_checkpoint()` finds it.
+The copy is written to the URI of the job's own `checkpoints`. Every backend provides the content of that URI to
+the job: a service and local Docker copy it into the job's folder, Alibaba Cloud mounts it. So `get_checkpoint()`
+returns it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The checkpoints that a job resumes from, as found when the job was planned; nothing has been copied.
+    """The checkpoints that a job resumes from, as listed when the job was planned; nothing has been copied.
 
     Attributes:
-        checkpoints: one for each rank that has some, rank 0 first; none when the job starts from scratch.
-        source: the URI that was looked into.
+        checkpoints: one for each rank that has any, rank 0 first; empty when the job starts from scratch.
+        source: the URI that was listed.
         target: the URI of the job's own checkpoints.
     """
 
@@ -39,7 +40,7 @@ class ResumePoint:
         return self.checkpoints[0].step if self.checkpoints else None
 
     @property
-    def is_in_place(self) -> bool:
+    def is_at_target(self) -> bool:
         """True if nothing needs to be copied."""
         return all(
             checkpoint.uri.startswith(self.target) and not checkpoint.is_replacement
@@ -51,17 +52,17 @@ class ResumePoint:
             return f"no complete checkpoint in {self.source}: the job starts from scratch"
         first = self.checkpoints[0]
         size_bytes = sum(checkpoint.size_bytes for checkpoint in self.checkpoints)
-        where = "in place" if self.is_in_place else f"copied to {self.target} before the job starts"
+        where = "in place" if self.is_at_target else f"copied to {self.target} before the job starts"
         return f"step {first.step} from {first.uri} ({size_bytes:,} bytes, {where})"
 
     def copy_to_target(self, session: Any) -> None:
-        """Copy the checkpoints into the job's output. May be done again.
+        """Copies the checkpoints into the job's output. Idempotent.
 
         Raises:
-            CheckpointError: a checkpoint was changed or removed since it was found.
+            CheckpointError: a checkpoint was changed or removed since it was listed.
             StorageError: a file cannot be read or written.
         """
-        if self.is_in_place:
+        if self.is_at_target:
             return
         target = open_store(self.target, session)
         for checkpoint in self.checkpoints:
@@ -71,35 +72,35 @@ class ResumePoint:
 
 
 def find_resume_point(source: str, target: str, session: Any, *, required: bool) -> ResumePoint:
-    """The newest complete checkpoint, of the source or of the target; that of the target when it is not older.
+    """Returns the newest complete checkpoint of source or target; the target's when it is not older.
 
     Args:
         source: the URI or path of the checkpoints to resume from, or of the run that has them.
         target: the URI of the job's own checkpoints. A restarted job may have saved newer ones there.
-        session: whose keys `oss://` takes.
+        session: the session whose keys are used for `oss://`.
         required: whether a source without a complete checkpoint is an error.
 
     Raises:
         CheckpointError: the source has no complete checkpoint, and needs to have one.
         StorageError: source or target cannot be read.
     """
-    own_store = open_store(target, session)
-    own = tuple(latest_of_each_rank(own_store))
+    target_store = open_store(target, session)
+    existing = tuple(latest_of_each_rank(target_store))
     source_store = open_store(source, session)
-    if source_store.uri == own_store.uri:
-        found = own
+    if source_store.uri == target_store.uri:
+        checkpoints = existing
     else:
-        found = tuple(latest_of_each_rank(source_store))
-        if own and found and own[0].step >= found[0].step:
-            if own[0].marker != found[0].marker:
+        checkpoints = tuple(latest_of_each_rank(source_store))
+        if existing and checkpoints and existing[0].step >= checkpoints[0].step:
+            if existing[0].marker != checkpoints[0].marker:
                 logger.info(
                     "%s already has step %s, which is not older than step %s of %s: the job resumes from it",
-                    own_store.uri, own[0].step, found[0].step, source_store.uri,
+                    target_store.uri, existing[0].step, checkpoints[0].step, source_store.uri,
                 )  # fmt: skip
-            found = own
-    point = ResumePoint(found, source_store.uri, own_store.uri)
-    if not found and required:
+            checkpoints = existing
+    point = ResumePoint(checkpoints, source_store.uri, target_store.uri)
+    if not checkpoints and required:
         raise CheckpointError(f"there is no complete checkpoint in {source_store.uri}")
-    if not found:
+    if not checkpoints:
         logger.info("resume: %s", point)
     return point

@@ -1,7 +1,7 @@
 """Run stores keep runs and their data on a local disk, in OSS, on HDFS, DBFS, S3 or any file system of fsspec.
 
-    <prefix>/intermediate_train_data[.<idx>]   prepared data; likewise val and test
-    <prefix>/runs/<run id>/                    a run; `RunLayout` says what is in it
+    <prefix>/intermediate_train_data[.<idx>]   prepared data; also val and test
+    <prefix>/runs/<run id>/                    a run; `RunLayout` describes its content
 
 The method names are those of Horovod's `Store`, so code written for it runs with a `RunStore`.
 """
@@ -46,24 +46,24 @@ _WEBHDFS_PORT = 9870
 
 
 class RunStore:
-    """Runs and data below one prefix. `RunStore.create` makes the right kind for a prefix.
+    """Runs and data below one prefix. `RunStore.create` returns the right kind for a prefix.
 
-    Nothing is read or written before the first method that needs it. Paths are given as full URIs or without
+    Nothing is read or written before the first method that needs it. Paths are full URIs, or have no
     scheme and host; those of another host, and those with `..`, are errors. A store can be pickled, without keys.
-    Where it is loaded, `oss://` uses the same services with the keys of that process: the embedded service of the
-    same folder, or the default session, which must be one for the same endpoints.
+    In the process that loads it, `oss://` uses the same services with the keys of that process: the embedded
+    service of the same folder, or the default session, which must be one for the same endpoints.
 
     Args:
-        prefix_path: the folder of everything that has no path of its own.
+        prefix_path: the folder of all content that has no explicit path.
         train_path: the training data; `<prefix>/intermediate_train_data` by default.
-        val_path: the validation data, likewise.
-        test_path: the test data, likewise.
+        val_path: the validation data; `<prefix>/intermediate_val_data` by default.
+        test_path: the test data; `<prefix>/intermediate_test_data` by default.
         runs_path: the folder of runs; `<prefix>/runs` by default.
         save_runs: False when outputs of runs are not kept; paths of checkpoints and logs are None then.
         storage_options: passed on to the fsspec file system. They are part of a pickled store.
         checkpoint_filename: the name of a checkpoint's file.
-        temp_dir: where `local_dir` makes temporary folders.
-        session: whose keys `oss://` takes; the default session without it.
+        temp_dir: the parent of the temporary folders of `local_dir`.
+        session: the session whose keys are used for `oss://`; the default session if None.
 
     Attributes:
         prefix_path: the prefix as a URI.
@@ -96,10 +96,10 @@ class RunStore:
     ) -> None:
         self._root = self._root_of(os.fspath(prefix_path))
         self.prefix_path = _without_slash(self._root.full(os.fspath(prefix_path)))
-        self._train_path = self._given_or(train_path, "intermediate_train_data")
-        self._val_path = self._given_or(val_path, "intermediate_val_data")
-        self._test_path = self._given_or(test_path, "intermediate_test_data")
-        self._runs_path = self._given_or(runs_path, "runs")
+        self._train_path = self._path_or_default(train_path, "intermediate_train_data")
+        self._val_path = self._path_or_default(val_path, "intermediate_val_data")
+        self._test_path = self._path_or_default(test_path, "intermediate_test_data")
+        self._runs_path = self._path_or_default(runs_path, "runs")
         self._save_runs = save_runs
         self._options = dict(storage_options or {})
         self._checkpoint_filename = checkpoint_filename or self._checkpoint_filename
@@ -108,13 +108,13 @@ class RunStore:
 
     @staticmethod
     def create(prefix_path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> RunStore:
-        """The store of a prefix.
+        """Returns the store of a prefix.
 
         Args:
-            prefix_path: a local path, which may begin with `~`, or `file://`, `oss://`, `hdfs://`, `dbfs:/`,
-                `s3://`, `memory://` or any other scheme that fsspec knows. On Databricks, `/dbfs/…` is DBFS too.
+            prefix_path: a local path, which may start with `~`, or `file://`, `oss://`, `hdfs://`, `dbfs:/`,
+                `s3://`, `memory://` or any other scheme of fsspec. On Databricks, `/dbfs/…` is DBFS too.
             args: passed on to the class of the store.
-            kwargs: likewise.
+            kwargs: passed on to the class of the store.
 
         Raises:
             InvalidInputError: the prefix cannot be read.
@@ -135,39 +135,39 @@ class RunStore:
         return {**vars(self), "_session": reference(self._session)}
 
     def _root_of(self, prefix: str) -> Root:
-        raise NotImplementedError("make a store with RunStore.create()")
+        raise NotImplementedError("create a store with RunStore.create()")
 
-    def _given_or(self, path: str | None, name: str) -> str:
+    def _path_or_default(self, path: str | None, name: str) -> str:
         return f"{self.prefix_path}/{name}" if path is None else _without_slash(self._root.full(path))
 
     # ---- paths ----------------------------------------------------------------------------------------------
 
     def get_train_data_path(self, idx: int | None = None) -> str:
-        """The folder of training data; with an index, that of one data set of several."""
+        """Returns the folder of training data; with an index, that of one data set of several."""
         return _numbered(self._train_path, idx)
 
     def get_val_data_path(self, idx: int | None = None) -> str:
-        """The folder of validation data, likewise."""
+        """Returns the folder of validation data; with an index, that of one data set of several."""
         return _numbered(self._val_path, idx)
 
     def get_test_data_path(self, idx: int | None = None) -> str:
-        """The folder of test data, likewise."""
+        """Returns the folder of test data; with an index, that of one data set of several."""
         return _numbered(self._test_path, idx)
 
     def get_data_metadata_path(self, path: str) -> str:
-        """The file for facts about a data set, beside it; `read_metadata` and `write_metadata` use it."""
+        """Returns the metadata file beside a data set; `read_metadata` and `write_metadata` use it."""
         return f"{_without_slash(self.get_localized_path(path))}_cached_metadata.json"
 
     def saving_runs(self) -> bool:
-        """True if outputs of runs are kept."""
+        """Returns True if outputs of runs are stored."""
         return self._save_runs
 
     def get_runs_path(self) -> str:
-        """The folder of all runs."""
+        """Returns the folder of all runs."""
         return self._runs_path
 
     def get_run_path(self, run_id: str) -> str:
-        """The folder of a run.
+        """Returns the folder of a run.
 
         Raises:
             InvalidInputError: the id cannot be that of a run.
@@ -175,38 +175,38 @@ class RunStore:
         return self.layout(run_id).folder
 
     def layout(self, run_id: str) -> RunLayout:
-        """All paths of a run; errors as for `get_run_path`."""
+        """Returns all paths of a run; errors as for `get_run_path`."""
         return RunLayout.of(self._runs_path, run_id)
 
     def get_checkpoint_path(self, run_id: str) -> str | None:
-        """The checkpoint's file; None when runs are not saved."""
+        """Returns the checkpoint's file; None when runs are not saved."""
         path = self.layout(run_id).channel(self._checkpoint_filename)
         return path if self._save_runs else None
 
     def get_checkpoints(self, run_id: str, suffix: str = ".ckpt") -> list[str]:
-        """The files of a run whose names end with `suffix`, sorted.
+        """Returns the files of a run whose names end with `suffix`, sorted.
 
         Raises:
-            InvalidInputError: runs are not saved here.
+            InvalidInputError: the store does not save runs.
         """
         self._must_save_runs()
         return [path for path in self.list(self.get_run_path(run_id)) if path.endswith(suffix)]
 
     def get_logs_path(self, run_id: str) -> str | None:
-        """The folder of a run's logs; None when runs are not saved."""
+        """Returns the folder of a run's logs; None when runs are not saved."""
         path = self.layout(run_id).logs
         return path if self._save_runs else None
 
     def get_checkpoint_filename(self) -> str:
-        """The name of a checkpoint's file."""
+        """Returns the name of a checkpoint's file."""
         return self._checkpoint_filename
 
     def get_logs_subdir(self) -> str:
-        """The name of the folder of logs."""
+        """Returns the name of the folder of logs."""
         return _LOGS
 
     def get_full_path(self, path: str) -> str:
-        """The URI of a path; a URI stays as it is.
+        """Returns the URI of a path; a URI stays unchanged.
 
         Raises:
             InvalidInputError: the path is on another host, or has a part `..`.
@@ -214,17 +214,17 @@ class RunStore:
         return self._root.full(path)
 
     def get_full_path_fn(self) -> Callable[[str], str]:
-        """`get_full_path` as a function that can be pickled."""
+        """Returns `get_full_path` as a function that can be pickled."""
         return self._root.full
 
     def get_localized_path(self, path: str) -> str:
-        """The path without scheme and host, as the file system takes it; errors as for `get_full_path`."""
+        """Returns the path without scheme and host, for the file system; errors as for `get_full_path`."""
         return self._root.localized(path)
 
     # ---- files ----------------------------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
-        """True if there is such a file, or a folder with something in it."""
+        """Returns True if there is such a file, or a folder with files in it."""
         store, name = self._locate(path)
         if name:
             for form in (name, f"{name}/"):
@@ -236,7 +236,7 @@ class RunStore:
         return any(True for _ in store.list(f"{name}/" if name else ""))
 
     def read(self, path: str) -> bytes:
-        """The content of a file.
+        """Returns the content of a file.
 
         Raises:
             ObjectNotFoundError: there is no such file.
@@ -245,39 +245,39 @@ class RunStore:
         return b"".join(store.read(name))
 
     def write_text(self, path: str, text: str) -> None:
-        """Make or replace a text file in UTF-8; readers see the old or the new text."""
+        """Create or replace a text file in UTF-8; readers see the old or the new text."""
         store, name = self._locate(path)
         store.write(name, text.encode())
 
     def list(self, path: str | None = None) -> Iterator[str]:
-        """The URIs of all files below a path, sorted; without one, below the prefix."""
+        """Yields the URIs of all files below a path, sorted; without one, below the prefix."""
         folder = _without_slash(self._root.full(self.prefix_path if path is None else path))
         for file in self._open(folder).list():
             yield f"{folder}/{self._root.written(file.path)}"
 
     def open_runs(self) -> Store:
-        """The folder of all runs, as `storage.open_store` opens folders."""
+        """Opens the folder of all runs, as `storage.open_store` opens folders."""
         return self._open(self._runs_path)
 
     def read_metadata(self, path: str) -> dict[str, Any] | None:
-        """The cached facts about a data set; None when there are none, or they cannot be read."""
+        """Returns the stored metadata of a data set; None when there is none, or it cannot be read."""
         try:
-            found = json.loads(self.read(self.get_data_metadata_path(path)))
+            metadata = json.loads(self.read(self.get_data_metadata_path(path)))
         except (ObjectNotFoundError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return metadata if isinstance(metadata, dict) else None
 
     def write_metadata(self, path: str, metadata: Mapping[str, Any]) -> None:
-        """Keep facts about a data set, as JSON."""
+        """Store metadata of a data set, as JSON."""
         self.write_text(self.get_data_metadata_path(path), json.dumps(dict(metadata), ensure_ascii=False))
 
     def read_serialized_keras_model(self, ckpt_path: str, model: Any = None, custom_objects: Any = None) -> str:
-        """The bytes of a checkpoint's file in base64; the other arguments are for callers of Horovod's method."""
+        """Returns a checkpoint's file in base64; other arguments are for callers of Horovod's method."""
         del model, custom_objects
         return base64.b64encode(self.read(ckpt_path)).decode()
 
     def is_parquet_dataset(self, path: str) -> bool:
-        """True if a path is a data set in Parquet: a file, or a folder with such files.
+        """Returns True if a path is a data set in Parquet: a file, or a folder with such files.
 
         Raises:
             StorageError: the key is refused, or the path cannot be read otherwise.
@@ -286,13 +286,13 @@ class RunStore:
             return bool(self.get_parquet_dataset(path).files)
         except (FileNotFoundError, ObjectNotFoundError):
             return False
-        except ValueError as error:  # pyarrow's way to say that a file has another format
+        except ValueError as error:  # pyarrow raises a subclass for a file of another format
             if type(error).__module__.startswith("pyarrow"):
                 return False
             raise
 
     def get_parquet_dataset(self, path: str) -> ParquetDataset:
-        """A data set in Parquet, opened with pyarrow.
+        """Returns a data set in Parquet, opened with pyarrow.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -305,7 +305,7 @@ class RunStore:
         return ParquetDataset(self.get_localized_path(path), filesystem=self._files_for_arrow())
 
     def get_filesystem(self) -> Any:
-        """The file system as fsspec has it, for libraries that take one; it takes localized paths.
+        """Returns the fsspec file system, for libraries that accept one; it expects localized paths.
 
         Raises:
             MissingExtraError: fsspec is not installed.
@@ -321,46 +321,46 @@ class RunStore:
     # ---- a run ----------------------------------------------------------------------------------------------
 
     def local_dir(self, run_id: str) -> AbstractContextManager[str]:
-        """The local folder that a run writes into: its own on the local disk, elsewhere a temporary one.
+        """Returns the local folder that a run writes into: its own on the local disk, else a temporary one.
 
-        A temporary folder is removed at the end, after errors too; `sync` saves what is in it.
+        A temporary folder is removed at the end, also after errors; `sync` saves its content.
         """
         return local_output_dir(self._run_folder(run_id), self._temp_dir)
 
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], AbstractContextManager[str]]:
-        """`local_dir` of one run as a function that can be pickled."""
+        """Returns `local_dir` of one run as a function that can be pickled."""
         return partial(local_output_dir, self._run_folder(run_id), self._temp_dir)
 
     def sync(self, run_id: str, local_dir: str | os.PathLike[str], *, delete: bool = False) -> SyncReport | None:
-        """Send what is new or changed in a local folder to the run; nothing to do where that is the run's own.
+        """Send new and changed files of a local folder to the run; a no-op where it is the run's own folder.
 
         Args:
             run_id: the run.
-            local_dir: the folder that `local_dir` gave.
+            local_dir: the folder that `local_dir` returned.
             delete: also delete files of the run that are not in the folder. Checkpoints are deleted only if they
                 were sent from this folder, and when a newer one is complete in the store.
 
         Returns:
-            What was moved; None on the local disk.
+            The report of the transfer; None on the local disk.
 
         Raises:
-            InvalidInputError: runs are not saved here.
-            SyncError: some files could not be sent; `failures` lists them, the others are in place.
+            InvalidInputError: the store does not save runs.
+            SyncError: some files could not be sent; `failures` lists them, other files were sent.
         """
         raise NotImplementedError
 
     def _must_save_runs(self) -> None:
         if not self._save_runs:
-            hint = "make it with save_runs=True, or ask saving_runs() before"
+            hint = "create it with save_runs=True, or check saving_runs() before"
             raise InvalidInputError([Problem("save_runs", f"{self.prefix_path} keeps no runs", hint)])
 
     def sync_fn(self, run_id: str) -> Callable[[str], object]:
-        """`sync` of one run as a function that can be pickled; what was sent is remembered between its calls."""
+        """Returns `sync` of one run as a function that can be pickled; files sent by earlier calls are skipped."""
         self.get_run_path(run_id)
         return partial(self.sync, run_id)
 
     def to_remote(self, run_id: str, dataset_idx: int | None = None) -> RemoteRun:
-        """The store as one job sees it, to be pickled and used in a process without pai_sdk."""
+        """Returns the store for one job, to be pickled and used in a process without pai_sdk."""
         folder = self.get_run_path(run_id)
         fs_uri, fs_options = self._for_fsspec(folder)
         public = {
@@ -387,19 +387,19 @@ class RunStore:
         return RemoteRun(public, private)
 
     def _in_oss(self, folder: str) -> dict[str, Any] | None:
-        """The facts that a process without pai_sdk needs to reach a folder in OSS, but for the key."""
+        """Returns what a process without pai_sdk needs to reach a folder in OSS, except the key."""
         if uri_scheme(folder) != "oss":
             return None
         try:
             store = self._open(folder)
             assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
-            place = store.client.place(store.folder)
-        except SettingsError:  # the rest is known only there, from the environment
+            location = store.client.place(store.folder)
+        except SettingsError:  # the process that loads it reads endpoint and region from its environment
             uri = OssUri.parse(folder).as_dir()
-            place = {"bucket": uri.bucket, "key": uri.key}
-        return {"place": place, "sources": sources_for_oss()}
+            location = {"bucket": uri.bucket, "key": uri.key}
+        return {"place": location, "sources": sources_for_oss()}
 
-    # ---- what the kinds of stores differ in -----------------------------------------------------------------
+    # ---- differences between the kinds of stores --------------------------------------------------------------
 
     def _files_for_arrow(self) -> Any:
         from pai_sdk.run.store.arrow_files import arrow_files
@@ -407,12 +407,12 @@ class RunStore:
         return arrow_files(self.get_filesystem(), self._locate)
 
     def _run_folder(self, run_id: str) -> str | None:
-        """The run's folder on the local disk, if it is there."""
+        """Returns the run's folder if it is on the local disk."""
         self.get_run_path(run_id)
         return None
 
     def _for_fsspec(self, uri: str) -> tuple[str, dict[str, Any]]:
-        """A URI as fsspec takes it, with the options of its file system."""
+        """Returns a URI for fsspec, with the options of its file system."""
         return uri, self._options
 
     def _open(self, folder: str) -> Store:
@@ -420,14 +420,14 @@ class RunStore:
         return open_store(uri, self._session, storage_options=options)
 
     def _locate(self, path: str) -> tuple[Store, str]:
-        """The store to open for a path, and the name in it; the name is empty for a path without folders."""
-        place = _without_slash(self._root.localized(path))
+        """Returns the store to open for a path, and the name in it, which is empty for a path without folders."""
+        local_path = _without_slash(self._root.localized(path))
         base = _without_slash(self._root.localized(self.prefix_path))
-        if place == base or place.startswith(f"{base}/"):
-            return self._open(self.prefix_path), place[len(base) + 1 :]
+        if local_path == base or local_path.startswith(f"{base}/"):
+            return self._open(self.prefix_path), local_path[len(base) + 1 :]
         full = _without_slash(self._root.full(path))
-        _, slash, name = place.rpartition("/")
-        if not slash:  # a whole bucket
+        _, slash, name = local_path.rpartition("/")
+        if not slash:  # the path of a bucket
             return self._open(full), ""
         return self._open(full[: -len(self._root.written(name))]), name
 
@@ -461,7 +461,7 @@ class LocalRunStore(RunStore):
         return open_store(Path(self.get_localized_path(folder)))
 
     def sync(self, run_id: str, local_dir: str | os.PathLike[str], *, delete: bool = False) -> None:
-        """Make sure that the folder is the run's own; there is nothing to send.
+        """Checks that the folder is the run's own; nothing needs to be sent.
 
         Raises:
             InvalidInputError: it is another folder.
@@ -472,7 +472,7 @@ class LocalRunStore(RunStore):
         try:
             must_be_same_folder(os.fspath(local_dir), str(folder))
         except ValueError as error:
-            hint = "use the folder that local_dir() gives"
+            hint = "use the folder that local_dir() returns"
             raise InvalidInputError([Problem("local_dir", str(error), hint)]) from error
 
 
@@ -482,7 +482,7 @@ class DbfsRunStore(LocalRunStore):
     Args:
         prefix_path: `dbfs:/…`, `/dbfs/…`, `file:///dbfs/…` or `file:/dbfs/…`.
         args: as for `RunStore`.
-        mount: where DBFS is mounted.
+        mount: the mount point of DBFS.
         kwargs: as for `RunStore`.
 
     Example:
@@ -503,17 +503,17 @@ class DbfsRunStore(LocalRunStore):
 
     @staticmethod
     def normalize_path(path: str) -> str:
-        """A path of DBFS in the form `/dbfs/…`."""
+        """Returns a path of DBFS in the form `/dbfs/…`."""
         return DbfsRoot.normalized(path)
 
     @staticmethod
     def matches_dbfs(path: str) -> bool:
-        """True if a path has one of the forms of DBFS."""
+        """Returns True if a path has one of the forms of DBFS."""
         return is_dbfs_path(path)
 
 
 class RemoteRunStore(RunStore):
-    """A store at a URI: OSS, S3, memory, or any other file system that fsspec knows.
+    """A store at a URI: OSS, S3, memory, or any other file system of fsspec.
 
     Example:
         >>> RemoteRunStore("s3://bucket/team").get_logs_path("r1")
@@ -524,7 +524,7 @@ class RemoteRunStore(RunStore):
         return UriRoot.of(prefix)
 
     def sync(self, run_id: str, local_dir: str | os.PathLike[str], *, delete: bool = False) -> SyncReport:
-        """Send what is new or changed in a local folder to the run; see `RunStore.sync`."""
+        """Send new and changed files of a local folder to the run; see `RunStore.sync`."""
         self._must_save_runs()
         source, target = LocalStore(Path(local_dir)), self._open(self.get_run_path(run_id))
         checkpoints = f"{RunLayout('').checkpoints}/"
@@ -541,8 +541,9 @@ class HdfsRunStore(RemoteRunStore):
     Args:
         prefix_path: `hdfs://host:port/path`, `hdfs:///path` or `/path`.
         host: the namenode; that of the prefix by default, else `default`: the one of Hadoop's configuration.
-        port: its port, likewise; 0 is the one of the configuration. For WebHDFS its HTTP port, 9870 by default.
-        user: in whose name; that of the prefix by default.
+        port: the namenode's port; that of the prefix by default, else 0: the one of the configuration. For WebHDFS
+            the HTTP port, 9870 by default.
+        user: the name of the user; that of the prefix by default.
         kerb_ticket: path of the Kerberos ticket cache. For WebHDFS any value turns Kerberos on.
         driver: `libhdfs` (pyarrow; needs Java and Hadoop's libhdfs) or `webhdfs` (HTTP; needs neither).
         extra_conf: Hadoop settings for libhdfs.
@@ -580,19 +581,23 @@ class HdfsRunStore(RemoteRunStore):
         self, user: str | None, kerb_ticket: str | None, extra_conf: Mapping[str, str] | None
     ) -> dict[str, Any]:
         if self._driver in ("libhdfs", "libhdfs3"):
-            known = {"user": user, "kerb_ticket": kerb_ticket, "extra_conf": extra_conf and dict(extra_conf)}
-            return {"host": self._host or "default", "port": self._port or 0, **_without_none(known)}
+            hdfs_options = {
+                "user": user,
+                "kerb_ticket": kerb_ticket,
+                "extra_conf": extra_conf and dict(extra_conf),
+            }
+            return {"host": self._host or "default", "port": self._port or 0, **_without_none(hdfs_options)}
         problems = []
         if self._driver != "webhdfs":
-            problems.append(Problem("driver", f"{self._driver!r} is not known", "libhdfs or webhdfs"))
+            problems.append(Problem("driver", f"{self._driver!r} is not a driver", "libhdfs or webhdfs"))
         if extra_conf:
             problems.append(Problem("extra_conf", "has no effect over WebHDFS", "leave it out"))
         if self._host is None:
             problems.append(Problem("host", "is missing", "WebHDFS needs the namenode: hdfs://host:9870/path"))
         if problems:
             raise InvalidInputError(problems)
-        over_http = {"user": user, "kerberos": True if kerb_ticket else None}
-        return {"host": self._host, "port": self._port or _WEBHDFS_PORT, **_without_none(over_http)}
+        http_options = {"user": user, "kerberos": True if kerb_ticket else None}
+        return {"host": self._host, "port": self._port or _WEBHDFS_PORT, **_without_none(http_options)}
 
     def _root_of(self, prefix: str) -> Root:
         authority, _ = HdfsRoot.split(prefix)

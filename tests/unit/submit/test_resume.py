@@ -162,7 +162,7 @@ def test_a_restart_goes_on_from_its_own_newer_checkpoint(
     with caplog.at_level(logging.INFO, "pai_sdk"):
         again = plan(session, resume="local-1", checkpoints_path=str(own))
     assert again.resume is not None
-    assert (again.resume.step, again.resume.is_in_place) == (30, True)
+    assert (again.resume.step, again.resume.is_at_target) == (30, True)
     assert "already has step 30, which is not older than step 20" in caplog.text
 
 

@@ -174,7 +174,7 @@ def test_checkpoints_that_a_job_found_are_removed_with_its_own(here: Path, there
     found = {file.path: file.size_bytes for file in LocalStore(here).list()}
     saved(here, 2)
     rotate(here, CheckpointConfig(num_to_keep=1))
-    sync(here, there, found=found)
+    sync(here, there, existing=found)
     assert there.steps() == [2]
     assert [path for path in there.paths() if path.startswith("1/")] == []
 
@@ -361,7 +361,7 @@ def test_what_a_user_writes_into_the_folder_of_a_checkpoint_is_sent_at_the_end(h
     (here / "1" / "A").write_text("mine")
     assert sync(here, there).moved == 0
     assert there.steps() == [1]
-    sync(here, there, is_over=True)
+    sync(here, there, is_finished=True)
     assert b"".join(there.read("1/A")) == b"mine"
     assert there.steps() == []
 
@@ -372,7 +372,7 @@ def test_a_folder_that_was_partly_removed_replaces_nothing(here: Path, there: Wa
     sync(here, there)
     (here / "1" / MARKER).unlink()
     (here / "1" / "b").unlink()
-    sync(here, there, is_over=True)
+    sync(here, there, is_finished=True)
     assert there.steps() == [1]
 
 
@@ -509,21 +509,21 @@ def left_by_a_kill(here: Path, step: int, content: str) -> None:
     (here / str(step) / "A").write_text("a part")
 
 
-@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("is_finished", [False, True])
 @pytest.mark.parametrize("before", [None, "1"])
 def test_a_checkpoint_that_was_not_put_in_its_place_is_sent(
-    here: Path, there: Watched, before: str | None, is_over: bool
+    here: Path, there: Watched, before: str | None, is_finished: bool
 ) -> None:
     if before is not None:
         saved(here, 5, before)
         sync(here, there)
     left_by_a_kill(here, 5, "2")
-    sync(here, there, is_over=is_over)
+    sync(here, there, is_finished=is_finished)
     assert there.steps() == [5]
     assert b"".join(there.read("5/A")) == b"A2"
     assert there.paths() == ["5/A", "5/_COMPLETE", "5/b", "5/z/c"]
     there.changes.clear()
-    sync(here, there, is_over=is_over)
+    sync(here, there, is_finished=is_finished)
     assert there.changes == []
 
 
@@ -534,9 +534,9 @@ def test_a_checkpoint_that_cannot_be_sent_from_beside_is_a_failure(here: Path, t
         raise StorageError("refused")
 
     there.before_write = refuse
-    assert list(sync(here, there, is_over=True).failures) == ["5/_COMPLETE"]
+    assert list(sync(here, there, is_finished=True).failures) == ["5/_COMPLETE"]
     there.before_write = lambda path: None
-    sync(here, there, is_over=True)
+    sync(here, there, is_finished=True)
     assert there.steps() == [5]
 
 
