@@ -27,7 +27,7 @@ from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.watch.names import is_named, is_of_instance, run_names, usual_tags
+from pai_sdk.run.watch.names import has_explicit_name, is_of_instance, run_names, usual_tags
 from pai_sdk.run.watch.query import check_names, tags_in
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import MetricPoint
@@ -406,8 +406,8 @@ class _RunTable:
         self._hparams = compare_hyperparameters([brief.hparams for brief in runs])
         self._left: Sequence[str] = ()  # hyperparameters without a column
         self.add(Column("RUN"), [visible_text(names[brief.id]) for brief in runs])
-        if any(map(is_named, runs)):
-            self.add(Column("JOB", drop=50), [brief.id if is_named(brief) else "" for brief in runs])
+        if any(map(has_explicit_name, runs)):
+            self.add(Column("JOB", drop=50), [brief.id if has_explicit_name(brief) else "" for brief in runs])
         self.add(Column("STATUS", drop=status), [_status(brief) for brief in runs])
 
     def add(self, column: Column, cells: Sequence[str | Text], name: str = "") -> None:

@@ -129,8 +129,8 @@ class StoredCheckpoint:
         earlier = None if present is None else read_checkpoint(target_store.root)
         if self.is_latest and earlier is not None and (earlier.step or 0) > self.step:
             raise CheckpointError(
-                f"{target_store.root} has a checkpoint of step {earlier.step}, but the latest one of {self.store.uri} is "
-                f"step {self.step}; remove the folder if it is of no use, or give another one"
+                f"{target_store.root} has a checkpoint of step {earlier.step}, but the latest one of "
+                f"{self.store.uri} is step {self.step}; remove the folder if it is of no use, or give another one"
             )
         try:
             copy_checkpoint(self, LocalStore(draft), "")

@@ -34,42 +34,43 @@ def compare(
     group_by: Sequence[str],
     band: Band | None,
 ) -> Comparison:
-    """A metric of runs, see `RunManager.compare`; runs without it are left out."""
-    having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-    found = refresh.many_series([brief.id for brief in having], tag)
-    kept = [brief for brief in having if brief.id in found]
+    """Compares a metric of runs, see `RunManager.compare`; runs without it are left out."""
+    candidates = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+    series = refresh.many_series([brief.id for brief in candidates], tag)
+    plotted = [brief for brief in candidates if brief.id in series]
     view = compared(
-        [found[brief.id] for brief in kept],
+        [series[brief.id] for brief in plotted],
         x=x,
         start=start,
         end=end,
         buckets=buckets,
         smooth=smooth,
         half_life=half_life,
-        names=[brief.id for brief in kept],
-        groups=_groups(kept, group_by) if group_by else (),
+        names=[brief.id for brief in plotted],
+        groups=_groups(plotted, group_by) if group_by else (),
         band=band,
     )
     if group_by:
         return view
-    return replace(view, labels={run_id: name for run_id, name in run_names(kept).items() if name != run_id})
+    return replace(view, labels={run_id: name for run_id, name in run_names(plotted).items() if name != run_id})
 
 
 def _groups(briefs: Sequence[RunBrief], names: Sequence[str]) -> list[str]:
-    """The name of each run's group: `lr=0.1, seed=7`; a dash stands for a missing value."""
+    """Returns the name of each run's group, such as `lr=0.1, seed=7`; a dash stands for a missing value."""
     keys = [_group_key(name) for name in names]
     return [", ".join(f"{key.name}={key.value(run) if key.is_in(run) else '–'}" for key in keys) for run in briefs]
 
 
 def _group_key(name: str) -> RunKey:
-    """A plain name is a hyperparameter here: runs are not grouped by the last value of a metric."""
+    """Parses a key to group by; a plain name is a hyperparameter."""
+    # As a filter, a plain name is a metric. Runs are not grouped by the last value of a metric.
     key = parse_key(name)
     is_plain = key.group == "metrics" and not name.startswith("metrics.")
     return parse_key(f"hparams.{name}") if is_plain else key
 
 
 def table_of(briefs: Iterable[RunBrief], tags: Sequence[str] | None = None) -> pd.DataFrame:
-    """A data frame with a row a run; see `RunManager.to_pandas`."""
+    """Returns a data frame with a row for each run; see `RunManager.to_pandas`."""
     pandas = import_pandas()
     rows = [_row(brief, None if tags is None else set(tags)) for brief in briefs]
     first = ["status", "name", "created", "updated", "ended"]
@@ -77,8 +78,8 @@ def table_of(briefs: Iterable[RunBrief], tags: Sequence[str] | None = None) -> p
     for column in ("created", "updated", "ended"):
         if column in frame:
             frame[column] = pandas.to_datetime(frame[column], unit="s", utc=True)
-    rest = sorted(column for column in frame.columns if column not in first)
-    return frame[[column for column in first if column in frame] + rest]
+    other_columns = sorted(column for column in frame.columns if column not in first)
+    return frame[[column for column in first if column in frame] + other_columns]
 
 
 def _row(brief: RunBrief, tags: set[str] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One run as a manager has it: its files as they were listed, its reader, and its brief."""
+"""One run of a manager: the listed files, the reader, and the brief."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = ["PointsMemory", "RunEntry", "brief_of_record", "flat"]
 
 logger = logging.getLogger(__name__)
 
-_LOCK_S = 0.05
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-_BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
+_LOCK_S = 0.05  # a pass skips a run that a query reads for longer than this
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
+_START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 
 class PointsMemory:
-    """The memory that the points of all known runs take.
+    """Counts the memory that the points of all runs use.
 
-    Each run says when its own changes: to sum up ten thousand of them took a millisecond of each request.
+    Each run reports its own changes, because summing up ten thousand runs took a millisecond of each request.
 
     Attributes:
-        used_bytes: of all known runs.
-        lock: guards it and each run's part; nothing is waited for while it is held.
+        used_bytes: of all runs.
+        lock: guards the total and each run's part. No thread waits for anything else while it holds the lock.
     """
 
     def __init__(self) -> None:
@@ -50,25 +50,25 @@ class PointsMemory:
 class RunEntry:
     """One run.
 
-    Its files are read by one thread at a time, which holds `lock`. Within that, the lock of the memory is taken to
-    change `points_bytes`. All else needs no lock.
+    The files are read by one thread at a time, which holds `lock`. While holding it, a thread may acquire the lock
+    of the memory to change `points_bytes`. All other attributes need no lock.
 
     Args:
-        run_id: its id.
-        store: has its files.
-        folder: in the store.
-        memory: counts its points.
+        run_id: the id.
+        store: the store that has the files.
+        folder: the folder in the store.
+        memory: counts the memory of the points.
 
     Attributes:
-        run_id: its id.
-        uri: its folder.
-        files: as they were listed last.
-        is_dirty: whether they have changed since they were read, or could not be read.
-        retry_at: when what failed is tried again, on the monotonic clock.
-        refreshed_at: when its files were read last, likewise.
-        used_at: when its points were requested last, likewise.
-        points_bytes: the memory of its points.
-        lock: held while its files are read.
+        run_id: the id.
+        uri: the folder.
+        files: of the last scan.
+        is_dirty: whether the files have changed since they were read, or could not be read.
+        retry_at: when a failed read is tried again, on the monotonic clock.
+        refreshed_at: when the files were read last, on the monotonic clock.
+        used_at: when the points were requested last, on the monotonic clock.
+        points_bytes: the memory of the points.
+        lock: held while the files are read.
     """
 
     def __init__(self, run_id: str, store: Store, folder: str, memory: PointsMemory) -> None:
@@ -88,7 +88,7 @@ class RunEntry:
         self._error = ""
         self._failures = 0
         self._has_points = True
-        self._given: dict[str, tuple[int, Series]] = {}
+        self._cached_series: dict[str, tuple[int, Series]] = {}
         self._version = -1  # of the reader, when it was refreshed last
         self._is_read = False
         self._read_bytes = 0
@@ -99,34 +99,35 @@ class RunEntry:
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes by which its files have grown since they were read."""
+        """The bytes by which the files have grown since they were read."""
         return sum(file.size_bytes for file in self.files) - self._read_bytes
 
-    def listed(self, files: tuple[StoredFile, ...]) -> None:
-        """The scan has found other files."""
+    def set_files(self, files: tuple[StoredFile, ...]) -> None:
+        """Sets the files of a new scan, and makes the run dirty."""
         self.files = files
         self.is_dirty = True
         self.retry_at = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Returns True when its files are to be read now."""
+        """Returns True if the files are to be read now."""
         return self.is_dirty and self.retry_at <= now
 
-    def refresh(self, is_over: Callable[[bool], bool]) -> None:
-        """Read what is new in its files. A failure is kept as the state of this run, and tried again later.
+    def refresh(self, should_stop: Callable[[bool], bool]) -> None:
+        """Reads new data of the files. A failure becomes the state of this run, and is tried again later.
 
         Args:
-            is_over: asked whether to end the call, with whether it has come any further; the run stays due then.
+            should_stop: called with whether any data was read; if it returns True, reading stops and the run stays
+            due.
         """
         self.refreshed_at = time.monotonic()
-        # A query may be reading this run again, as a whole. The other runs do not wait for it.
+        # A query may be reading this run again from the start. A pass must not let other runs wait for it.
         if not self.lock.acquire(timeout=_LOCK_S):
             return
         try:
-            self.is_dirty = False  # first: a scan may find more while this reads
+            self.is_dirty = False  # before reading, because a scan may set it again meanwhile
             files = self.files
             try:
-                self.reader.refresh(files, is_over)
+                self.reader.refresh(files, should_stop)
                 self.is_dirty |= self.reader.is_behind
                 self._tags, self._hparams = self.reader.tags(), flat(self.reader.hparams())
                 self._damaged = len(self.reader.damaged)
@@ -134,7 +135,7 @@ class RunEntry:
                 self._version = self.reader.version
                 self._error, self._failures = "", 0
                 self._read_bytes = self.reader.read_bytes
-            except Exception as error:  # whatever it is, it concerns this run only
+            except Exception as error:  # of any kind: a damaged run must not fail the pass
                 self._failed(error)
             finally:
                 self._is_read = True
@@ -144,58 +145,56 @@ class RunEntry:
 
     def _failed(self, error: Exception) -> None:
         self.is_dirty = True
-        pause = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        pause = min(_FIRST_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
         self.retry_at = time.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
         self._error = f"{type(error).__name__}: {error}"
         logger.warning("run %s cannot be read: %s", self.run_id, self._error)
 
     def series(self, tag: str) -> Series:
-        """The points of a metric. They are read again when they are not in memory.
-
-        While a pass reads the files of this run, the last points are returned again: no caller
-        waits for the disk or the network because a run grows.
-        """
+        """Returns the points of a metric. They are read again when they are not in memory."""
         self.used_at = time.monotonic()
-        given = self._given.get(tag)
-        if given is not None and (given[0] == self._version or self.lock.locked()):
-            return given[1]
+        # While a pass reads the files of this run, the last points are returned again, so that no caller waits for
+        # the disk or the network because a run grows.
+        cached = self._cached_series.get(tag)
+        if cached is not None and (cached[0] == self._version or self.lock.locked()):
+            return cached[1]
         with self.lock:
             series = self.reader.series(tag)
             if not self._has_points:
                 self._has_points = True
                 self._count_points(self.reader.nbytes)
-            self._given[tag] = (self._version, series)
+            self._cached_series[tag] = (self._version, series)
         return series
 
-    def images(self, tag: str, wanted: int | None) -> list[ImageEntry]:
-        """The images of a tag, which are read from the files."""
+    def images(self, tag: str, number: int | None) -> list[ImageEntry]:
+        """Reads the images of a tag from the files."""
         self.used_at = time.monotonic()
         with self.lock:
-            return self.reader.images(tag, wanted)
+            return self.reader.images(tag, number)
 
     def entries(self, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
-        """The texts, histograms or tensors of a tag, likewise."""
+        """Returns the texts, histograms or tensors of a tag, read again when they are not in memory."""
         self.used_at = time.monotonic()
         with self.lock:
-            found = {
+            readers = {
                 "texts": self.reader.texts,
                 "histograms": self.reader.histograms,
                 "tensors": self.reader.tensors,
             }
-            entries = found[kind](tag)
+            entries = readers[kind](tag)
             if not self._has_points:
                 self._has_points = True
                 self._count_points(self.reader.nbytes)
         return entries
 
     def drop_points(self) -> bool:
-        """Free the memory of its points, unless its files are being read."""
+        """Frees the memory of the points; returns False while the files are being read."""
         if not self.lock.acquire(blocking=False):
             return False
         try:
             self.reader.drop_points()
-            self._given = {}
+            self._cached_series = {}
             self._has_points = False
             self._count_points(0)
             return True
@@ -203,7 +202,7 @@ class RunEntry:
             self.lock.release()
 
     def forget(self) -> None:
-        """The run is not known any more: what a query still reads of it counts no longer."""
+        """Removes the run's points from the total; later reads by queries do not count."""
         with self._memory.lock:
             if not self._is_forgotten:
                 self._is_forgotten = True
@@ -217,12 +216,12 @@ class RunEntry:
 
     @property
     def updated_at(self) -> float | None:
-        """The time of the last change of a file of it, in seconds since 1970."""
+        """The time of the last change of a file, in seconds since 1970."""
         times = [file.modified_ns for file in self.files if file.modified_ns is not None]
         return max(times) / 1e9 if times else None
 
     def status(self, record: RunRecord | None, now: float) -> str:
-        """Its status; `now` is in seconds since 1970."""
+        """Returns the status of the run; `now` is in seconds since 1970."""
         if record is not None and record.status:
             return record.status
         if self._error:
@@ -239,7 +238,7 @@ class RunEntry:
             uri=self.uri,
             status=self.status(record, now),
             name=(record.name or record.id) + self.run_id.removeprefix(record.id) if record else self._name,
-            created_at=record.created_at if record and record.created_at is not None else self._began(),
+            created_at=record.created_at if record and record.created_at is not None else self._started_at(),
             updated_at=self.updated_at,
             ended_at=record.ended_at if record else self._end and self._end.wall,
             tags=self._tags,
@@ -251,15 +250,15 @@ class RunEntry:
             version=version,
         )
 
-    def _began(self) -> float | None:
-        """Returns the time at which it began, by the names of its files; else by their times."""
-        named = [float(found[1]) for file in self.files if (found := _BEGAN.search(file.path))]
+    def _started_at(self) -> float | None:
+        """Returns the start time from the names of the files, else from their modification times."""
+        file_times = [float(match[1]) for file in self.files if (match := _START_TIME.search(file.path))]
         changed = [file.modified_ns / 1e9 for file in self.files if file.modified_ns is not None]
-        return min(named or changed, default=None)
+        return min(file_times or changed, default=None)
 
 
 def brief_of_record(record: RunRecord, version: int) -> RunBrief:
-    """A run that has written no event file yet."""
+    """Returns the brief of a run that has written no event file yet."""
     return RunBrief(
         id=record.id,
         uri=record.uri,
@@ -275,20 +274,20 @@ def brief_of_record(record: RunRecord, version: int) -> RunBrief:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested hyperparameters with dots between the names.
+    """Returns nested hyperparameters with dots between the names.
 
     Example:
         >>> flat({"optim": {"lr": 0.1, "betas": [0.9, 0.99]}, "seed": 1})
         {'optim.lr': 0.1, 'optim.betas': [0.9, 0.99], 'seed': 1}
     """
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            found.update({f"{name}.{inner}": one for inner, one in flat(value).items()})
+            flattened.update({f"{name}.{inner}": inner_value for inner, inner_value in flat(value).items()})
         else:
-            found[str(name)] = value
-    return found
+            flattened[str(name)] = value
+    return flattened
 
 
-def _merged(record: RunRecord | None, own: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**flat(record.hparams), **own} if record is not None and record.hparams else own
+def _merged(record: RunRecord | None, hparams: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**flat(record.hparams), **hparams} if record is not None and record.hparams else hparams

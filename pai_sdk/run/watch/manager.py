@@ -1,18 +1,18 @@
-"""Watches any number of runs while they grow: a brief of each, and the points of those that are looked at.
+"""Watches any number of runs while they grow: a brief of each, and the points of requested ones.
 
     prefixes ──scan──> RunEntry (files, reader) ──publish──> Snapshot (briefs) ──> runs(), compare(), subscribe()
 
 Threads and locks: one background thread (`Poller`) scans and reads; it reads in a pool when there is much to read.
-Queries look at the last snapshot, so they never wait for a file, unless they ask for points that are not in
+Queries read the last snapshot, so they never wait for a file, unless they request points that are not in
 memory.
 
 | lock | held | for |
 |---|---|---|
-| `RunEntry.lock` | by who reads the files of that run | one reader a run |
-| in `RunSnapshots` | while a snapshot is made, which needs no I/O | one snapshot after the other |
-| in `Poller` | for moments | begin and end of a pass |
+| `RunEntry.lock` | by the thread that reads the files of that run | one reader for each run |
+| in `RunSnapshots` | while a snapshot is created, which needs no I/O | one snapshot after the other |
+| in `Poller` | for moments | start and end of a pass |
 
-No thread waits for the first one while it holds one of the others.
+No thread waits for `RunEntry.lock` while it holds one of the other locks.
 
 Needs numpy, from the extras `watch` and `service`.
 """
@@ -29,7 +29,7 @@ from pai_sdk.run.store.run_store import RunStore
 from pai_sdk.run.watch.hparams_diff import hparams_diff
 from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.poller import Poller
-from pai_sdk.run.watch.query import chosen, page_of
+from pai_sdk.run.watch.query import page_of, select_runs
 from pai_sdk.run.watch.records import HparamsDiff, ManagerState, RunPage, RunRecord
 from pai_sdk.run.watch.snapshot import Subscription
 from pai_sdk.storage.base import Store
@@ -50,27 +50,27 @@ _LOADED_S = 600.0
 
 
 class RunManager:
-    """Watches the runs below some folders, and tells about them while they grow.
+    """Watches the runs below some folders, and reports on them while they grow.
 
     A run is a folder with event files, of any program that writes for TensorBoard or MindSpore. Its id is the path
-    of that folder below the prefix, without a `tensorboard` at its end. What was appended to a file is read from
-    where the last reading ended. All points are kept; down-sampling is for `compare` and drawing.
+    of that folder below the prefix, without a `tensorboard` at its end. New data of a file is read from the
+    end of the previous read. All points are stored; down-sampling is for `compare` and drawing.
 
     Args:
         prefixes: folders: local paths, URIs (`oss://bucket/runs`), run stores, or stores of `pai_sdk.storage`.
             They need not exist yet.
-        records: gives what is known about runs from elsewhere, such as the status of their jobs; called in each
+        records: returns data about runs from another source, such as the status of their jobs; called in each
             pass.
         refresh_s: the time between two passes in seconds; 0 for passes by `refresh()` only.
-        memory_bytes: what the points of all runs may take. Those that were not asked for the longest are dropped,
-            and read again when they are needed; what the list of runs shows stays.
-        threads: that read files at the same time.
-        session: whose keys `oss://` takes; the default session without it.
-        opener: opens the folder that a record names; by default as prefixes are opened.
+        memory_bytes: the limit for the points of all runs. The least recently requested ones are dropped,
+            and read again when they are needed; the data of the list of runs stays.
+        threads: the number of threads that read files at the same time.
+        session: the session whose keys are used for `oss://`; the default session if None.
+        opener: opens the folder that a record names; by default, folders are opened like prefixes.
 
     Raises:
         MissingExtraError: numpy is not installed.
-        InvalidInputError: an argument cannot be used; all problems at once.
+        InvalidInputError: an argument is invalid; it has all problems.
 
     Example:
         >>> from pathlib import Path
@@ -111,28 +111,28 @@ class RunManager:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- its life -------------------------------------------------------------------------------------------
+    # ---- life cycle -----------------------------------------------------------------------------------------
 
     def start(self) -> RunManager:
-        """Begin to watch, in a background thread; returns the manager itself."""
+        """Start to watch, in a background thread; returns the manager itself."""
         self._poller.start()
         return self
 
     def refresh(self, timeout_s: float = _LOADED_S) -> ManagerState:
-        """Look at all files now, and wait until that is done; what failed is tried again.
+        """Check all files now, and wait until that is done; failed reads are tried again.
 
         Returns:
-            The state, which has an error when a prefix cannot be listed. A run that cannot be read has its own.
+            The state, with an error when a prefix cannot be listed. An unreadable run has an error of its own.
 
         Raises:
-            TimeoutError: it takes longer; it goes on in the background.
+            TimeoutError: it takes longer; the refresh continues in the background.
         """
         return self._state_after(self._poller.run(timeout_s), timeout_s)
 
     def wait_until_settled(self, since: float, timeout_s: float) -> bool:
-        """Wait for a pass that began at `since` or later and has read all that the finished runs have.
+        """Wait for a pass that started at `since` or later and has read all data of the finished runs.
 
-        Files that grow, and prefixes that are read for the first time, are not waited for.
+        It does not wait for growing files, nor for prefixes that are read for the first time.
 
         Args:
             since: on the monotonic clock, such as the time at which a job finished.
@@ -146,18 +146,18 @@ class RunManager:
         return self._poller.run_until(lambda: self._refresh.settled_at >= since, timeout_s)
 
     def wait_until_loaded(self, timeout_s: float = _LOADED_S) -> ManagerState:
-        """Start if that was not done, and wait for the first pass; returns and raises as `refresh`."""
+        """Start if necessary, and wait for the first pass; returns and raises as `refresh`."""
         self.start()
         return self._state_after(self._poller.wait(timeout_s), timeout_s)
 
     @property
     def state(self) -> ManagerState:
-        """The progress of the manager, and why the last pass failed."""
+        """The progress of the manager, and the error of the last pass."""
         return self._refresh.current_state()
 
     @property
     def refresh_s(self) -> float:
-        """The time between two passes in seconds; it may be set at any time, such as when no client watches."""
+        """The time between two passes in seconds; can be set at any time, such as when no client watches."""
         return self._poller.every_s
 
     @refresh_s.setter
@@ -165,7 +165,7 @@ class RunManager:
         self._poller.every_s = seconds
 
     def close(self, deadline_s: float = _CLOSE_S) -> None:
-        """End the background thread, and all subscriptions. Known runs can still be read.
+        """End the background thread, and all subscriptions. Listed runs can still be read.
 
         Raises:
             TimeoutError: a file was still being read after `deadline_s` seconds. No data is lost.
@@ -175,21 +175,21 @@ class RunManager:
         if not self._poller.close(deadline_s):
             raise TimeoutError(f"a run is still being read after {deadline_s:g} s; no data is lost")
 
-    def _pass(self, is_asked: bool) -> bool:
-        """One pass, in the background thread; a subclass adds to it. True if more is to be read at once."""
-        return self._refresh.run(is_asked)
+    def _pass(self, is_requested: bool) -> bool:
+        """Runs one pass, in the background thread; subclasses extend it. Returns True to run again at once."""
+        return self._refresh.run(is_requested)
 
     def _state_after(self, is_done: bool, timeout_s: float) -> ManagerState:
         if not is_done:
-            why = (
+            reason = (
                 "the manager was closed"
                 if self._refresh.is_closed
                 else f"not all runs are read after {timeout_s:g} s"
             )
-            raise TimeoutError(f"{why}; {self.state.runs} runs are known")
+            raise TimeoutError(f"{reason}; {self.state.runs} runs are known")
         return self.state
 
-    # ---- questions ------------------------------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------------------
 
     def runs(
         self,
@@ -200,31 +200,31 @@ class RunManager:
         tags: Iterable[str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunPage:
-        """The briefs of runs, a page at a time.
+        """Returns a page of the briefs of runs.
 
         Args:
             filter: conditions with spaces between them, all of which must hold: `status=Running loss<0.3`.
             sort: `id`, `name`, `created`, `updated`, `status`, `hparams.NAME` or `metrics.TAG`; `-` reverses. Runs
                 without the value are at the end.
-            limit: the most runs of the page.
-            cursor: the `next` of the page before.
-            tags: the tags that the briefs shall have; None for all.
+            limit: the maximum number of runs of the page.
+            cursor: the `next` of the previous page.
+            tags: the tags that the briefs should have; None for all.
             labels: the labels that the runs must have.
 
         Raises:
-            InvalidInputError: an argument cannot be used; it says where.
+            InvalidInputError: an argument is invalid.
         """
         return page_of(self._refresh.snapshots.now, filter, sort, limit, cursor, tags, labels)
 
     def run(self, run_id: str) -> WatchedRun:
-        """One run.
+        """Returns one run.
 
         Raises:
             RunNotFoundError: there is none with this id.
         """
         from pai_sdk.run.watch.watched_run import WatchedRun
 
-        self._refresh.known(run_id)
+        self._refresh.get_brief(run_id)
         return WatchedRun(self._refresh, run_id)
 
     def compare(
@@ -240,26 +240,26 @@ class RunManager:
         band: Band | None = None,
         half_life: float | None = None,
     ) -> Comparison:
-        """One metric of many runs, as curves over one x axis. Runs without the metric are left out.
+        """Returns one metric of many runs, as curves over one x axis. Runs without the metric are left out.
 
-        A view with at most two points a bucket has all points; otherwise each curve has the least, the largest and
-        the last value of each bucket, so no extreme is lost.
+        A view with at most two points in a bucket has all points; otherwise each curve has the minimum, the
+        maximum and the last value of each bucket, so no extreme is lost.
 
         Args:
             runs: ids, one id, or a filter.
             tag: the metric.
-            x: what the x axis is: `step`, `relative_step`, `relative_time` or `wall`.
-            start: the least x of the view; None for that of the data.
-            end: the largest x, likewise.
-            buckets: the most buckets that are wanted.
-            smooth: the weight of TensorBoard's smoothing, from 0 to less than 1. It is over all points.
+            x: the quantity of the x axis: `step`, `relative_step`, `relative_time` or `wall`.
+            start: the minimum x of the view; None for that of the data.
+            end: the maximum x of the view; None for that of the data.
+            buckets: the maximum number of buckets.
+            smooth: the weight of TensorBoard's smoothing, from 0 to less than 1, over all points.
             group_by: hyperparameters, or keys as in a filter: the runs that are equal in all of them give one
                 curve.
-            band: what is shown around the curve of a group: `std`, `range` or `quantile`.
-            half_life: smooth by distance instead: a value counts half as much after so many units of x.
+            band: the band around the curve of a group: `std`, `range` or `quantile`.
+            half_life: smooth by distance instead: the weight of a value halves after this many units of x.
 
         Raises:
-            InvalidInputError: an argument cannot be used, or there is no run with one of the ids.
+            InvalidInputError: an argument is invalid, or there is no run with one of the ids.
             StorageError: files had to be read again, which failed.
         """
         from pai_sdk.run.watch.compare import compare
@@ -267,7 +267,7 @@ class RunManager:
         keys = [group_by] if isinstance(group_by, str) else list(group_by)
         return compare(
             self._refresh,
-            chosen(self._refresh.snapshots.now, runs),
+            select_runs(self._refresh.snapshots.now, runs),
             tag,
             x=x,
             start=start,
@@ -280,34 +280,34 @@ class RunManager:
         )
 
     def hparams_diff(self, runs: str | Iterable[str] = "", metric: str | None = None) -> HparamsDiff:
-        """The hyperparameters in which runs differ, those first that explain most of a metric.
+        """Returns the hyperparameters in which runs differ, those first that explain most of a metric.
 
         Args:
             runs: ids, one id, or a filter; all runs by default.
             metric: to rank them by, as in a filter: `loss`, `eval/acc.max`.
 
         Raises:
-            InvalidInputError: the filter cannot be read, or there is no run with one of the ids.
+            InvalidInputError: the filter is invalid, or there is no run with one of the ids.
         """
-        return hparams_diff(chosen(self._refresh.snapshots.now, runs), metric)
+        return hparams_diff(select_runs(self._refresh.snapshots.now, runs), metric)
 
     def to_pandas(self, runs: str | Iterable[str] = "", tags: Sequence[str] | None = None) -> pd.DataFrame:
-        """A data frame with a row a run, and its id as index.
+        """Returns a data frame with a row for each run, and the ids as index.
 
         The columns have the names of sort keys: `status`, `created`, `hparams.lr`, `labels.team`, `metrics.loss`
         (the last value), `metrics.loss.min`, `metrics.loss.max`.
 
         Args:
             runs: ids, one id, or a filter; all runs by default.
-            tags: the metrics that are wanted; all by default.
+            tags: the selected metrics; all by default.
 
         Raises:
             MissingExtraError: pandas is not installed.
-            InvalidInputError: the filter cannot be read, or there is no run with one of the ids.
+            InvalidInputError: the filter is invalid, or there is no run with one of the ids.
         """
         from pai_sdk.run.watch.compare import table_of
 
-        return table_of(chosen(self._refresh.snapshots.now, runs), tags)
+        return table_of(select_runs(self._refresh.snapshots.now, runs), tags)
 
     def table(
         self,
@@ -318,39 +318,41 @@ class RunManager:
         *,
         with_curves: bool = True,
     ) -> RunTable:
-        """Runs as a table, which shows itself in a notebook: status, age, what differs, metrics, a small curve.
+        """Returns a table of runs, which notebooks display: status, age, hyperparameters that differ, metrics.
 
         Args:
             filter: conditions, as in `runs`.
-            sort: likewise.
-            limit: the most runs.
+            sort: the key to sort by, as in `runs`.
+            limit: the maximum number of runs.
             tags: the metrics; those that most runs have, by default.
             with_curves: draw the course of the first metric, whose points are read if they are not in memory.
 
         Raises:
-            InvalidInputError: an argument cannot be used; it says where.
+            InvalidInputError: an argument is invalid.
             StorageError: files had to be read again, which failed.
         """
         from pai_sdk.run.watch.table import RunTable
 
         page = self.runs(filter, sort, limit)
-        shown = tuple(tags) or usual_tags(page.runs)
+        metrics = tuple(tags) or usual_tags(page.runs)
         curves = (
-            self.compare([run.id for run in page.runs], shown[0], buckets=60) if with_curves and shown else None
+            self.compare([run.id for run in page.runs], metrics[0], buckets=60)
+            if with_curves and metrics
+            else None
         )
-        return RunTable(page.runs, shown, page.total, curves)
+        return RunTable(page.runs, metrics, page.total, curves)
 
     def delete(self, run_id: str) -> None:
-        """Forget a run here; its files stay. It comes back when its files change.
+        """Remove a run from the manager; the files stay. The run is listed again when its files change.
 
         Raises:
             RunNotFoundError: there is none with this id.
         """
-        self._refresh.known(run_id)
+        self._refresh.get_brief(run_id)
         self._refresh.delete(run_id)
 
     def subscribe(self, since: int | None = None) -> Subscription:
-        """The changes of runs from now on, or since a version, as an iterator that waits for them."""
+        """Returns the changes of runs from now on, or since a version, as an iterator that waits for them."""
         return Subscription(self._refresh.snapshots, since)
 
 

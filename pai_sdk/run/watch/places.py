@@ -1,7 +1,7 @@
-"""The places where a manager looks for runs, and the ids that it gives them.
+"""The folders that a manager scans for runs, and the ids of the runs.
 
-A place is a prefix, or the folder of event files that a record names. The id of a run is the path of its folder
-below the prefix; a run that a record names has the record's id, wherever it is found.
+A root is a prefix, or the folder of event files that a record names. The id of a run is the path of its folder
+below the prefix; a run that a record names has the record's id in every root.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pai_sdk.storage.base import Store
 from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
 
-__all__ = ["Place", "RunPlaces"]
+__all__ = ["RunRoot", "RunRoots"]
 
 _QUIET_S = 300.0
-"""The interval at which the folder of an ended job is scanned: it may still be moved, or written by hand."""
+"""The interval at which the folder of a finished job is scanned: a user may still move or change it."""
 
 
 @dataclass
-class Place:
+class RunRoot:
     """A folder below which there are runs.
 
     Attributes:
-        folders: what is scanned.
-        record_id: of the record that names it; empty for a prefix.
-        entries: the runs by their folders, relative to the place.
-        error: why it could not be scanned.
-        links: symbolic links in it, which are not followed.
+        folders: scans the root.
+        record_id: the id of the record that names the root; empty for a prefix.
+        entries: the runs by their folders, relative to the root.
+        error: of the last scan.
+        links: symbolic links below the root, which are not followed.
     """
 
     folders: RunFolders
@@ -56,20 +56,20 @@ class Place:
         return isinstance(self.folders.store, LocalStore)
 
     def scan(self, *, everything: bool) -> Scan:
-        """Look for changes; a failure is kept in `error`."""
+        """Returns the changes since the previous scan; a failure is stored in `error`."""
         try:
-            found = self.folders.scan(everything=everything)
-        except Exception as error:  # it concerns this place only
+            scan = self.folders.scan(everything=everything)
+        except Exception as error:  # of any kind: other roots must be scanned
             self.error = str(error) if isinstance(error, PaiError) else f"{type(error).__name__}: {error}"
             return Scan({})
-        self.error = "; ".join(found.problems[:3])
-        self.links = found.links
+        self.error = "; ".join(scan.problems[:3])
+        self.links = scan.links
         self.not_before = time.monotonic() + _QUIET_S if self.is_final else 0.0
-        return found
+        return scan
 
 
-class RunPlaces:
-    """All places of a manager. Used by its background thread only.
+class RunRoots:
+    """All roots of a manager. Used by its background thread only.
 
     Args:
         stores: the prefixes.
@@ -77,7 +77,7 @@ class RunPlaces:
         is_closed: ends a scan early.
 
     Attributes:
-        problems: why the folder of a record cannot be opened, by the id of the record.
+        problems: the error of a folder that cannot be opened, by the id of the record.
     """
 
     def __init__(
@@ -86,74 +86,73 @@ class RunPlaces:
         self.problems: dict[str, str] = {}
         self._open_store = open_store
         self._is_closed = is_closed
-        self._prefixes = [Place(run_folders(store, is_closed)) for store in stores]
-        self._of_records: dict[str, Place] = {}
+        self._prefixes = [RunRoot(run_folders(store, is_closed)) for store in stores]
+        self._of_records: dict[str, RunRoot] = {}
         self._id_of_uri: dict[str, str] = {}
-        self._folder_uris: dict[
-            str, str
-        ] = {}  # by the URIs of records: to parse thousands takes a tenth of a second
+        # By the URIs of records. Cached, because parsing thousands of them takes a tenth of a second in each pass.
+        self._folder_uris: dict[str, str] = {}
 
-    def all(self) -> list[Place]:
-        """The prefixes, then the folders of records."""
+    def all(self) -> list[RunRoot]:
+        """Returns the prefixes, then the folders of records."""
         return [*self._prefixes, *self._of_records.values()]
 
-    def due(self, *, everything: bool) -> list[Place]:
-        """The places to scan now."""
+    def due(self, *, everything: bool) -> list[RunRoot]:
+        """Returns the roots to scan now."""
         now = time.monotonic()
-        return [place for place in self.all() if everything or place.not_before <= now]
+        return [root for root in self.all() if everything or root.not_before <= now]
 
-    def take(self, records: Mapping[str, RunRecord]) -> tuple[list[RunEntry], bool]:
-        """Take what the records say about places.
+    def update_records(self, records: Mapping[str, RunRecord]) -> tuple[list[RunEntry], bool]:
+        """Updates the roots that records name.
 
         Returns:
-            The runs of places that no record names any more, and whether other runs have other ids now.
+            The runs of roots that no record names any more, and whether the ids of other runs have changed.
         """
-        known = {record.id: record for record in records.values() if record.uri}
-        gone = [place for run_id, place in self._of_records.items() if run_id not in known]
-        self._of_records = {run_id: place for run_id, place in self._of_records.items() if run_id in known}
+        with_uri = {record.id: record for record in records.values() if record.uri}
+        gone = [root for run_id, root in self._of_records.items() if run_id not in with_uri]
+        self._of_records = {run_id: root for run_id, root in self._of_records.items() if run_id in with_uri}
         self.problems = {}
         id_of_uri = {}
         folder_uris, self._folder_uris = self._folder_uris, {}
-        for record in known.values():
+        for record in with_uri.values():
             uri = folder_uris.get(record.uri) or _folder_uri(record.uri)
             self._folder_uris[record.uri] = uri
             id_of_uri[uri] = record.id
-            if not any(uri.startswith(place.uri) for place in self._prefixes):
-                self._take_place(record)
+            if not any(uri.startswith(root.uri) for root in self._prefixes):
+                self._add_record(record)
         has_other_ids, self._id_of_uri = id_of_uri != self._id_of_uri, id_of_uri
-        return [entry for place in gone for entry in place.entries.values()], has_other_ids
+        return [entry for root in gone for entry in root.entries.values()], has_other_ids
 
-    def _take_place(self, record: RunRecord) -> None:
-        place = self._of_records.get(record.id)
-        if place is None:
+    def _add_record(self, record: RunRecord) -> None:
+        root = self._of_records.get(record.id)
+        if root is None:
             try:
                 store = self._open_store(record.uri)
-            except Exception as error:  # it concerns this record only
+            except Exception as error:  # of any kind: other records must be read
                 self.problems[record.id] = f"{record.uri} of {record.id} cannot be opened: {error}"
                 return
-            place = self._of_records[record.id] = Place(run_folders(store, self._is_closed), record.id)
+            root = self._of_records[record.id] = RunRoot(run_folders(store, self._is_closed), record.id)
         is_final = record.ended_at is not None or JobStatus(record.status).is_terminal
-        if is_final and not place.is_final:
-            place.not_before = 0.0  # once more: what it wrote last
-        place.is_final = is_final
+        if is_final and not root.is_final:
+            root.not_before = 0.0  # scan once more, for the last data of the job
+        root.is_final = is_final
 
-    def id_of(self, place: Place, folder: str) -> str:
-        """The id of a run, before others with the same id are looked at."""
-        if place.record_id:
-            return place.record_id if folder == "." else f"{place.record_id}/{folder}"
+    def id_of(self, root: RunRoot, folder: str) -> str:
+        """Returns the id of a run, before other runs with an equal id are considered."""
+        if root.record_id:
+            return root.record_id if folder == "." else f"{root.record_id}/{folder}"
         inner: list[str] = []
         parts = [] if folder == "." else folder.split("/")
         while True:
-            named = self._id_of_uri.get(place.uri + "".join(f"{part}/" for part in parts))
-            if named is not None:
-                return "/".join([named, *reversed(inner)])
+            record_id = self._id_of_uri.get(root.uri + "".join(f"{part}/" for part in parts))
+            if record_id is not None:
+                return "/".join([record_id, *reversed(inner)])
             if not parts:
                 return folder
             inner.append(parts.pop())
 
 
 def _folder_uri(uri: str) -> str:
-    """The URI of the run's folder, with a `/` at its end, from that of its event files."""
+    """Returns the URI of the run's folder, with a `/` at its end, from the URI of the event files."""
     if uri_scheme(uri) in (None, "file"):
         uri = LocalStore(path_of_file_uri(uri) if uri.startswith("file:") else uri).uri
     return uri.rstrip("/").removesuffix("/tensorboard") + "/"

@@ -13,17 +13,17 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Calls `work` every so often, in one daemon thread.
+    """Calls `work` periodically, in one daemon thread.
 
-        idle ──(interval, or asked)──> working ──> idle … until closed
+        idle ──(interval or request)──> working ──> idle … until closed
 
-    A request that comes while `work` is running is not lost: `work` is called once more, since the call that is
-    running may have passed what the request is about. Requests that wait for the same call share it.
+    A request that arrives while `work` is running is not lost: `work` is called once more, since the running call
+    may have passed the requested data already. Requests that wait for the same call share it.
 
     Args:
-        work: what to do, called with True when a request waits for it. It returns True if it is to be called again
-            at once, to go on; requests wait for the call that does not. What it raises is logged, and the thread
-            goes on.
+        work: called with True when a request waits for it. It returns True to be called again at once, to
+            continue; requests wait for the first call that does not. Its exceptions are logged, and the thread
+            continues.
         every_s: the pause between two calls, in seconds; 0 for calls on request only.
         name: of the thread.
     """
@@ -34,43 +34,44 @@ class Poller:
         self._name = name
         self._state = threading.Condition()  # guards all below
         self._thread: threading.Thread | None = None
-        self._begun = self._ended = 0
-        self._wanted = 0  # the call that a thread waits for
-        self._is_hurried = False  # the next call is to come at once
+        self._started = self._finished = 0
+        self._requested = 0  # the number of the last call that a thread waits for
+        self._is_hurried = False  # the next call starts without a pause
         self._is_closed = False
 
     def start(self) -> None:
-        """Start the thread; the first call comes at once."""
+        """Starts the thread and the first call."""
         with self._state:
-            self._wanted = max(self._wanted, 1)
+            self._requested = max(self._requested, 1)
             self._start()
             self._state.notify_all()
 
     def run(self, timeout_s: float | None) -> bool:
-        """Wait for a call that begins after now; returns whether it has ended in time.
+        """Waits for a call that starts after now; returns whether it has finished in time.
 
         Args:
             timeout_s: in seconds; None for ever.
         """
         with self._state:
-            number = self._begun + 1
-            self._wanted = max(self._wanted, number)
+            # The running call does not count: it may have passed the data that this request is about.
+            number = self._started + 1
+            self._requested = max(self._requested, number)
             self._start()
             self._state.notify_all()
             return self._wait_for(number, timeout_s)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for the first call; returns whether it has ended in time."""
+        """Waits for the first call; returns whether it has finished in time."""
         with self._state:
             return self._wait_for(1, timeout_s)
 
     def run_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a call has made `is_done` true, calling `work` without pauses; returns whether it is in time.
+        """Calls `work` without pauses until `is_done` is true; returns whether that is in time.
 
-        These are plain calls: `work` is not told that a request waits.
+        `work` is called with False, as by the interval.
 
         Args:
-            is_done: asked before and after each call, under the lock of this object: it must not wait.
+            is_done: checked before and after each call, under the lock of this object: it must not wait.
             timeout_s: in seconds.
         """
         deadline = time.monotonic() + timeout_s
@@ -80,7 +81,7 @@ class Poller:
                 remaining_s = deadline - time.monotonic()
                 if self._is_closed or remaining_s <= 0:
                     return False
-                if not self._is_hurried:  # else several waiting threads would wake each other without end
+                if not self._is_hurried:  # otherwise several waiting threads would wake each other without end
                     self._is_hurried = True
                     self._state.notify_all()
                 self._state.wait(remaining_s)
@@ -88,7 +89,7 @@ class Poller:
 
     @property
     def every_s(self) -> float:
-        """The time between two calls, in seconds; it may be set at any time."""
+        """The time between two calls, in seconds; can be set at any time."""
         return self._every_s
 
     @every_s.setter
@@ -103,10 +104,10 @@ class Poller:
         return self._is_closed
 
     def close(self, deadline_s: float) -> bool:
-        """End the thread; returns whether it has ended in time.
+        """Ends the thread; returns whether it has finished in time.
 
         Args:
-            deadline_s: how long to wait for a call that is running, in seconds.
+            deadline_s: the maximum wait for a running call, in seconds.
         """
         with self._state:
             self._is_closed = True
@@ -123,33 +124,36 @@ class Poller:
             self._thread.start()
 
     def _wait_for(self, number: int, timeout_s: float | None) -> bool:
-        self._state.wait_for(lambda: self._ended >= number or self._is_closed, timeout_s)
-        return self._ended >= number
+        self._state.wait_for(lambda: self._finished >= number or self._is_closed, timeout_s)
+        return self._finished >= number
 
     def _run(self) -> None:
-        begun_at = time.monotonic()
-        refresh: bool | None = False
+        started_at = time.monotonic()
+        should_continue: bool | None = False
         while True:
             with self._state:
-                while not (self._is_closed or self._wanted > self._begun or self._is_hurried or refresh):
-                    # Computed again after each wait: the time between two calls may have been changed.
-                    pause = begun_at + self._every_s - time.monotonic() if self._every_s else None
+                while not (
+                    self._is_closed or self._requested > self._started or self._is_hurried or should_continue
+                ):
+                    # Computed again after each wait, because `every_s` may have been changed.
+                    pause = started_at + self._every_s - time.monotonic() if self._every_s else None
                     if pause is not None and pause <= 0:
                         break
                     self._state.wait(pause)
                 if self._is_closed:
                     return
-                is_asked = self._wanted > self._begun
-                self._begun += 1
+                is_requested = self._requested > self._started
+                self._started += 1
                 self._is_hurried = False
-            begun_at = time.monotonic()
-            refresh = False
+            started_at = time.monotonic()
+            should_continue = False  # also after an exception: the interval limits repeated failures
             try:
-                refresh = self._work(is_asked)
+                should_continue = self._work(is_requested)
             except Exception:
                 logger.exception("%s failed; it is called again", self._name)
             finally:
                 with self._state:
-                    if not refresh:
-                        self._ended = self._begun
+                    # Requests wait for the end of a chain of calls, not for the first part of it.
+                    if not should_continue:
+                        self._finished = self._started
                     self._state.notify_all()

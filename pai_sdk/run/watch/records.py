@@ -1,4 +1,4 @@
-"""Facts about runs as plain values, without I/O and without numpy."""
+"""Properties of runs as plain values, without I/O and without numpy."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Facts about a run from outside its event files, such as from the table of jobs of a service.
+    """Properties of a run from outside its event files, such as from the table of jobs of a service.
 
     Attributes:
         id: of the run, which is that of its job.
         status: of the job, as `JobStatus` names it; empty when it is not known.
-        name: what a person calls it.
+        name: for display.
         labels: of the job.
-        hparams: the hyperparameters it was started with. Those in its event files come first. Values whose names
-            look secret are masked when the record is made.
+        hparams: the hyperparameters it was started with. Those in its event files have priority. Values whose
+            names look secret are masked when the record is created.
         created_at: when it was created, in seconds since 1970.
-        ended_at: when it ended, likewise; None while it has not.
-        uri: the folder of its event files. Without one, the run is looked for below the prefixes of the manager.
+        ended_at: when it finished, in seconds since 1970; None before.
+        uri: the folder of its event files. Without one, the run is searched below the prefixes of the manager.
 
     Example:
         >>> RunRecord("train-x7k2", status="Running", hparams={"lr": "0.1"}).hparams["lr"]
@@ -61,21 +61,21 @@ class RunBrief:
 
     Attributes:
         id: the path of its folder below the prefix, or the id of its job.
-        uri: its folder of event files, or the folder around it.
-        status: that of its job. A run without a record has the status with which its `ReportSession` has ended.
+        uri: its folder of event files, or the parent of that folder.
+        status: of its job. A run without a record has the final status of its `ReportSession`.
             Before that it is `Running` while its files grow, else `Unknown`; when it cannot be read, `Failed`.
-        name: that of its job, or else the path of its folder below the prefix. Two runs may have the same one.
-        created_at: when it began, in seconds since 1970.
-        updated_at: when a file of it was changed last, likewise.
-        ended_at: when its job or its `ReportSession` ended, likewise; None when that is not known.
-        tags: each metric with its last, least and largest value, and what else is in the event files.
-        hparams: its hyperparameters; those that a job has nested have dots between the names. Values whose names
+        name: of its job, or else the path of its folder below the prefix. Two runs may have equal names.
+        created_at: when it started, in seconds since 1970.
+        updated_at: when one of its files was changed last, in seconds since 1970.
+        ended_at: when its job or its `ReportSession` finished, in seconds since 1970; None if unknown.
+        tags: each metric with its last, minimum and maximum value, and the other kinds of data in the event files.
+        hparams: its hyperparameters; nested ones have dots between the names. Values whose names
             look secret are masked, so no list, table or page has them.
         labels: of its job.
-        damaged: how many ranges of its files could not be read; they were passed over.
-        is_loading: whether files of it were not read to their ends yet.
-        error: why it could not be read the last time; empty when it could. What was known before stays.
-        version: of the manager, when this was last changed.
+        damaged: the number of ranges of its files that could not be read and were skipped.
+        is_loading: whether some of its files were not read to their ends yet.
+        error: of the last read; empty after a success. Data of earlier reads stays.
+        version: of the manager, when the brief was last changed.
     """
 
     id: str
@@ -97,28 +97,29 @@ class RunBrief:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
 
     def with_tags(self, tags: tuple[str, ...]) -> RunBrief:
-        """The same with some of its tags only. It is kept: a list that is watched asks for the same ones again."""
-        kept: tuple[tuple[str, ...], RunBrief] | None = self.__dict__.get("_narrowed")
-        if kept is not None and kept[0] == tags:
-            return kept[1]
+        """Returns the brief with some of the tags only."""
+        # Cached: a list that is watched requests the same tags again and again.
+        cached: tuple[tuple[str, ...], RunBrief] | None = self.__dict__.get("_narrowed")
+        if cached is not None and cached[0] == tags:
+            return cached[1]
         # A list has a thousand of them: `dataclasses.replace` takes five times as long.
-        made = object.__new__(RunBrief)
-        made.__dict__.update(self.__dict__)
-        made.__dict__.pop("_narrowed", None)
-        known = self.tags
-        made.__dict__["tags"] = {tag: known[tag] for tag in tags if tag in known}
-        self.__dict__["_narrowed"] = (tags, made)
-        return made
+        brief = object.__new__(RunBrief)
+        brief.__dict__.update(self.__dict__)
+        brief.__dict__.pop("_narrowed", None)
+        all_tags = self.tags
+        brief.__dict__["tags"] = {tag: all_tags[tag] for tag in tags if tag in all_tags}
+        self.__dict__["_narrowed"] = (tags, brief)
+        return brief
 
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some of the runs that were asked for.
+    """Some of the requested runs.
 
     Attributes:
-        runs: in the order that was asked for.
-        next: the cursor of the page behind this one; None at the end.
-        total: how many runs there are on all pages.
+        runs: in the requested order.
+        next: the cursor of the next page; None at the end.
+        total: the number of runs on all pages.
         version: of the manager.
     """
 
@@ -137,13 +138,13 @@ class ManagerState:
 
     Attributes:
         status: `INIT` before the first scan, `LOADING` during a scan, then `DONE`, or `FAILED` when a prefix could
-            not be listed or the records could not be had. The next scan tries again.
-        error: why the last scan failed, in part or as a whole; empty when it did not.
+            not be listed or the records could not be read. The next scan tries again.
+        error: of the last scan, also after a partial failure; empty without one.
         version: grows with every change of a run.
-        loaded_at: when the last scan ended, in seconds since 1970.
-        epoch: of this manager; versions of another epoch mean nothing here.
-        runs: how many there are.
-        points_bytes: the memory that points take.
+        loaded_at: when the last scan finished, in seconds since 1970.
+        epoch: of this manager; versions of another epoch cannot be compared.
+        runs: the number of runs.
+        points_bytes: the memory of the points.
         links: symbolic links below the prefixes, which are not followed: runs behind them are not listed.
     """
 
@@ -159,14 +160,14 @@ class ManagerState:
 
 @dataclass(frozen=True)
 class Change:
-    """The runs that have changed since the last change that a subscriber got.
+    """The runs that have changed since the last change that a subscriber received.
 
     Attributes:
         run_ids: the runs that are new or changed.
-        version: of the manager; `subscribe(since=version)` goes on behind it.
+        version: of the manager; `subscribe(since=version)` continues after it.
         removed: the runs that are gone.
-        resync: the subscriber has missed changes that are not known any more: `run_ids` has all runs there are,
-            and every other one is gone.
+        resync: the subscriber has missed changes that are no longer stored: `run_ids` has all existing runs,
+            and every other run is gone.
     """
 
     run_ids: tuple[str, ...]
@@ -182,11 +183,11 @@ class HparamDiff:
     Attributes:
         name: its name; nested ones have dots.
         kind: `number`, `bool`, `text`, or `mixed`.
-        values: by the id of the run. A run that has no such hyperparameter is not among them; None is a value.
-        correlation: the rank correlation with the metric, from -1 to 1; None without a metric, for what is no
-            number, and where too few runs have both.
+        values: by the id of the run. A run without the hyperparameter has no entry; None is a value.
+        correlation: the rank correlation with the metric, from -1 to 1; None without a metric, for values that
+            are not numbers, and where too few runs have both.
         explained: the part of the variance of the metric's ranks, from 0 to 1, that this hyperparameter explains:
-            the square of the correlation, or for what is no number the correlation ratio.
+            the square of the correlation, or the correlation ratio for values that are not numbers.
     """
 
     name: str
@@ -198,14 +199,14 @@ class HparamDiff:
 
 @dataclass(frozen=True)
 class HparamsDiff:
-    """In which hyperparameters runs differ.
+    """The hyperparameters in which runs differ.
 
     Attributes:
-        run_ids: the runs, in the order that was asked for.
+        run_ids: the runs, in the requested order.
         differing: the hyperparameters that differ; first those that explain most of the metric, then by name.
-        constant: those that are the same in all runs.
-        metric: the metric's name, as it was asked for; empty without one.
-        metric_values: its value by the id of the run, of those that have one.
+        constant: the hyperparameters that are equal in all runs.
+        metric: the requested metric; empty without one.
+        metric_values: the value of the metric by the id of the run, for runs that have it.
     """
 
     run_ids: tuple[str, ...]

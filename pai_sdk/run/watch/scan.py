@@ -1,12 +1,12 @@
-"""Finds the event files of runs below a prefix, and says which of them have changed since the last scan.
+"""Lists the event files of runs below a prefix, and detects changes since the last scan.
 
 A run is a folder with event files; they may lie in a folder `tensorboard` of it, and those of further processes of
-a job in `rank-1`, `rank-2` and so on, and what was found in its logs in `log-metrics`. `RunFolders` has two kinds:
+a job in `rank-1`, `rank-2` and so on, and metrics of its logs in `log-metrics`. `RunFolders` has two kinds:
 
-- `LocalRunFolders` remembers the folders of a local disk. Names are only read again in a folder whose time of
-  change is another one. What has changed in the last two minutes is looked at in every scan, all else in turns, so
-  that a scan of a thousand growing runs needs some thousand calls of `stat` and nothing more.
-- `RemoteRunFolders` lists the prefix of any other store as a whole. A listing that takes long is made less often.
+- `LocalRunFolders` caches the folders of a local disk. Names are only read again in a folder whose modification
+  time has changed. Folders that changed in the last two minutes are checked in every scan, other folders in
+  batches, so that a scan of a thousand growing runs needs some thousand calls of `stat` and nothing more.
+- `RemoteRunFolders` lists the complete prefix of any other store. A slow listing is done less often.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SETTLED_S = 2.0
 """File systems keep times in steps of up to two seconds: a folder that was changed this recently may change again
 without another time."""
 
-_IN_TURNS = 2_000
-"""The number of folders that do not grow and are looked at in one scan; each costs about 5 µs."""
+_MAX_QUIET_FOLDERS = 2_000
+"""The number of folders without growth that are checked in one scan; each costs about 5 µs."""
 
 _SHARE_OF_LISTING = 5
-"""A remote prefix is listed for at most a fifth of the time: large ones would cost one request after the other."""
+"""The pause after a listing of a remote prefix, as a multiple of its duration, so that requests stay rare."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Scan:
     Attributes:
         changed: the files of each run that is new, or of which a file was added, removed or changed.
         removed: the folders that are no runs any more.
-        problems: what could not be looked at, and why.
+        problems: the folders and files that could not be read, with the error.
         links: the symbolic links to folders and event files below the prefix; they are not followed.
     """
 
@@ -68,23 +68,23 @@ class RunFolders(Protocol):
         ...
 
     def scan(self, *, everything: bool = False) -> Scan:
-        """Look for changes.
+        """Returns the changes since the previous scan.
 
         Args:
-            everything: look at all files, not only at those whose turn it is.
+            everything: check all files, not only those of the current batch.
 
         Raises:
-            PaiError: the prefix cannot be listed. The changes that were seen are in the next scan.
+            PaiError: the prefix cannot be listed. Changes detected before the error are in the next scan.
         """
         ...
 
 
 def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> RunFolders:
-    """The folders of runs in a store.
+    """Returns the folders of runs in a store.
 
     Args:
         store: the prefix.
-        is_closed: ends a scan early when it gives True.
+        is_closed: ends a scan early when it returns True.
     """
     if isinstance(store, LocalStore):
         return LocalRunFolders(store, is_closed)
@@ -92,7 +92,7 @@ def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> 
 
 
 def run_folder_of(path: str) -> str:
-    """The folder of the run that an event file belongs to; `.` for the prefix itself.
+    """Returns the folder of the run that an event file belongs to; `.` for the prefix itself.
 
     Example:
         >>> run_folder_of("a/b/tensorboard/rank-1/events.out.tfevents.1"), run_folder_of("events.out.tfevents.1")
@@ -107,7 +107,7 @@ def run_folder_of(path: str) -> str:
 
 
 class _Changes:
-    """The files of each run, and the runs that have changed since they were last asked for."""
+    """The files of each run, and the runs that have changed since the last `take`."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, StoredFile]] = {}
@@ -140,7 +140,7 @@ class _Changes:
 
 
 class RemoteRunFolders:
-    """The folders of runs in any store, from one listing of all of it."""
+    """The folders of runs in any store, from one complete listing."""
 
     def __init__(self, store: Store, is_closed: Callable[[], bool] = lambda: False) -> None:
         self.store = store
@@ -149,42 +149,42 @@ class RemoteRunFolders:
         self._not_before = 0.0
 
     def scan(self, *, everything: bool = False) -> Scan:
-        """Look for changes; see `RunFolders`."""
-        begun = time.monotonic()
-        if begun < self._not_before and not everything:
+        """Returns the changes since the previous scan; see `RunFolders`."""
+        started = time.monotonic()
+        if started < self._not_before and not everything:
             return self._changes.take([])
         problems: list[str] = []
-        seen: set[tuple[str, str]] = set()
+        current: set[tuple[str, str]] = set()
         for file in self.store.list(unlisted=lambda path, error: problems.append(f"{path}: {error}")):
             if self._is_closed():
                 return Scan({})
             if is_event_file(file.path.rpartition("/")[2]):
                 run = run_folder_of(file.path)
                 self._changes.put(run, file)
-                seen.add((run, file.path))
-        if not problems:  # what was not listed is not gone
-            for run, path in [one for one in self._changes.paths() if one not in seen]:
+                current.add((run, file.path))
+        if not problems:  # after a partial listing, a missing file is not known to be gone
+            for run, path in [pair for pair in self._changes.paths() if pair not in current]:
                 self._changes.drop(run, path)
-        ended = time.monotonic()
-        self._not_before = ended + _SHARE_OF_LISTING * (ended - begun)
+        finished = time.monotonic()
+        self._not_before = finished + _SHARE_OF_LISTING * (finished - started)
         return self._changes.take(problems)
 
 
-_Facts: TypeAlias = "tuple[int, ...]"
-_UNSEEN: _Facts = ()
+_FileState: TypeAlias = "tuple[int, ...]"
+_NO_STATE: _FileState = ()
 
 
 @dataclass
 class _Folder:
-    """A folder of a local disk, as it was when it was last looked at."""
+    """The state of a folder of a local disk at the last check."""
 
     path: str  # relative to the prefix; empty for the prefix
-    place: str
+    full_path: str
     run: str
     modified_ns: int = -1
     is_settled: bool = False
     live_until: float = 0.0
-    files: dict[str, _Facts] = field(default_factory=dict)
+    files: dict[str, _FileState] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
 
@@ -197,11 +197,11 @@ class LocalRunFolders:
         self._is_closed = is_closed
         self._changes = _Changes()
         self._folders: dict[str, _Folder] = {}
-        self._turn = 0
+        self._next_index = 0
         self._problems: list[str] = []
 
     def scan(self, *, everything: bool = False) -> Scan:
-        """Look for changes; see `RunFolders`."""
+        """Returns the changes since the previous scan; see `RunFolders`."""
         self._problems = []
         if "" not in self._folders:
             self._folders[""] = _Folder("", str(self.store.root), ".")
@@ -209,10 +209,10 @@ class LocalRunFolders:
         waiting = deque(self._due(now, everything))
         while waiting and not self._is_closed():
             folder = self._folders.get(waiting.popleft())
-            if folder is not None:  # else the folder around it has gone
-                waiting.extend(self._look_at(folder, now))
+            if folder is not None:  # otherwise its parent folder is gone
+                waiting.extend(self._check_folder(folder, now))
         links = (
-            os.path.join(folder.place, name)  # noqa: PTH118
+            os.path.join(folder.full_path, name)  # noqa: PTH118
             for folder in self._folders.values()
             if folder.links
             for name in sorted(folder.links)
@@ -220,52 +220,54 @@ class LocalRunFolders:
         return self._changes.take(self._problems, links)
 
     def _due(self, now: float, everything: bool) -> list[str]:
-        """The folders to look at: those with something that grows, and some of the others."""
-        if everything or len(self._folders) <= _IN_TURNS:
+        """Returns the folders to check: those that grow, and a batch of the other ones."""
+        if everything or len(self._folders) <= _MAX_QUIET_FOLDERS:
             return list(self._folders)
-        # What a closed scan has not come to has no time yet.
-        live = [path for path, one in self._folders.items() if one.live_until > now or one.modified_ns < 0]
-        begin, self._turn = self._turn, (self._turn + _IN_TURNS) % len(self._folders)
-        turn = islice(self._folders, begin, begin + _IN_TURNS)
-        return list(dict.fromkeys(["", *live, *turn]))
+        # A scan that was ended early has left new folders without a modification time.
+        live = [
+            path for path, folder in self._folders.items() if folder.live_until > now or folder.modified_ns < 0
+        ]
+        start, self._next_index = self._next_index, (self._next_index + _MAX_QUIET_FOLDERS) % len(self._folders)
+        batch = islice(self._folders, start, start + _MAX_QUIET_FOLDERS)
+        return list(dict.fromkeys(["", *live, *batch]))
 
-    def _look_at(self, folder: _Folder, now: float) -> list[str]:
-        """Look at a folder and its files; gives the folders in it that are new."""
+    def _check_folder(self, folder: _Folder, now: float) -> list[str]:
+        """Checks a folder and its files; returns the new folders in it."""
         new: list[str] = []
         try:
-            status = os.stat(folder.place)  # noqa: PTH116 - a Path takes three times as long
+            status = os.stat(folder.full_path)  # noqa: PTH116 - a Path takes three times as long
             if status.st_mtime_ns != folder.modified_ns or not folder.is_settled:
                 new = self._read_names(folder, status, now)
         except (FileNotFoundError, NotADirectoryError):
             self._forget(folder)
         except OSError as error:
-            self._problems.append(f"{folder.place} cannot be read: {error.strerror or error}")
+            self._problems.append(f"{folder.full_path} cannot be read: {error.strerror or error}")
         for name in list(folder.files):
-            self._look_at_file(folder, name, now)
+            self._check_file(folder, name, now)
         return new
 
     def _read_names(self, folder: _Folder, status: os.stat_result, now: float) -> list[str]:
-        folders, files, folder.links = self._names_in(folder.place)
+        folders, files, folder.links = self._names_in(folder.full_path)
         for name in [name for name in folder.files if name not in files]:
             self._forget_file(folder, name)
         for name in sorted(files - folder.files.keys()):
-            folder.files[name] = _UNSEEN
+            folder.files[name] = _NO_STATE
         for name in folder.folders - folders:
-            if (gone := self._folders.get(_inside(folder.path, name))) is not None:
+            if (gone := self._folders.get(_joined(folder.path, name))) is not None:
                 self._forget(gone)
-        new = [_inside(folder.path, name) for name in sorted(folders - folder.folders)]
+        new = [_joined(folder.path, name) for name in sorted(folders - folder.folders)]
         for path in new:
-            place = os.path.join(folder.place, path.rpartition("/")[2])  # noqa: PTH118
-            self._folders[path] = _Folder(path, place, run_folder_of(f"{path}/"))
+            full_path = os.path.join(folder.full_path, path.rpartition("/")[2])  # noqa: PTH118
+            self._folders[path] = _Folder(path, full_path, run_folder_of(f"{path}/"))
         folder.folders = folders
         folder.modified_ns = status.st_mtime_ns
         folder.is_settled = status.st_mtime_ns / 1e9 < now - _SETTLED_S
         folder.live_until = max(folder.live_until, status.st_mtime_ns / 1e9 + LIVE_S)
         return new
 
-    def _names_in(self, place: str) -> tuple[set[str], set[str], set[str]]:
+    def _names_in(self, directory: str) -> tuple[set[str], set[str], set[str]]:
         folders, files, links = set[str](), set[str](), set[str]()
-        with os.scandir(place) as entries:
+        with os.scandir(directory) as entries:
             for entry in entries:
                 if not _is_utf8(entry.name):
                     self._problems.append(f"{entry.path!a} is left out: its name is not UTF-8")
@@ -278,34 +280,34 @@ class LocalRunFolders:
                     links.add(entry.name)
         return folders, files, links
 
-    def _look_at_file(self, folder: _Folder, name: str, now: float) -> None:
+    def _check_file(self, folder: _Folder, name: str, now: float) -> None:
         before = folder.files[name]
         try:
-            status = os.stat(f"{folder.place}{os.sep}{name}", follow_symlinks=False)  # noqa: PTH116
+            status = os.stat(f"{folder.full_path}{os.sep}{name}", follow_symlinks=False)  # noqa: PTH116
         except FileNotFoundError:
             self._forget_file(folder, name)
             return
         except OSError as error:
-            self._problems.append(f"{folder.place}{os.sep}{name} cannot be read: {error.strerror or error}")
+            self._problems.append(f"{folder.full_path}{os.sep}{name} cannot be read: {error.strerror or error}")
             return
-        facts = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if facts == before:
+        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if state == before:
             return
         if not stat.S_ISREG(status.st_mode):
             self._forget_file(folder, name)
             return
-        folder.files[name] = facts
-        # A file with an old time that changes now, such as one that is being copied, grows too.
-        seen = status.st_mtime_ns / 1e9 if before is _UNSEEN else now
-        folder.live_until = max(folder.live_until, seen + LIVE_S)
-        self._changes.put(folder.run, stored_file_of(_inside(folder.path, name), status))
+        folder.files[name] = state
+        # A file with an old modification time that changes now, such as one that is being copied, grows too.
+        changed_at = status.st_mtime_ns / 1e9 if before is _NO_STATE else now
+        folder.live_until = max(folder.live_until, changed_at + LIVE_S)
+        self._changes.put(folder.run, stored_file_of(_joined(folder.path, name), status))
 
     def _forget_file(self, folder: _Folder, name: str) -> None:
         del folder.files[name]
-        self._changes.drop(folder.run, _inside(folder.path, name))
+        self._changes.drop(folder.run, _joined(folder.path, name))
 
     def _forget(self, folder: _Folder) -> None:
-        """Drop a folder that is gone, with all that was in it."""
+        """Removes a folder that is gone, with its content."""
         parent, _, last = folder.path.rpartition("/")
         if folder.path and (around := self._folders.get(parent)) is not None:
             around.folders.discard(last)
@@ -315,7 +317,7 @@ class LocalRunFolders:
             gone = waiting.pop()
             for name in list(gone.files):
                 self._forget_file(gone, name)
-            paths = (_inside(gone.path, name) for name in gone.folders)
+            paths = (_joined(gone.path, name) for name in gone.folders)
             waiting += [self._folders[path] for path in paths if path in self._folders]
             self._folders.pop(gone.path, None)
 
@@ -327,7 +329,7 @@ def _is_folder(link: os.DirEntry[str]) -> bool:
         return False
 
 
-def _inside(folder: str, name: str) -> str:
+def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 

@@ -1,8 +1,8 @@
 """The published state of a manager's runs, and the subscriptions to its changes.
 
-A snapshot is never changed: a change makes the next one, with one more version. So a query reads a snapshot
-without a lock, and it never waits for a file. The lock of `RunSnapshots` is held while a snapshot is made, which
-needs no I/O.
+A snapshot is never changed: a change creates the next one, with the next version. So a query reads a snapshot
+without a lock, and it never waits for a file. The lock of `RunSnapshots` is held while a snapshot is created,
+which needs no I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pai_sdk.run.watch.records import Change, RunBrief
 __all__ = ["RunSnapshots", "Snapshot", "Subscription"]
 
 _REMEMBERED = 10_000
-"""The number of removed runs that are remembered for subscribers; one that has missed more gets all runs again."""
+"""The number of removed runs that are stored for subscribers; one that has missed more receives all runs again."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Snapshot:
     Attributes:
         version: of the snapshot.
         briefs: the runs by their ids.
-        removed: the version at which each of the last removed runs went.
-        forgotten: the last version of which removed runs are not remembered any more.
+        removed: the versions of the last removals, by the id of the run.
+        forgotten: the last version whose removed runs are no longer stored.
     """
 
     version: int = 0
@@ -46,7 +46,7 @@ class Snapshot:
 
 
 class RunSnapshots:
-    """The snapshots of one manager, one after the other.
+    """Publishes the snapshots of one manager, one after the other.
 
     Attributes:
         epoch: of these versions.
@@ -62,12 +62,12 @@ class RunSnapshots:
     def publish(
         self, ids: Iterable[str], make: Callable[[str, int], RunBrief | None], removed: Iterable[str] = ()
     ) -> None:
-        """Make the next snapshot.
+        """Publishes the next snapshot.
 
         Args:
             ids: the runs that are new or changed.
-            make: called with each of them and the version; it gives the run's brief, or
-                None to leave it out, and reads no file.
+            make: called with each id and the version, under the lock: it reads no file. It returns the run's
+                brief, or None to leave it out.
             removed: the runs that are gone.
         """
         with self._changed:
@@ -75,42 +75,44 @@ class RunSnapshots:
             version = last.version + 1
             briefs = dict(last.briefs)
             gone = {run_id: version for run_id in removed if briefs.pop(run_id, None) is not None}
-            made = ((run_id, make(run_id, version)) for run_id in ids)
-            changed = {run_id: brief for run_id, brief in made if brief is not None}
+            created = ((run_id, make(run_id, version)) for run_id in ids)
+            changed = {run_id: brief for run_id, brief in created if brief is not None}
             if not gone and not changed:
                 return
             briefs.update(changed)
-            kept, forgotten = last.removed, last.forgotten
-            if gone or not kept.keys().isdisjoint(changed):
-                merged = {**{one: at for one, at in kept.items() if one not in gone}, **gone}
-                merged = {one: at for one, at in merged.items() if one not in briefs}
-                for one in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
-                    forgotten = max(forgotten, merged.pop(one))
-                kept = merged
-            self.now = Snapshot(version, briefs, kept, forgotten)
+            remembered, forgotten = last.removed, last.forgotten
+            if gone or not remembered.keys().isdisjoint(changed):
+                merged = {**{run_id: at for run_id, at in remembered.items() if run_id not in gone}, **gone}
+                merged = {run_id: at for run_id, at in merged.items() if run_id not in briefs}
+                for run_id in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
+                    forgotten = max(forgotten, merged.pop(run_id))
+                remembered = merged
+            self.now = Snapshot(version, briefs, remembered, forgotten)
             self._changed.notify_all()
 
     def wait(
-        self, version: int, timeout_s: float | None, is_over: Callable[[], bool] = lambda: False
+        self, version: int, timeout_s: float | None, should_stop: Callable[[], bool] = lambda: False
     ) -> Snapshot | None:
-        """The first snapshot that is not of this version; None after the timeout, and when there will be none.
+        """Waits for a snapshot of another version; returns None after the timeout, and after `close`.
 
         Args:
-            version: that the caller has seen.
+            version: the last version that the caller has read.
             timeout_s: in seconds; None for ever.
-            is_over: ends the wait, looked at after `wake`.
+            should_stop: ends the wait, checked after `wake`.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or is_over() or self.now.version != version, timeout_s)
+            self._changed.wait_for(
+                lambda: self._is_closed or should_stop() or self.now.version != version, timeout_s
+            )
             return self.now if self.now.version != version else None
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Makes all waiting threads check their conditions."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all subscriptions."""
+        """Ends all subscriptions."""
         self._is_closed = True
         self.wake()
 
@@ -118,16 +120,16 @@ class RunSnapshots:
 class Subscription:
     """The changes of a manager's runs, one after the other; an iterator that waits for the next one.
 
-    A subscriber that is slow, or away, loses nothing: it is given what has changed since it last asked, in one
-    `Change`. So no queue can grow. Where that is not known any more, as for a version of another manager, the
-    change has `resync=True` and all runs.
+    A slow or disconnected subscriber loses nothing: the next `Change` has all changes since the previous one. So
+    no queue can grow. If these changes are no longer stored, as for a version of another manager, the change has
+    `resync=True` and all runs.
 
     Args:
         snapshots: of the manager.
-        since: the version that the subscriber has seen; the present one by default.
+        since: the last version that the subscriber has read; the current one by default.
 
     Attributes:
-        version: of the last change that was given.
+        version: of the last returned change.
 
     Example:
         >>> snapshots = RunSnapshots()
@@ -154,10 +156,10 @@ class Subscription:
             yield change
 
     def get(self, timeout_s: float | None = None) -> Change | None:
-        """The next change; None after the timeout, and when the subscription or the manager was closed.
+        """Waits for the next change; returns None after the timeout, and after the end of the subscription.
 
         Args:
-            timeout_s: how long to wait, in seconds; None for ever.
+            timeout_s: in seconds; None for ever.
         """
         snapshot = self._snapshots.wait(self.version, timeout_s, lambda: self._is_closed)
         if snapshot is None or self._is_closed:
@@ -166,6 +168,6 @@ class Subscription:
         return change
 
     def close(self) -> None:
-        """End the iteration, from any thread."""
+        """Ends the iteration, from any thread."""
         self._is_closed = True
         self._snapshots.wake()

@@ -1,6 +1,6 @@
 """Runs as an HTML table: status, age, the hyperparameters that differ, the metrics with a small curve.
 
-Nothing in it needs script, and all text of runs is escaped.
+The table needs no script, and all strings of runs are escaped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
 __all__ = ["RunTable", "age_text"]
 
-_MOST_HPARAMS = 8
+_MAX_HPARAMS = 8
 _DIM = "opacity:.65"
 _OF_A_JOB = {"Succeeded": "Succeed", "Stopped": "Terminated"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -36,14 +36,14 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 @dataclass(frozen=True, eq=False)
 class RunTable:
-    """A table of runs. In a notebook it shows itself.
+    """A table of runs, which notebooks display.
 
     Attributes:
         runs: in the order of the rows.
-        tags: the metrics that are shown; those that most runs have, by default.
-        total: how many runs there are, where the table has some of them.
+        tags: the metrics of the columns; those that most runs have, by default.
+        total: the number of all runs, where the table has only some of them.
         curves: of the first metric, drawn in its column; their names are the ids of the runs.
-        now: when it is looked at, in seconds since 1970.
+        now: the time for ages, in seconds since 1970.
     """
 
     runs: tuple[RunBrief, ...]
@@ -54,15 +54,15 @@ class RunTable:
 
     @cached_property
     def html(self) -> str:
-        """The table."""
+        """The table as HTML."""
         if not self.runs:
             return "<i>no runs</i>"
         tags = self.tags or usual_tags(self.runs)
         compared = compare_hyperparameters([run.hparams for run in self.runs])
         differing = compared.differing
-        titles = ["run", "status", "age", *differing[:_MOST_HPARAMS], *tags]
+        titles = ["run", "status", "age", *differing[:_MAX_HPARAMS], *tags]
         pictures = self._pictures()
-        rows = [self._row(run, differing[:_MOST_HPARAMS], tags, pictures.get(run.id, "")) for run in self.runs]
+        rows = [self._row(run, differing[:_MAX_HPARAMS], tags, pictures.get(run.id, "")) for run in self.runs]
         table = html_table(titles, rows, below=self._below(len(differing), compared.constant))
         return f'<div class="pai-runs">{table}</div>'
 
@@ -70,13 +70,13 @@ class RunTable:
         """Write the table to a file.
 
         Args:
-            path: it ends with `.html`.
+            path: with the suffix `.html`.
 
         Returns:
             The file.
 
         Raises:
-            InvalidInputError: it has another ending.
+            InvalidInputError: the path has another suffix.
         """
         return save_picture(path, "runs", html=lambda: self.html)
 
@@ -116,8 +116,8 @@ class RunTable:
         parts = []
         if self.total > len(self.runs):
             parts.append(f"<div>{len(self.runs):,} of {self.total:,} runs</div>")
-        if differing > _MOST_HPARAMS:
-            parts.append(f"<div>{differing - _MOST_HPARAMS} more hyperparameters differ</div>")
+        if differing > _MAX_HPARAMS:
+            parts.append(f"<div>{differing - _MAX_HPARAMS} more hyperparameters differ</div>")
         if constant:
             same = ", ".join(safe_text(f"{name}={hparam_text(constant, name)}") for name in constant)
             parts.append(f"<details><summary>the same in all: {len(constant)}</summary>{same}</details>")
@@ -138,7 +138,7 @@ def age_text(run: RunBrief, now: float) -> str:
     if run.updated_at is None:
         return ""
     seconds = max(0.0, now - run.updated_at)
-    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    size, unit = next((size_and_unit for size_and_unit in _UNITS if seconds >= size_and_unit[0]), _UNITS[-1])
     return f"{int(seconds // size)}{unit}"
 
 

@@ -1,4 +1,4 @@
-"""One run that is being watched: its metrics, and what else is in its event files."""
+"""One run that is being watched: its metrics, and the other data in its event files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["WatchedRun"]
 
 
 class WatchedRun:
-    """One run of a `RunManager`, which gives it by `run(id)`. Each call returns what is known at that moment.
+    """One run of a `RunManager`, returned by `run(id)`. Each call returns the current data.
 
-    Points that are in memory are given at once; those that are not are read again, which the call waits for.
+    Points that are in memory are returned at once; for other points, the call waits until they are read again.
     """
 
     def __init__(self, refresh: RunRefresh, run_id: str) -> None:
@@ -40,52 +40,52 @@ class WatchedRun:
 
     @property
     def brief(self) -> RunBrief:
-        """Its entry in the list of runs.
+        """The entry of the run in the list of runs.
 
         Raises:
             RunNotFoundError: the run is gone.
         """
-        return self._refresh.known(self.id)
+        return self._refresh.get_brief(self.id)
 
     def tags(self) -> Mapping[str, TagSummary]:
         """Returns the metrics, texts and histograms of its event files, each with its count and its last value."""
         return self.brief.tags
 
     def hparams(self) -> Mapping[str, Any]:
-        """Its hyperparameters."""
+        """Returns the hyperparameters of the run."""
         return self.brief.hparams
 
     def scalars(self, tag: str) -> Series:
-        """All points of a metric.
+        """Returns all points of a metric.
 
         Raises:
             RunNotFoundError: the run has no such metric, or is gone.
-            StorageError: its files had to be read again, which failed.
+            StorageError: reading the files again failed.
         """
         self._must_have(tag)
         return self._refresh.series(self.id, tag)
 
     def read_last(self, tag: str | None = None) -> Point | dict[str, Point] | None:
-        """The last point of a metric, without reading a file; without a tag, that of each metric.
+        """Returns the last point of a metric, without reading a file; without a tag, that of each metric.
 
         Raises:
             RunNotFoundError: the run has no such metric, or is gone.
         """
         if tag is not None:
             return self._must_have(tag).last
-        found = {name: summary for name, summary in self.tags().items() if summary.kind == "scalar"}
-        return {name: summary.last for name, summary in found.items() if summary.last is not None}
+        scalars = {name: summary for name, summary in self.tags().items() if summary.kind == "scalar"}
+        return {name: summary.last for name, summary in scalars.items() if summary.last is not None}
 
     def text(self, tag: str) -> list[Entry]:
-        """The texts of a tag, by step; each has `wall`, `step` and `value`. Raises as `scalars`."""
-        return self._others(tag, "text", "texts")
+        """Returns the texts of a tag, by step; each has `wall`, `step` and `value`. Raises as `scalars`."""
+        return self._entries(tag, "text", "texts")
 
     def images(self, tag: str, wanted: int | None = None) -> list[ImageEntry]:
-        """The images of a tag, by step, without their contents, which are read from the files.
+        """Returns the images of a tag, by step, without their contents, which are read from the files.
 
         Args:
             tag: of the images.
-            wanted: the number of one of them: only this one is returned, with its content.
+            wanted: the number of an image: only this one is returned, with its content.
 
         Raises:
             RunNotFoundError: the run has no such images, or is gone.
@@ -95,64 +95,67 @@ class WatchedRun:
         return self._refresh.images(self.id, tag, wanted)
 
     def histograms(self, tag: str) -> list[Entry]:
-        """The histograms of a tag, by step.
+        """Returns the histograms of a tag, by step.
 
-        The value of each is an array with a row a bucket: left edge, right edge, count. Raises as `scalars`.
+        The value of each is an array with a row for each bucket: left edge, right edge, count. Raises as
+        `scalars`.
         """
-        return self._others(tag, "histogram", "histograms")
+        return self._entries(tag, "histogram", "histograms")
 
     def tensors(self, tag: str) -> list[Entry]:
-        """The tensors of a tag, by step; the value of each is an array in its shape.
+        """Returns the tensors of a tag, by step; the value of each is an array in its shape.
 
-        The values of plugins that are not known here, such as TensorBoard's `pr_curves`, are tensors as well; the
+        The values of plugins without support here, such as TensorBoard's `pr_curves`, are tensors as well; the
         name of the plugin is their kind in `tags()`. Raises as `scalars`.
         """
-        return self._others(tag, "tensor", "tensors")
+        return self._entries(tag, "tensor", "tensors")
 
     def to_pandas(self, tags: list[str] | None = None) -> pd.DataFrame:
-        """A data frame with the columns `tag`, `wall`, `step` and `value`, of some metrics or of all.
+        """Returns a data frame with the columns `tag`, `wall`, `step` and `value`, of some metrics or of all.
 
         Raises:
             MissingExtraError: pandas is not installed.
             RunNotFoundError: the run has no such metric, or is gone.
         """
         pandas = import_pandas()
-        wanted = tags if tags is not None else [t for t, one in self.tags().items() if one.kind == "scalar"]
-        frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in wanted]
+        selected = (
+            tags if tags is not None else [t for t, summary in self.tags().items() if summary.kind == "scalar"]
+        )
+        frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in selected]
         columns = ["tag", "wall", "step", "value"]
         return pandas.concat(frames, ignore_index=True)[columns] if frames else pandas.DataFrame(columns=columns)
 
     def plot(
         self, *tags: str, x: XAxis = "step", buckets: int = 350, smooth: float = 0.0, log_y: bool = False
     ) -> Plot:
-        """Metrics as a picture, which shows itself in a notebook; `save` writes it to a file.
+        """Returns a plot of metrics, which notebooks display; `save` writes it to a file.
 
         Args:
             tags: the metrics, a curve each; all of them by default.
-            x: what the x axis is: `step`, `relative_step`, `relative_time` or `wall`.
-            buckets: the most buckets; a shorter curve has all its points.
+            x: the quantity of the x axis: `step`, `relative_step`, `relative_time` or `wall`.
+            buckets: the maximum number of buckets; a shorter curve has all its points.
             smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
             log_y: the y axis is logarithmic.
 
         Raises:
-            InvalidInputError: an argument cannot be used.
+            InvalidInputError: an argument is invalid.
             RunNotFoundError: the run has no such metric, or is gone.
-            StorageError: its files had to be read again, which failed.
+            StorageError: reading the files again failed.
         """
-        wanted = tags or tuple(tag for tag, one in self.tags().items() if one.kind == "scalar")
-        names = [self.id] if len(wanted) == 1 else wanted
-        found = [self.scalars(tag) for tag in wanted]
-        curves = compared(found, x=x, buckets=buckets, smooth=smooth, names=names)
-        return curves.plot(wanted[0] if len(wanted) == 1 else self.id, log_y=log_y)
+        selected = tags or tuple(tag for tag, summary in self.tags().items() if summary.kind == "scalar")
+        names = [self.id] if len(selected) == 1 else selected
+        series = [self.scalars(tag) for tag in selected]
+        curves = compared(series, x=x, buckets=buckets, smooth=smooth, names=names)
+        return curves.plot(selected[0] if len(selected) == 1 else self.id, log_y=log_y)
 
     @property
     def trace_uri(self) -> str:
         """The folder of the run's trace, if it has written one: `read_trace(run.trace_uri).to_pandas()`."""
         return RunLayout(RunLayout(self.brief.uri).folder.removesuffix("/tensorboard")).trace
 
-    def _others(self, tag: str, kind: str, asked: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
+    def _entries(self, tag: str, kind: str, source: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
         self._must_have(tag, kind)
-        return self._refresh.others(self.id, asked, tag)
+        return self._refresh.read_entries(self.id, source, tag)
 
     def _must_have(self, tag: str, kind: str = "scalar") -> TagSummary:
         tags = {
@@ -162,6 +165,6 @@ class WatchedRun:
         }
         if tag not in tags:
             hint = name_hint(tag, tags) or "it has none yet"
-            what = "metric" if kind == "scalar" else kind
-            raise RunNotFoundError(f"run {self.id} has no {what} {tag!r}; {hint}", run_id=self.id)
+            noun = "metric" if kind == "scalar" else kind
+            raise RunNotFoundError(f"run {self.id} has no {noun} {tag!r}; {hint}", run_id=self.id)
         return tags[tag]

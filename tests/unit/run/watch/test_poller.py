@@ -64,7 +64,7 @@ def test_a_request_during_the_work_is_not_lost() -> None:
     callers = [threading.Thread(target=lambda: done.append(poller.run(30))) for _ in range(3)]
     for caller in callers:
         caller.start()
-    until(lambda: poller._wanted == 2)
+    until(lambda: poller._requested == 2)
     assert calls == [True]
     go_on.set()
     for caller in callers:

@@ -13,7 +13,7 @@ pytest.importorskip("numpy")
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.run.events.series import Point, TagSummary
-from pai_sdk.run.watch.query import chosen, page_of
+from pai_sdk.run.watch.query import page_of, select_runs
 from pai_sdk.run.watch.records import RunBrief, RunPage
 from pai_sdk.run.watch.snapshot import Snapshot
 
@@ -129,10 +129,10 @@ def test_only_the_tags_that_are_asked_for() -> None:
 
 
 def test_runs_are_chosen_by_ids_or_a_filter() -> None:
-    assert [run.id for run in chosen(RUNS, ["c", "a", "c"])] == ["c", "a"]
-    assert [run.id for run in chosen(RUNS, "a")] == ["a"]
-    assert [run.id for run in chosen(RUNS, "status=Running")] == ["a", "c"]
-    assert len(chosen(RUNS, "")) == 5
+    assert [run.id for run in select_runs(RUNS, ["c", "a", "c"])] == ["c", "a"]
+    assert [run.id for run in select_runs(RUNS, "a")] == ["a"]
+    assert [run.id for run in select_runs(RUNS, "status=Running")] == ["a", "c"]
+    assert len(select_runs(RUNS, "")) == 5
     with pytest.raises(InvalidInputError, match="no run 'x'") as caught:
-        chosen(RUNS, ["a", "x", "y"])
+        select_runs(RUNS, ["a", "x", "y"])
     assert len(caught.value.problems) == 2
