@@ -132,12 +132,14 @@ class RunEntry:
                 self._tags, self._hparams = self.reader.tags(), flat(self.reader.hparams())
                 self._damaged = len(self.reader.damaged)
                 self._end = self.reader.end
+                # Cached series of earlier versions are stale from here on.
                 self._version = self.reader.version
                 self._error, self._failures = "", 0
                 self._read_bytes = self.reader.read_bytes
             except Exception as error:  # of any kind: a damaged run must not fail the pass
                 self._failed(error)
             finally:
+                # Also after a failure: the run is then listed with an error, not as loading.
                 self._is_read = True
                 self._count_points(self.reader.nbytes if self._has_points else 0)
         finally:
@@ -145,6 +147,7 @@ class RunEntry:
 
     def _failed(self, error: Exception) -> None:
         self.is_dirty = True
+        # 1, 2, 4 … 60 s. `_failures` is bounded because the power is computed before `min` applies.
         pause = min(_FIRST_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
         self.retry_at = time.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
@@ -190,6 +193,7 @@ class RunEntry:
 
     def drop_points(self) -> bool:
         """Frees the memory of the points; returns False while the files are being read."""
+        # Never waits: the thread that holds the lock reads this run, and needs its points.
         if not self.lock.acquire(blocking=False):
             return False
         try:
@@ -203,6 +207,7 @@ class RunEntry:
 
     def forget(self) -> None:
         """Removes the run's points from the total; later reads by queries do not count."""
+        # Under the lock of the memory: a query that still reads must not add to the total afterwards.
         with self._memory.lock:
             if not self._is_forgotten:
                 self._is_forgotten = True

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 Records = Callable[[], Iterable[RunRecord]]
 
 _PUBLISHED_RUNS = 64
-"""Runs that are read before the next snapshot. A larger number would delay them, a smaller one cost more copies."""
+"""Runs that are read before the next snapshot. A larger number delays them, a smaller one costs more copies."""
 
 _MUCH_BYTES = 32 << 20
 """Above this size, several threads read local files, so that their waits for the disk overlap."""
@@ -128,10 +128,13 @@ class RunRefresh:
             self._is_behind = self._read(is_requested)
             self._publish_statuses()
             if not self._records_problem and self._has_settled():
+                # The time of the records, not of this moment: jobs that finished after the request are not
+                # covered.
                 self.settled_at = self._records_at
             problems += [f"{root.uri}: {root.error}" for root in self._roots.all() if root.error]
             problems += self._roots.problems.values()
         except Exception as error:
+            # The background thread must survive, and the state must have the error.
             logger.exception("runs cannot be refreshed")
             problems.append(f"{type(error).__name__}: {error}")
         finally:
@@ -184,6 +187,7 @@ class RunRefresh:
                     new.append(run_id)
                     entry.run_id = run_id
                 entries[run_id] = entry
+        # Replaced at the end, because queries of other threads read `entries` without a lock.
         self.entries = entries
         return [old_id for old_id in gone if old_id not in entries], new
 
@@ -218,6 +222,7 @@ class RunRefresh:
                 self._forget(entry)
                 entry = None
             if entry is None:
+                # A deleted run is listed again when its files change, with a new entry.
                 run_id = self._free_id(root, folder, self.entries)
                 self._deleted.discard(run_id)
                 entry = RunEntry(run_id, root.folders.store, folder, self._memory)
@@ -256,7 +261,9 @@ class RunRefresh:
         now = time.monotonic()
         due = (entry for entry in self.entries.values() if entry.is_due(now) and entry.run_id not in self._deleted)
         records = (self._record(entry.run_id) for entry in due)
-        return not self.is_closed and not any(entry and JobStatus(entry.status).is_terminal for entry in records)
+        return not self.is_closed and not any(
+            record and JobStatus(record.status).is_terminal for record in records
+        )
 
     def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
         local = [entry for entry in due if entry.is_local]
@@ -293,6 +300,7 @@ class RunRefresh:
 
     def _publish_statuses(self) -> None:
         """Publishes the runs that have stopped growing, or grow again."""
+        # A status can change without a change of a file: a run stops being `Running` after two minutes.
         now, briefs = time.time(), self.snapshots.now.briefs
         changed = []
         for run_id, entry in self.entries.items():
@@ -344,6 +352,7 @@ class RunRefresh:
         if excess <= 0:
             return
         excess += int(self._memory_bytes * (1 - _LOW_MARK))
+        # Iterates over a copy: the background thread adds and removes entries meanwhile.
         for entry in sorted([*self.entries.values()], key=lambda entry: entry.used_at):
             if excess <= 0:
                 return

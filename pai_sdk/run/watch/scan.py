@@ -261,6 +261,8 @@ class LocalRunFolders:
             self._folders[path] = _Folder(path, full_path, run_folder_of(f"{path}/"))
         folder.folders = folders
         folder.modified_ns = status.st_mtime_ns
+        # A second change within one time step of the file system keeps the modification time: read the names
+        # again.
         folder.is_settled = status.st_mtime_ns / 1e9 < now - _SETTLED_S
         folder.live_until = max(folder.live_until, status.st_mtime_ns / 1e9 + LIVE_S)
         return new

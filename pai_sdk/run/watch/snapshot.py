@@ -73,20 +73,23 @@ class RunSnapshots:
         with self._changed:
             last = self.now
             version = last.version + 1
-            briefs = dict(last.briefs)
+            briefs = dict(last.briefs)  # a copy: readers use the last snapshot without a lock
             gone = {run_id: version for run_id in removed if briefs.pop(run_id, None) is not None}
             created = ((run_id, make(run_id, version)) for run_id in ids)
             changed = {run_id: brief for run_id, brief in created if brief is not None}
+            # Without a change there is no new version, or all subscribers would wake for nothing.
             if not gone and not changed:
                 return
             briefs.update(changed)
             remembered, forgotten = last.removed, last.forgotten
             if gone or not remembered.keys().isdisjoint(changed):
+                # Oldest removals first, since dicts keep the order of insertion.
                 merged = {**{run_id: at for run_id, at in remembered.items() if run_id not in gone}, **gone}
                 merged = {run_id: at for run_id, at in merged.items() if run_id not in briefs}
                 for run_id in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
                     forgotten = max(forgotten, merged.pop(run_id))
                 remembered = merged
+            # One assignment: readers get the old or the new snapshot, never a mixture.
             self.now = Snapshot(version, briefs, remembered, forgotten)
             self._changed.notify_all()
 
@@ -113,7 +116,7 @@ class RunSnapshots:
 
     def close(self) -> None:
         """Ends all subscriptions."""
-        self._is_closed = True
+        self._is_closed = True  # before `wake`, which acquires the lock: no waiting thread can miss it
         self.wake()
 
 
