@@ -1,7 +1,7 @@
 """Calls a function as a training: in a `FunctionRun`, and in a job.
 
 A copy of this file is the program of a job that runs a function. So it needs the standard library only, has the
-syntax of Python 3.8, and imports the rest of pai_sdk only where a function reports.
+syntax of Python 3.8, and imports other modules of pai_sdk only where a function reports.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONFIG, CHECKPOINT_DIR, REPORTER = "config", "checkpoint_dir", "reporter"
 KEY_VARIABLE = "FUNCTION_CALL_KEY"
 CALL_FILE = "call"
 RESULT_CHANNEL = "result"
-_NUMBER = "_metric"  # the name of a number that is yielded or returned
+_NUMBER = "_metric"  # the metric of a plain number that is yielded or returned
 
 
 # ---- trainings ----------------------------------------------------------------------------------------------
@@ -66,10 +66,10 @@ def kind_of(function: Callable[..., Any]) -> str:
     if suspends(function) == "async":
         raise ValueError(f"{name} is an async function; a training is one of {shapes}")
     signature = inspect.signature(function)
-    named = [each for each in (CHECKPOINT_DIR, REPORTER) if each in signature.parameters]
-    if len(named) == 2:
+    present = [each for each in (CHECKPOINT_DIR, REPORTER) if each in signature.parameters]
+    if len(present) == 2:
         raise ValueError(f"{name}{signature} takes both a checkpoint_dir and a reporter; choose one of them")
-    kind = named[0] if named else CONFIG
+    kind = present[0] if present else CONFIG
     try:
         signature.bind({}, **({} if kind == CONFIG else {kind: None}))
     except TypeError as error:
@@ -78,7 +78,7 @@ def kind_of(function: Callable[..., Any]) -> str:
 
 
 def suspends(function: Callable[..., Any]) -> str:
-    """True if a call gives an object that still has to be run: `async` or `generator`; empty for others.
+    """Returns `async` or `generator` for a function whose calls return objects to be run; otherwise empty.
 
     Example:
         >>> suspends(lambda: (yield))
@@ -95,25 +95,25 @@ def suspends(function: Callable[..., Any]) -> str:
 def call_training(
     function: Callable[..., Any], config: Any, on_result: Callable[[Mapping[str, Any]], None] | None = None
 ) -> Any:
-    """Call a training; what it yields is reported, and so is a number, or a dict of numbers, that it returns.
+    """Calls a training; yielded metrics are reported, and also a returned number or dict of numbers.
 
     Args:
         function: of one of the kinds of `kind_of`.
-        config: its first argument.
-        on_result: called with the metrics that it returns, in place of their report.
+        config: the first argument.
+        on_result: called with returned metrics, in place of their report.
 
     Returns:
-        What it returns.
+        The value of the function.
     """
     kind = kind_of(function)
     if kind == REPORTER:
         with StatusReporter() as reporter:
-            value = _exhausted(function(config, reporter=reporter))
+            value = _run_generator(function(config, reporter=reporter))
     elif kind == CHECKPOINT_DIR:
         start = _reporting().get_checkpoint()
-        value = _exhausted(function(config, checkpoint_dir=None if start is None else str(start.path)))
+        value = _run_generator(function(config, checkpoint_dir=None if start is None else str(start.path)))
     else:
-        value = _exhausted(function(config))
+        value = _run_generator(function(config))
     metrics = _metrics_of(value)
     if metrics:
         (on_result or _reporting().report)(metrics)
@@ -121,26 +121,27 @@ def call_training(
 
 
 def _reporting() -> Any:
-    """The module that reports. A job runs a copy of this file, which makes pai_sdk importable first."""
+    """Returns the module that reports."""
+    # Imported late: a job runs a copy of this file, which makes pai_sdk importable first.
     from pai_sdk.run import report
 
     return report
 
 
-def _exhausted(value: Any) -> Any:
-    """Reports all that a generator yields, and returns its result; any other value as it is.
+def _run_generator(value: Any) -> Any:
+    """Reports all that a generator yields, and returns its result; returns any other value unchanged.
 
     Raises:
-        TypeError: it is what an async function gives, which nothing runs.
+        TypeError: it is the value of an async function, which nothing runs.
     """
     if inspect.isasyncgen(value) or inspect.iscoroutine(value):
         close = getattr(value, "close", None)
-        if close is not None:  # else Python warns that it was never awaited
+        if close is not None:  # otherwise Python warns that it was never awaited
             close()
         raise TypeError(f"the function is async: it returned a {type(value).__name__}; call asyncio.run() in it")
     if not inspect.isgenerator(value):
         return value
-    with contextlib.closing(value):  # StopTraining comes from report, and the generator cleans up
+    with contextlib.closing(value):  # `report` may raise StopTraining; the generator then cleans up
         while True:
             try:
                 yielded = next(value)
@@ -153,11 +154,11 @@ class _NoValueError(Exception):
     """A function returned a value that cannot be sent back."""
 
 
-def _returned(value: Any, name: str) -> Any:
-    """Returns the value of a call, unless it still has to be run.
+def _check_returned(value: Any, name: str) -> Any:
+    """Returns the value of a call, unless it is an object that is run later.
 
     Raises:
-        _NoValueError: it is a generator, or what an async function gives: its values would be lost.
+        _NoValueError: it is a generator or an async object, whose values would be lost.
     """
     if not (inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.iscoroutine(value)):
         return value
@@ -165,11 +166,11 @@ def _returned(value: Any, name: str) -> Any:
     if close is not None:
         close()
     hint = "return list(…) of it" if inspect.isgenerator(value) else "call asyncio.run() in the function"
-    raise _NoValueError(f"{name} returned a {type(value).__name__}, whose values are not made yet; {hint}")
+    raise _NoValueError(f"{name} returned a {type(value).__name__}, whose values are not computed yet; {hint}")
 
 
 def is_open_file(value: Any) -> bool:
-    """Returns whether a value is an open file, which cloudpickle would turn into its content.
+    """Returns True for an open file, which cloudpickle would turn into its content.
 
     Example:
         >>> is_open_file(io.StringIO("text"))
@@ -195,7 +196,7 @@ def _pickled_value(value: Any, name: str, pickler: Any) -> bytes:
     content = io.BytesIO()
     try:
         Pickler(content).dump(value)
-    except Exception as error:  # pickling runs code of any class
+    except Exception as error:  # of any kind: pickling runs code of any class
         hint = "return numbers, strings, lists, dicts, arrays, or objects of classes that can be pickled"
         kind = type(value).__name__
         raise _NoValueError(f"{name} returned a {kind} that cannot be sent back: {error}; {hint}") from error
@@ -203,7 +204,7 @@ def _pickled_value(value: Any, name: str, pickler: Any) -> bytes:
 
 
 def _metrics_of(value: Any) -> Mapping[str, Any] | None:
-    """A returned value as metrics, if it is a number or a dict of numbers."""
+    """Returns a number, or a dict of numbers, as metrics; None for other values."""
     if isinstance(value, Mapping):
         are_numbers = all(isinstance(name, str) and _is_number(each) for name, each in value.items())
         return value if are_numbers else None
@@ -226,13 +227,13 @@ class StatusReporter:
 
     def __init__(self) -> None:
         self._open: dict[Path, Any] = {}
-        self._made: list[Path] = []
+        self._created: list[Path] = []
 
     def __enter__(self) -> StatusReporter:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove the checkpoint folders that were made and never set."""
+        """Remove the checkpoint folders that were created and never set."""
         for block in self._open.values():
             with contextlib.suppress(GeneratorExit):
                 block.__exit__(GeneratorExit, GeneratorExit(), None)
@@ -244,18 +245,17 @@ class StatusReporter:
             metrics = {**(_metric if isinstance(_metric, Mapping) else {_NUMBER: _metric}), **metrics}
         try:
             _reporting().report(metrics)
-        except (
-            BaseException
-        ) as error:  # from Python 3.11 on, the traceback ends in the line that calls the reporter
+        except BaseException as error:
+            # From Python 3.11 on, the traceback then ends in the line that calls the reporter.
             error.__traceback__ = None
             raise
 
     def make_checkpoint_dir(self, step: int) -> str:
-        """An empty folder for the checkpoint of a step. It becomes one with `set_checkpoint`."""
+        """Returns an empty folder for the checkpoint of a step. `set_checkpoint` completes it."""
         block = _reporting().checkpoint_dir(step)
         folder = block.__enter__()
         self._open[folder.resolve()] = block
-        self._made.append(folder.resolve())
+        self._created.append(folder.resolve())
         return str(folder)
 
     def set_checkpoint(self, checkpoint: str | os.PathLike[str]) -> None:
@@ -265,12 +265,12 @@ class StatusReporter:
             checkpoint: the folder, or a path in it.
 
         Raises:
-            FileNotFoundError: it does not lie in such a folder.
+            FileNotFoundError: the path is not in such a folder.
         """
         path = Path(checkpoint).resolve()
-        folder = next((each for each in self._made if each == path or each in path.parents), None)
+        folder = next((each for each in self._created if each == path or each in path.parents), None)
         if folder is None:
-            raise FileNotFoundError(f"{checkpoint} is not in a folder that make_checkpoint_dir() has made")
+            raise FileNotFoundError(f"{checkpoint} is not in a folder that make_checkpoint_dir() has created")
         block = self._open.pop(folder, None)
         if block is not None:
             block.__exit__(None, None, None)
@@ -287,7 +287,7 @@ class StatusReporter:
 
     @property
     def trial_name(self) -> str:
-        """The same as `trial_id`."""
+        """The run's id."""
         return self.trial_id
 
 
@@ -295,33 +295,33 @@ class StatusReporter:
 
 
 def signed(key: bytes, header: Mapping[str, Any], payload: bytes) -> bytes:
-    """A file with a signature in its first line, a JSON header in its second one, then the payload."""
+    """Returns a file: a signature in the first line, a JSON header in the second one, then the payload."""
     content = json.dumps(dict(header)).encode() + b"\n" + payload
     return hmac.new(key, content, hashlib.sha256).hexdigest().encode() + b"\n" + content
 
 
 def open_signed(key: bytes, content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and payload of a signed file.
+    """Returns header and payload of a signed file.
 
     Raises:
-        ValueError: the signature is not that of this key.
+        ValueError: the signature does not match the key.
     """
-    signature, _, rest = content.partition(b"\n")
-    expected = hmac.new(key, rest, hashlib.sha256).hexdigest().encode()
+    signature, _, signed_part = content.partition(b"\n")
+    expected = hmac.new(key, signed_part, hashlib.sha256).hexdigest().encode()
     if not hmac.compare_digest(signature, expected):
         raise ValueError("the signature is wrong: the file is damaged, or was written with another key")
-    header, _, payload = rest.partition(b"\n")
-    found = json.loads(header)
-    if not isinstance(found, dict):
+    header, _, payload = signed_part.partition(b"\n")
+    fields = json.loads(header)
+    if not isinstance(fields, dict):
         raise ValueError("the header is not a JSON object")
-    return found, payload
+    return fields, payload
 
 
 def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[dict[str, Any], bytes]:
-    """An error as header and payload: it with its causes, if they survive pickling, and always its text."""
-    # The frames of the modules here say nothing about the function.
-    trace, here = error.__traceback__, os.path.dirname(__file__)  # noqa: PTH120
-    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == here:  # noqa: PTH120
+    """Returns an error as header and payload: the pickled chain of causes if possible, and the traceback."""
+    # The frames of this package are of no use for the author of the function.
+    trace, package_folder = error.__traceback__, os.path.dirname(__file__)  # noqa: PTH120
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == package_folder:  # noqa: PTH120
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
@@ -336,24 +336,25 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
         cause = cause.__cause__
     try:
         payload = dumps(chain)
-        pickle.loads(payload)  # noqa: S301 # ours; some errors can be pickled, but not unpickled
-    except Exception:  # whatever pickling raises, the text is there
+        pickle.loads(payload)  # noqa: S301 # written above; some errors can be pickled, but not unpickled
+    except Exception:  # of any kind: the header has the traceback
         payload = b""
     return header, payload
 
 
 def error_of(header: dict[str, Any], payload: bytes) -> BaseException:
-    """The error that `error_message` has described. The traceback in the other process is its last cause.
+    """Returns the error that `error_message` has described; the remote traceback is the last cause.
 
     Args:
-        header: from a process or file that is trusted, and so is the payload, since it is unpickled.
-        payload: the error with its causes; empty if it cannot be pickled.
+        header: from a trusted process or file.
+        payload: the error with its causes, which is unpickled, so it must be trusted; empty if it cannot be
+            pickled.
     """
     from pai_sdk.errors import FunctionError, RemoteTraceback
 
     try:
         chain: list[BaseException] = pickle.loads(payload)  # noqa: S301 # the caller has checked where it is from
-    except Exception:  # its class may be missing here; the text is there
+    except Exception:  # the class of the error may be missing in this process; the header has the traceback
         chain = []
     chain = chain or [FunctionError(f"{header['type']}: {header['message']}")]
     chain.append(RemoteTraceback(f"\n{header['traceback']}"))
@@ -363,14 +364,14 @@ def error_of(header: dict[str, Any], payload: bytes) -> BaseException:
 
 
 def exit_code_of(error: SystemExit) -> int:
-    """The exit code that a process gets by this SystemExit."""
+    """Returns the exit code of a process that raises this SystemExit."""
     if error.code is None:
         return 0
     return error.code if isinstance(error.code, int) else 1
 
 
 def exit_text_of(error: SystemExit) -> str:
-    """Returns what Python prints at this SystemExit: the reason in `sys.exit("reason")`; empty for a number.
+    """Returns the string that Python prints for a SystemExit: the reason in `sys.exit("reason")`; else empty.
 
     Example:
         >>> exit_text_of(SystemExit("no data")), exit_text_of(SystemExit(3))
@@ -383,26 +384,27 @@ def exit_text_of(error: SystemExit) -> str:
 
 
 def _main(folder: Path) -> int:
-    """Run the call that is in a folder, and leave its result in the output channel."""
+    """Runs the call of a folder, and writes its result into the output channel."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # prints are the log
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # printed lines are the log
+    # Removed from the environment, which child processes of the function inherit and trainings print.
     key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
     header, payload = open_signed(key, (folder / CALL_FILE).read_bytes())
     problems = _problems(header)
     if problems:
         message = f"{header['name']} cannot run in this image: " + "; ".join(problems)
-        _leave(key, {"kind": "refused", "message": message, "nonce": header["nonce"]})
+        _write_result(key, {"kind": "refused", "message": message, "nonce": header["nonce"]})
         sys.stderr.write(f"{message}\n")
         return 1
     sys.path[0] = str(folder)
     cloudpickle = import_module("cloudpickle")
-    sys.path[0] = str(Path.cwd())  # the code that came along
+    sys.path[0] = str(Path.cwd())  # the code that was sent with the job
     try:
-        function, args, kwargs = pickle.loads(payload)  # noqa: S301 # signed by the one who submitted the job
+        function, args, kwargs = pickle.loads(payload)  # noqa: S301 # signed by the client that submitted the job
         if header["kind"] == "training":
             value = call_training(function, *args)
         else:
-            value = _returned(function(*args, **kwargs), header["name"])
+            value = _check_returned(function(*args, **kwargs), header["name"])
         outcome: dict[str, Any] = {"kind": "value"}
         payload, exit_code = _pickled_value(value, header["name"], cloudpickle.Pickler), 0
     except SystemExit as error:
@@ -418,39 +420,40 @@ def _main(folder: Path) -> int:
         outcome, payload = error_message(error, cloudpickle.dumps)
         sys.stderr.write(outcome["traceback"])
         exit_code = 1
-    _leave(key, {**outcome, "nonce": header["nonce"]}, payload)
+    _write_result(key, {**outcome, "nonce": header["nonce"]}, payload)
     return exit_code
 
 
 def _problems(header: Mapping[str, Any]) -> list[str]:
-    """Returns the differences from the place of pickling for which the function cannot run."""
-    here = "{}.{}".format(*sys.version_info)
-    if header["python"] != here:
+    """Returns the differences between this image and the client for which the function cannot run."""
+    installed = "{}.{}".format(*sys.version_info)
+    if header["python"] != installed:
         return [
-            f"it was pickled by Python {header['python']}, and this is Python {here}; use an image with the same"
+            f"it was pickled by Python {header['python']}, and this is Python {installed}; "
+            "use an image with the same"
         ]
-    found = []
+    problems = []
     for module, (distribution, version) in header["modules"].items():
         try:
-            here = metadata.version(distribution)
+            installed = metadata.version(distribution)
         except metadata.PackageNotFoundError:
-            found.append(f"it needs {module}; add '{distribution}=={version}' to `requirements`")
+            problems.append(f"it needs {module}; add '{distribution}=={version}' to `requirements`")
             continue
-        if series_of(here) != series_of(version):
-            found.append(
-                f"it was pickled with {distribution} {version}, and here is {here}; "
+        if series_of(installed) != series_of(version):
+            problems.append(
+                f"it was pickled with {distribution} {version}, and here is {installed}; "
                 f"add '{distribution}=={version}' to `requirements`"
             )
-    return found
+    return problems
 
 
 def series_of(version: str) -> tuple[str, ...]:
-    """The part of a version within which pickles are expected to work: `2`, or `0.3`."""
+    """Returns the part of a version within which pickles are expected to work: `2`, or `0.3`."""
     parts = version.split(".")
     return tuple(parts[:2] if parts[0] == "0" else parts[:1])
 
 
-def _leave(key: bytes, header: Mapping[str, Any], payload: bytes = b"") -> None:
+def _write_result(key: bytes, header: Mapping[str, Any], payload: bytes = b"") -> None:
     channel = Path(os.environ.get("PAI_OUTPUT_RESULT") or f"/ml/output/{RESULT_CHANNEL}")
     rank = os.environ.get("RANK", "")
     channel.mkdir(parents=True, exist_ok=True)

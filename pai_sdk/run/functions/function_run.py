@@ -37,25 +37,25 @@ _COUNTERS = ("iteration", "time_total", "timesteps_total", "episodes_total")
 
 @short_tracebacks
 class FunctionRun:
-    """One function with one config, run as a training. It starts with the first result that is asked for.
+    """One function with one config, run as a training. It starts with the first requested result.
 
     Runs share nothing, so any number of them may be in one process; a run itself is used by one thread at a time.
 
     Args:
         function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`. It may be a generator:
-            what it yields is reported. A number, or a dict of numbers, that it returns is reported too.
-        config: given to the function, as a copy if it is a dict.
+            yielded metrics are reported. A returned number or dict of numbers is reported too.
+        config: the argument of the function; a dict is copied.
         folder: the run's folder, with `checkpoints` and `tensorboard`; `~/.pai/runs/<run id>` by default. In the
-            folder of an earlier run, the function finds the checkpoints of that run.
-        mode: `thread`, or `process`, which can be killed, and whose memory is its own (Linux and macOS).
-        lock_step: each report waits until the next result is asked for.
-        ahead: without `lock_step`, how many results the function may be ahead, before its reports wait.
+            folder of an earlier run, the function can use the checkpoints of that run.
+        mode: `thread`, or `process`, which can be killed and has its own memory (Linux and macOS).
+        lock_step: each report waits until the next result is requested.
+        ahead: without `lock_step`, the maximum number of results that wait for the caller before reports block.
         run_id: the run's id; the function's name and a few digits by default.
 
     Attributes:
         run_id: the run's id.
         folder: the run's folder.
-        last_result: the last result that was taken; empty before the first one.
+        last_result: the last returned result; empty before the first one.
 
     Example:
         >>> def train(config):
@@ -85,12 +85,12 @@ class FunctionRun:
         name = re.sub(r"[^A-Za-z0-9]+", "-", _name_of(function)).strip("-") or "function"
         self.run_id = run_id or f"{name}-{uuid.uuid4().hex[:8]}"
         check_run_id(self.run_id)
-        # Absolute, so that the paths that `save` returns stay right in another working directory.
+        # Absolute, so that the paths that `save` returns stay valid in another working directory.
         self.folder = Path(folder or Path.home() / ".pai" / "runs" / self.run_id).absolute()
         self.last_result: dict[str, Any] = {}
         self._experiment_id = uuid.uuid4().hex
         self._host: Host | None = None
-        self._ended: str = ""
+        self._end_reason: str = ""
         self._is_requested = False
         self._restored: SavedState | None = None
         self._temporary: Path | None = None
@@ -98,22 +98,22 @@ class FunctionRun:
         self._reported_at = 0.0
         self._counters: dict[str, Any] = dict.fromkeys(_COUNTERS, 0)
         self._at_restore = dict(self._counters)
-        # The latest checkpoint with the counters it belongs to, and where it was saved, once it was.
+        # The latest checkpoint with its counters, and the folder where it was saved; None until it is saved.
         self._checkpoint: tuple[Path, dict[str, Any]] | None = None
         self._saved: Path | None = None
 
     # ---- results
 
     def step(self) -> dict[str, Any]:
-        """The metrics of the next report; at the end, those of the last one again, with `done`.
+        """Returns the metrics of the next report; at the end, those of the last one again, with `done`.
 
         Returns:
             The metrics with `time_this_iter_s`, `done`, and `should_checkpoint` if there is a new checkpoint.
 
         Raises:
-            FunctionFinished: the function has ended, or was stopped.
-            FunctionError: it ended without a report, or by `sys.exit`, or its process died; `exit_code`.
-            Exception: what the function raised, when all results before it are taken.
+            FunctionFinished: the function has finished, or was stopped.
+            FunctionError: it returned without a report, or by `sys.exit`, or its process died; `exit_code`.
+            Exception: the error of the function, after all results before it were returned.
         """
         message = self._next(None)
         if isinstance(message, Ended):
@@ -124,29 +124,29 @@ class FunctionRun:
             new = {} if message.checkpoint is None else {"should_checkpoint": True}
             return {**self._last_metrics, **new, "done": True, "__duplicate__": True}
         assert isinstance(message, Report)  # noqa: S101 # without a timeout there is a message
-        return self._taken(message)
+        return self._result_of(message)
 
     def train(self) -> dict[str, Any]:
-        """The next result: what `step` gives, with the counters of the run; errors as for `step`."""
+        """Returns the next result: that of `step` with the counters of the run; errors as for `step`."""
         self.last_result = self._with_counters(self.step())
         return self.last_result
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The results of all reports; errors as for `step`."""
+        """Yields the results of all reports; errors as for `step`."""
         while not (result := self.train()).get("__duplicate__"):
             yield result
 
     def result(self, timeout_s: float | None = None) -> Any:
-        """Wait for the end of the function; results that were not taken are only recorded.
+        """Wait until the function returns; its remaining results are only recorded.
 
         Args:
-            timeout_s: the longest wait, in seconds; none by default.
+            timeout_s: the maximum wait, in seconds; unlimited by default.
 
         Returns:
-            What the function returned.
+            The value of the function.
 
         Raises:
-            TimeoutError: the function has not ended in time; it goes on.
+            TimeoutError: the function has not returned in time; it continues.
             Exception: as for `step`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -156,11 +156,11 @@ class FunctionRun:
                 raise TimeoutError(f"{self.run_id} has not ended within {timeout_s:g} s")
             if isinstance(message, Ended):
                 return message.value
-            self.last_result = self._with_counters(self._taken(message))
+            self.last_result = self._with_counters(self._result_of(message))
 
     @property
     def training_iteration(self) -> int:
-        """The number of results taken, with those before a restored state."""
+        """The number of returned results, with those before a restored state."""
         return int(self._counters["iteration"])
 
     def _next(self, timeout_s: float | None) -> Message | None:
@@ -173,36 +173,36 @@ class FunctionRun:
         self._is_requested = message is None
         if isinstance(message, Ended):
             self._host = None
-            self._ended = "has ended"
+            self._end_reason = "has ended"
             if message.checkpoint is not None:
                 self._checkpoint, self._saved = (message.checkpoint, dict(self._counters)), None
             if message.error is not None:
-                self._ended = f"has failed with {type(message.error).__name__}"
+                self._end_reason = f"has failed with {type(message.error).__name__}"
                 raise self._error_of(message.error)
         return message
 
     def _error_of(self, error: BaseException) -> Exception:
-        """The error itself; what would end the driver too, such as SystemExit, as the cause of another one."""
+        """Returns an Exception itself, and others, which would end the driver (SystemExit), as a FunctionError."""
         if isinstance(error, Exception):
             return error
         code = exit_code_of(error) if isinstance(error, SystemExit) else None
-        what = f"ended by {type(error).__name__}" + ("" if code is None else f" with exit code {code}")
+        description = f"ended by {type(error).__name__}" + ("" if code is None else f" with exit code {code}")
         if isinstance(error, SystemExit) and (text := exit_text_of(error)):
-            what += f": {text}"
-        wrapped = FunctionError(f"{self.run_id} {what}", exit_code=code)
+            description += f": {text}"
+        wrapped = FunctionError(f"{self.run_id} {description}", exit_code=code)
         wrapped.__cause__ = error
         return wrapped
 
     def start(self) -> None:
-        """Start the function before its first result is asked for; nothing happens if it runs.
+        """Start the function before its first result is requested; a no-op if it runs.
 
         Raises:
-            FunctionFinished: the function has ended, or was stopped.
+            FunctionFinished: the function has finished, or was stopped.
         """
         if self._host is not None:
             return
-        if self._ended:
-            raise FunctionFinished(f"{self.run_id} {self._ended}; restore() it, or make another run")
+        if self._end_reason:
+            raise FunctionFinished(f"{self.run_id} {self._end_reason}; restore() it, or create another run")
         restored = self._restored
         task = Task(
             self._function,
@@ -221,7 +221,7 @@ class FunctionRun:
             self._host = ThreadHost(task)
         self._pid = self._host.pid
 
-    def _taken(self, report: Report) -> dict[str, Any]:
+    def _result_of(self, report: Report) -> dict[str, Any]:
         now = time.monotonic()
         result = {"time_this_iter_s": now - self._reported_at, "done": False, **report.metrics}
         self._reported_at = now
@@ -266,14 +266,14 @@ class FunctionRun:
     def save(self, checkpoint_dir: None = None) -> str:
         """Copy the latest checkpoint into a folder of its own, with the counters of its result.
 
-        A checkpoint is copied once: without a new one, the same folder is returned. Without any, the folder says
-        so, and a run that is restored from it starts from scratch.
+        A checkpoint is copied once: without a new one, the previous folder is returned. Without any checkpoint,
+        the folder has none, and a run that is restored from it starts from scratch.
 
         Returns:
             The folder; it is not changed or removed by any run.
 
         Raises:
-            ValueError: a path was given; the folder is chosen here.
+            ValueError: `checkpoint_dir` is not None; the run chooses the folder.
             CheckpointError: the checkpoint is gone, or changes meanwhile.
         """
         if checkpoint_dir is not None:
@@ -289,10 +289,10 @@ class FunctionRun:
         return str(self._saved)
 
     def restore(self, path: str | Path | Checkpoint) -> None:
-        """Go on from a saved state. The function is stopped if it runs, and started again by the next step.
+        """Continue from a saved state. The function is stopped if it runs, and started again by the next step.
 
         Args:
-            path: from `save()`, of this run or another; or the folder of a checkpoint, whose counters are unknown.
+            path: from `save()`, of this run or another; or the folder of a checkpoint, which has no counters.
 
         Raises:
             CheckpointError: it is neither, or not complete.
@@ -302,11 +302,13 @@ class FunctionRun:
         self._use(saved)
 
     def save_to_object(self) -> bytes:
-        """The state that `save()` saves, as bytes; errors as for `save`."""
+        """Returns the state that `save()` saves, as bytes; errors as for `save`."""
         return pack(Path(self.save()))
 
     def restore_from_object(self, content: bytes) -> None:
-        """Go on from what `save_to_object` of any run gave. The files are in a temporary folder until `stop()`.
+        """Continue from an object of `save_to_object` of any run.
+
+        The files are in a temporary folder until `stop()`.
 
         Raises:
             CheckpointError: the object is damaged, or not one of `save_to_object`.
@@ -324,36 +326,36 @@ class FunctionRun:
     def _use(self, saved: SavedState) -> None:
         values = saved.values.get("counters", {})
         values = values if isinstance(values, dict) else {}
-        found = {name: value for name in _COUNTERS if isinstance(value := values.get(name), int | float)}
+        saved_counters = {name: value for name in _COUNTERS if isinstance(value := values.get(name), int | float)}
         self._restored = saved
-        self._counters = {**dict.fromkeys(_COUNTERS, 0), **found}
+        self._counters = {**dict.fromkeys(_COUNTERS, 0), **saved_counters}
         self._at_restore = dict(self._counters)
         self._experiment_id = str(saved.values.get("experiment_id") or self._experiment_id)
         self._checkpoint = None if saved.checkpoint is None else (saved.checkpoint, dict(self._counters))
         self._saved = None
         self._last_metrics = None
-        self._ended = ""
+        self._end_reason = ""
 
-    # ---- the end
+    # ---- stopping
 
     def stop(self, grace_s: float = _GRACE_S, *, save_s: float = _SAVE_S) -> None:
         """End the function: its next report raises `StopTraining`; a process is killed after the grace period.
 
-        Checkpoints that are being saved or validated then are waited for.
+        It waits for checkpoints that are being saved or validated then.
 
         Args:
-            grace_s: the longest wait for the next report.
-            save_s: the longest wait for checkpoints after that.
+            grace_s: the maximum wait for the next report.
+            save_s: the maximum wait for checkpoints after that.
 
         Raises:
             FunctionError: the function runs in a thread, and has not called `report` within the grace period; or a
-                checkpoint was not saved within `save_s`. Then the thread goes on, and a process is killed.
+                checkpoint was not saved within `save_s`. Then the thread continues, and a process is killed.
         """
         try:
             self._end_function(grace_s, save_s)
         finally:
             if self._host is None:
-                self._ended = self._ended or "was stopped"
+                self._end_reason = self._end_reason or "was stopped"
 
     def __enter__(self) -> FunctionRun:
         return self
@@ -362,12 +364,13 @@ class FunctionRun:
         self.stop()
 
     def _end_function(self, grace_s: float = _GRACE_S, save_s: float = _SAVE_S) -> None:
-        """End the function, and remove the temporary checkpoint, which only it reads."""
+        """Stops the function, and removes the temporary checkpoint."""
         host = self._host
         try:
             if host is not None:
                 host.stop(grace_s, save_s)
         finally:
+            # A thread that is still running may read the temporary checkpoint, so it stays then.
             if host is None or host.has_ended:
                 self._host = None
                 self._clean_up()
@@ -385,7 +388,7 @@ class FunctionRun:
 
 
 def wrap(function: Callable[..., Any]) -> type[FunctionRun]:
-    """A class of runs of one function, with its name: `wrap(train)(config, folder=…)`.
+    """Returns a class of runs of one function, with its name: `wrap(train)(config, folder=…)`.
 
     Raises:
         InvalidInputError: it is not `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`.
@@ -419,7 +422,7 @@ def _check(function: Callable[..., Any], mode: str, ahead: int) -> None:
     except ValueError as error:
         problems.append(Problem("function", str(error)))
     if mode not in _MODES:
-        problems.append(Problem("mode", f"{mode!r} is not known", "thread or process"))
+        problems.append(Problem("mode", f"{mode!r} is not a mode", "thread or process"))
     elif mode == "process" and sys.platform == "win32":
         problems.append(Problem("mode", "'process' needs Linux or macOS", "use mode='thread'"))
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
@@ -430,9 +433,10 @@ def _check(function: Callable[..., Any], mode: str, ahead: int) -> None:
 
 @cache
 def _node_ip() -> str:
-    """The address of this machine in its network. Connecting a UDP socket sends nothing."""
+    """Returns the address of this machine in its network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
+            # Connecting a UDP socket sends nothing. The address is of TEST-NET-1 (RFC 5737), which no host has.
             probe.connect(("192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:

@@ -1,7 +1,7 @@
-"""Hosts of the function of a `FunctionRun`: a thread, or a process of its own.
+"""Hosts of the function of a `FunctionRun`: a thread, or a separate process.
 
-The function hands over its results one after the other, in the order of its reports. A result with a checkpoint is
-taken when the checkpoint is complete; the function does not wait for that.
+Results are delivered one after the other, in the order of the reports. A result with a checkpoint is delivered
+when the checkpoint is complete; the function does not wait for that.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from pai_sdk.run.report.session import Context, Report, ReportSession, StopTrain
 logger = logging.getLogger(__name__)
 
 AFTER_SAVE_S = 5.0
-"""The longest time between the last save of a function and its end."""
+"""The maximum time between the last save of a function and its end."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A function with its arguments, and how to run it.
+    """A function with its argument and options.
 
     Attributes:
         function: the training.
-        config: its first argument.
+        config: the first argument.
         folder: the run's folder.
         run_id: the run's id.
-        ahead: how many results it may be ahead of the one who takes them; 0 for lock-step.
-        restored: the checkpoint to go on from; empty for none, None for the latest in the folder.
+        ahead: the maximum number of results that wait for the caller; 0 for lock-step.
+        restored: the checkpoint to continue from; empty for none, None for the latest in the folder.
     """
 
     function: Callable[..., Any]
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """The last message of a function: its value, or what it raised, and a checkpoint after the last report."""
+    """The last message of a function: its value or error, and a checkpoint after the last report."""
 
     value: Any = None
     error: BaseException | None = None
@@ -68,23 +68,23 @@ class Host(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """True if nothing of the function is left."""
+        """True if no thread or process of the function is left."""
         ...
 
     def request(self) -> None:
-        """Let a function in lock-step go on to its next report."""
+        """Lets a function in lock-step continue to its next report."""
         ...
 
     def take(self, timeout_s: float | None) -> Message | None:
-        """The next message; None when the time has passed."""
+        """Waits for the next message; returns None after the timeout."""
         ...
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """End the function, if it has not ended.
+        """Stops the function, if it is running.
 
         Args:
-            grace_s: the longest wait for its next report.
-            save_s: the longest wait for checkpoints that are being saved after that.
+            grace_s: the maximum wait for its next report.
+            save_s: the maximum wait for checkpoints that are being saved after that.
 
         Raises:
             FunctionError: it is still running, or was killed during a save.
@@ -93,10 +93,10 @@ class Host(Protocol):
 
 
 class Outbox:
-    """Hands messages from the function to the one who takes them. The function waits when it is too far ahead.
+    """Passes messages from the function to the caller. The function waits when it is too far ahead.
 
     Args:
-        ahead: how many results more than were requested it may put.
+        ahead: the maximum number of results beyond the requested ones.
     """
 
     def __init__(self, ahead: int) -> None:
@@ -109,7 +109,7 @@ class Outbox:
         self._has_warned = False
 
     def put(self, report: Report) -> None:
-        """Hand over a report.
+        """Adds a report, and waits while the function is too far ahead.
 
         Raises:
             StopTraining: the outbox is closed.
@@ -118,7 +118,7 @@ class Outbox:
             self._messages.append(report)
             self._put += 1
             self._changed.notify_all()
-            # In lock-step, the next request lets the function go on. Otherwise it may be `ahead` results ahead.
+            # In lock-step, the next request lets the function continue. Otherwise it may be `ahead` results ahead.
             while self._put + 1 - self._requested > max(self._ahead, 0) and not self._is_closed:
                 if self._ahead and not self._has_warned:
                     self._has_warned = True
@@ -130,81 +130,83 @@ class Outbox:
                 raise StopTraining("the training is to end")
 
     def end(self, message: Ended) -> None:
-        """Hand over the last message."""
+        """Adds the last message."""
         with self._changed:
             self._messages.append(message)
             self._changed.notify_all()
 
     def request(self) -> None:
-        """Allow the function one more result."""
+        """Allows the function one more result."""
         with self._changed:
             self._requested += 1
             self._changed.notify_all()
 
     def take(self, timeout_s: float | None) -> Message | None:
-        """The next message, when its checkpoint is complete; None when the time has passed."""
+        """Waits for the next message and its checkpoint; returns None after the timeout."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             if not self._changed.wait_for(lambda: self._messages, timeout_s):
                 return None
-            message = self._messages[0]  # only one thread takes messages
+            message = self._messages[
+                0
+            ]  # stays in the queue until its checkpoint is complete; only one thread takes
         if isinstance(message, Report) and message.saved is not None:
-            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not message.saved.wait(left_s):
+            remaining_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not message.saved.wait(remaining_s):
                 return None
         with self._changed:
             return self._messages.popleft()
 
     def close(self) -> None:
-        """Let every waiting and later `put` raise `StopTraining`."""
+        """Makes every waiting and later `put` raise `StopTraining`."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
 
 class TrainingSession(ReportSession):
-    """The session of a function: its first checkpoint may lie elsewhere, or be left out."""
+    """The session of a function: it starts from a checkpoint of another folder, or from none."""
 
     def __init__(self, task: Task, outbox: Outbox) -> None:
         super().__init__(
-            task.folder, context=Context(job_id=task.run_id, folder=task.folder), on_report=self._hand_over
+            task.folder, context=Context(job_id=task.run_id, folder=task.folder), on_report=self._forward
         )
         self._outbox = outbox
         self._restored = task.restored
         self._latest: Path | None = None
-        with contextlib.suppress(OSError):  # the first metrics or the first checkpoint say so
+        with contextlib.suppress(OSError):  # the first metrics or the first checkpoint raise the error
             task.folder.mkdir(parents=True, exist_ok=True)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The latest one of this run; at first the restored one."""
+        """Returns the latest checkpoint of this run; the restored one before the first."""
         if self._restored is None:
             return super().checkpoint()
-        found = None if self._latest is None else read_checkpoint(self._latest)
-        if found is None and self._restored:
-            found = Checkpoint.from_directory(self._restored)
-        self._continue_from(found)
-        return found
+        checkpoint = None if self._latest is None else read_checkpoint(self._latest)
+        if checkpoint is None and self._restored:
+            checkpoint = Checkpoint.from_directory(self._restored)
+        self._continue_from(checkpoint)
+        return checkpoint
 
-    def _hand_over(self, report: Report) -> None:
+    def _forward(self, report: Report) -> None:
         if report.checkpoint is not None:
             self._latest = report.checkpoint
         self._outbox.put(report)
 
 
 def run_task(task: Task, session: TrainingSession) -> Ended:
-    """Call the function, and wait for its checkpoints."""
+    """Calls the function, and waits for its checkpoints."""
     try:
         with session, session.bound():
             value = call_training(task.function, task.config)
         return Ended(value, checkpoint=session.unreported_checkpoint)
     except StopTraining:
         return Ended(checkpoint=session.unreported_checkpoint)
-    except BaseException as error:  # SystemExit too: it is one of the function, not of this thread
+    except BaseException as error:  # also SystemExit: it ends the function, not this process
         return Ended(error=error, checkpoint=session.unreported_checkpoint)
 
 
-def note_wait(name: str, unfinished: tuple[int, str]) -> None:
-    """Say why `stop` waits longer than the grace period."""
+def log_wait(name: str, unfinished: tuple[int, str]) -> None:
+    """Logs why `stop` waits longer than the grace period."""
     logger.warning("stop() of %s waits until the checkpoint of step %s is %s", name, *unfinished)
 
 
@@ -222,11 +224,11 @@ class ThreadHost:
         self._thread.start()
 
     def request(self) -> None:
-        """Let a function in lock-step go on to its next report."""
+        """Lets a function in lock-step continue to its next report."""
         self._outbox.request()
 
     def take(self, timeout_s: float | None) -> Message | None:
-        """The next message; None when the time has passed."""
+        """Waits for the next message; returns None after the timeout."""
         message = self._outbox.take(timeout_s)
         if isinstance(message, Ended):
             self._thread.join()
@@ -234,21 +236,21 @@ class ThreadHost:
 
     @property
     def has_ended(self) -> bool:
-        """True if the thread has ended."""
+        """True if the thread has finished."""
         return not self._thread.is_alive()
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """Raise `StopTraining` in the next report, and wait for the thread and for its saves.
+        """Makes the next report raise `StopTraining`, and waits for the thread and for its saves.
 
         Raises:
-            FunctionError: the thread has not ended in time; a thread cannot be killed.
+            FunctionError: the thread has not finished in time; a thread cannot be killed.
         """
         self._session.stop()
         self._outbox.close()
         self._thread.join(grace_s)
         unfinished = self._session.wait_until_saved(0) if self._thread.is_alive() else None
         if unfinished is not None:
-            note_wait(self._name, unfinished)
+            log_wait(self._name, unfinished)
             unfinished = self._session.wait_until_saved(save_s)
             if unfinished is not None:
                 step, verb = unfinished

@@ -1,4 +1,4 @@
-"""Runs the function of a `FunctionRun` in a process of its own, which can be killed.
+"""Runs the function of a `FunctionRun` in a separate process, which can be killed.
 
 Two pipes connect the processes: messages of the function to the parent, and commands to the child. The child ends
 itself when the parent is gone.
@@ -30,7 +30,7 @@ from pai_sdk.run.functions.host import (
     Outbox,
     Task,
     TrainingSession,
-    note_wait,
+    log_wait,
     run_task,
 )
 from pai_sdk.run.report.session import Report
@@ -39,7 +39,7 @@ __all__ = ["ProcessHost", "main"]
 
 _NEXT, _STOP, _SAVING = b"next", b"stop", b"saving"
 _REPLY_S = 5.0  # of a child that does not hang
-_ASK_EVERY_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from pai_sdk.run.functions.process import main; main(int(sys.argv[2]), int(sys.argv[3]))"
@@ -47,39 +47,41 @@ _PROGRAM = (
 
 
 class ProcessHost:
-    """Starts the process, and takes the function's messages from it. POSIX only."""
+    """Starts the process, and receives the function's messages from it. POSIX only."""
 
     def __init__(self, task: Task) -> None:
         call = dumps(task)
-        results, their_results = os.pipe()
-        their_commands, commands = os.pipe()
+        results, child_results = os.pipe()
+        child_commands, commands = os.pipe()
         self._name = task.run_id
         self._results = Connection(results, writable=False)
         self._commands = Connection(commands, readable=False)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), str(their_commands), str(their_results)],
-                pass_fds=(their_commands, their_results),
+                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), str(child_commands), str(child_results)],
+                pass_fds=(child_commands, child_results),
                 stdin=subprocess.DEVNULL,
+                # A process group of its own, so that `_kill` reaches the children of the function too, and Ctrl-C
+                # does not.
                 start_new_session=True,
             )
         except BaseException:
             self._close()
             raise
         finally:
-            os.close(their_commands)
-            os.close(their_results)
+            os.close(child_commands)
+            os.close(child_results)
         self.pid = self._process.pid
-        with contextlib.suppress(BrokenPipeError):  # it has ended already; `take` says how
+        with contextlib.suppress(BrokenPipeError):  # the process has exited; `take` returns the error
             self._commands.send_bytes(call)
 
     def request(self) -> None:
-        """Let a function in lock-step go on to its next report."""
+        """Lets a function in lock-step continue to its next report."""
         with contextlib.suppress(BrokenPipeError):
             self._commands.send_bytes(_NEXT)
 
     def take(self, timeout_s: float | None) -> Message | None:
-        """The next message; when the process has ended without its last one, how it ended."""
+        """Waits for the next message; if the process exits without its last one, returns the exit as an error."""
         try:
             if not self._results.poll(timeout_s):
                 return None
@@ -90,7 +92,7 @@ class ProcessHost:
             assert isinstance(value, Report)  # noqa: S101 # for the type checker
             return value
         self._process.wait()
-        self._kill()
+        self._kill()  # children that the function has left behind
         self._close()
         checkpoint, content = value
         if kind == "error":
@@ -99,11 +101,11 @@ class ProcessHost:
 
     @property
     def has_ended(self) -> bool:
-        """True if the process has ended, and its pipes are closed."""
+        """True if the process has exited, and its pipes are closed."""
         return self._results.closed
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """Raise `StopTraining` in the next report, wait, then kill the process with all that it has started.
+        """Makes the next report raise `StopTraining`, waits, then kills the process with its children.
 
         Raises:
             FunctionError: a checkpoint was not saved in time, and is lost.
@@ -112,7 +114,7 @@ class ProcessHost:
             return
         with contextlib.suppress(OSError):
             self._commands.send_bytes(_STOP)
-        # The child may be waiting for a full pipe to be read.
+        # Reads in a thread: the child may be blocked by a full pipe, and would never reach its next report.
         replies: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         drain = threading.Thread(target=self._drain, args=(replies,), daemon=True)
         drain.start()
@@ -134,26 +136,26 @@ class ProcessHost:
     def _wait_for_saves(
         self, replies: queue.SimpleQueue[tuple[int, str] | None], save_s: float
     ) -> tuple[int, str] | None:
-        """Wait for the child's checkpoints; the step of one that is not saved or validated in time, or None."""
+        """Waits for the child's checkpoints; returns one that is not saved or validated in time, or None."""
         deadline = time.monotonic() + save_s
         has_waited = False
         while True:
             try:
                 self._commands.send_bytes(_SAVING)
                 unfinished = replies.get(timeout=_REPLY_S)
-            except (OSError, queue.Empty):  # it has ended, or hangs in code that lets no other thread run
+            except (OSError, queue.Empty):  # the child has exited, or hangs in code that keeps the GIL
                 return None
             if unfinished is None:
                 if has_waited:
                     self._has_exited_within(AFTER_SAVE_S)
                 return None
             if not has_waited:
-                note_wait(self._name, unfinished)
+                log_wait(self._name, unfinished)
                 has_waited = True
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return unfinished
-            if self._has_exited_within(min(_ASK_EVERY_S, left_s)):
+            if self._has_exited_within(min(_POLL_INTERVAL_S, remaining_s)):
                 return None
 
     def _has_exited_within(self, timeout_s: float) -> bool:
@@ -164,13 +166,13 @@ class ProcessHost:
         return True
 
     def _drain(self, replies: queue.SimpleQueue[tuple[int, str] | None]) -> None:
-        """Read what the child sends, and pass its replies on."""
+        """Reads the messages of the child, and forwards its replies."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 kind, value = pickle.loads(self._results.recv_bytes())  # noqa: S301 # from our own child
                 if kind == "saving":
                     replies.put(value)
-        replies.put(None)  # it has ended, and sends no reply
+        replies.put(None)  # the child has exited: ends a wait for its reply
 
     def _exit_error(self) -> FunctionError:
         code = self._process.wait()
@@ -197,8 +199,8 @@ class ProcessHost:
 
 
 def main(commands_descriptor: int, results_descriptor: int) -> None:
-    """The child's program: receive the task, run it, send its messages."""
-    pickler_class()  # imported now: the function may change what can be imported at its end
+    """Runs the child: receives the task, runs it, sends its messages."""
+    pickler_class()  # imported before the function runs, which may change `sys.path` or modules
     commands = Connection(commands_descriptor, writable=False)
     results = Connection(results_descriptor, readable=False)
     for descriptor in (commands_descriptor, results_descriptor):
@@ -210,22 +212,22 @@ def main(commands_descriptor: int, results_descriptor: int) -> None:
     except BaseException as error:
         results.send_bytes(pickle.dumps(_last(Ended(error=error))))
         return
-    writing = threading.Lock()  # of messages; both threads send some
-    threading.Thread(target=_obey, args=(commands, outbox, session, results, writing), daemon=True).start()
+    writing = threading.Lock()  # both threads send messages, which must not be interleaved
+    threading.Thread(target=_run_commands, args=(commands, outbox, session, results, writing), daemon=True).start()
     sender = threading.Thread(target=_send, args=(outbox, results, writing))
     sender.start()
     outbox.end(run_task(task, session))
     sender.join()
 
 
-def _obey(
+def _run_commands(
     commands: Connection,
     outbox: Outbox,
     session: TrainingSession,
     results: Connection,
     writing: threading.Lock,
 ) -> None:
-    """Carry out the parent's commands; when it is gone, end this process and all that it has started."""
+    """Runs the parent's commands; when the parent is gone, kills this process and its children."""
     try:
         while True:
             command = commands.recv_bytes()
@@ -245,7 +247,7 @@ def _send(outbox: Outbox, results: Connection, writing: threading.Lock) -> None:
     while True:
         message = outbox.take(None)
         if isinstance(message, Report):
-            # The event of the checkpoint stays here: it has happened.
+            # `take` returned after the event was set, and an event cannot be pickled.
             content = pickle.dumps(("report", replace(message, saved=None)))
         elif message is not None:
             content = pickle.dumps(_last(message))
@@ -262,7 +264,7 @@ def _last(message: Ended) -> tuple[str, Any]:
     if error is None:
         try:
             return "value", (message.checkpoint, dumps(message.value))
-        except Exception as problem:  # whatever pickling raises
+        except Exception as problem:  # of any kind: pickling runs code of any class
             error = FunctionError(f"the value of the function cannot be sent to its parent: {problem}")
             error.__cause__ = problem
     return "error", (message.checkpoint, error_message(error, dumps))

@@ -3,8 +3,8 @@
     from pai_sdk.run.functions import runner as tune     # was: from ray import tune
     from pai_sdk.run import function_runner             # was: from ray.tune import function_runner
 
-`tune.report(loss=0.1)`, `tune.checkpoint_dir(step)` and `function_runner.wrap_function(train)` work as there. They
-are short forms of `pai_sdk.run.functions.function_run` and `pai_sdk.run.report.session`.
+`tune.report(loss=0.1)`, `tune.checkpoint_dir(step)` and `function_runner.wrap_function(train)` work as in Ray.
+They are short forms of `pai_sdk.run.functions.function_run` and `pai_sdk.run.report.session`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_ARGUMENTS = (  # of `pai_sdk.report`, which are no metrics here
+_ARGUMENTS = (  # of `pai_sdk.report`; not metrics
     "checkpoint",
     "checkpoint_upload_mode",
     "delete_local_checkpoint_after_upload",
@@ -53,28 +53,28 @@ _ARGUMENTS = (  # of `pai_sdk.report`, which are no metrics here
 
 
 class FunctionRunner(FunctionRun):
-    """A `FunctionRun` with the other method names of the original."""
+    """A `FunctionRun` with the method names of Ray Tune."""
 
     def execute(self, function: Callable[[FunctionRunner], Any]) -> Any:
         """Call a function with this run, and return its value."""
         return function(self)
 
     def load_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
-        """The same as `restore`."""
+        """Restore a saved state; see `restore`."""
         self.restore(checkpoint)
 
     def delete_checkpoint(self, checkpoint: str | Path) -> None:
-        """Remove a folder that `save()` of this run returned; what is not there is no error.
+        """Remove a folder that `save()` of this run returned; a missing folder is ignored.
 
         Raises:
-            CheckpointError: it is another folder, or the run goes on from it and has no newer checkpoint yet.
+            CheckpointError: it is another folder, or the run resumes from it and has no newer checkpoint yet.
         """
         folder = Path(checkpoint).absolute()
         if folder.parent != Path(RunLayout(str(self.folder)).saved) or not folder.name.isdecimal():
             raise CheckpointError(f"{folder} is not removed: save() of {self.run_id} has not returned it")
         if self._checkpoint is not None and folder in self._checkpoint[0].parents:
             raise CheckpointError(f"{folder} is not removed: {self.run_id} resumes from it; remove it later")
-        # Renamed at first, so that no reader finds a part of it.
+        # Renamed first, so that no reader gets a partial checkpoint.
         removed = folder.with_name(f".removed-{folder.name}-{uuid.uuid4().hex}")
         with contextlib.suppress(FileNotFoundError):
             folder.rename(removed)
@@ -89,7 +89,7 @@ class FunctionRunner(FunctionRun):
             True: the run can be used again.
 
         Raises:
-            FunctionError: as for `stop`. The config is the old one then.
+            FunctionError: as for `stop`. The config is unchanged then.
         """
         self._end_function()
         self._config = new_config
@@ -97,12 +97,12 @@ class FunctionRunner(FunctionRun):
         return True
 
     def cleanup(self) -> None:
-        """The same as `stop()`."""
+        """Stop the function; see `stop`."""
         self.stop()
 
 
 def wrap_function(train_func: Callable[..., Any], warn: bool = True) -> type[FunctionRunner]:
-    """The class of the runs of a function, see `wrap`.
+    """Returns the class of the runs of a function, see `wrap`.
 
     Args:
         train_func: the function.
@@ -123,8 +123,8 @@ def wrap_function(train_func: Callable[..., Any], warn: bool = True) -> type[Fun
 def report(_metric: Any = None, **metrics: Any) -> None:
     """Report metrics: keywords, a mapping, or one number.
 
-    `checkpoint` and the arguments of `pai_sdk.report` that say how it is saved work too; so does `validation`, if
-    it is a function. `step` is a metric, as in the original; a whole number is the step of the report too.
+    `checkpoint` and the related arguments of `pai_sdk.report` work too; so does `validation`, if
+    it is a function. `step` is a metric, as in Ray Tune; a whole number is also the step of the report.
     """
     if _metric is not None and not isinstance(_metric, Mapping):
         _metric = {"_metric": _metric}
@@ -142,13 +142,13 @@ def report(_metric: Any = None, **metrics: Any) -> None:
 
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
-    """A folder, as text, that becomes the checkpoint of a step when the block ends."""
+    """Yields the path of a folder that becomes the checkpoint of a step when the block ends, as a string."""
     with reporting.checkpoint_dir(step) as folder:
         yield str(folder)
 
 
 def get_trial_id() -> str:
-    """The id of the run; empty outside of one."""
+    """Returns the id of the run; empty outside of a run."""
     return get_context().job_id
 
 
@@ -156,7 +156,7 @@ get_trial_name = get_trial_id
 
 
 def get_trial_dir() -> str | None:
-    """The folder of the run; None outside of one."""
+    """Returns the folder of the run; None outside of a run."""
     folder = get_context().folder
     return None if folder is None else str(folder)
 

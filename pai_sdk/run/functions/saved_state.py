@@ -3,8 +3,8 @@
     saved/<number>/state.json    counters and ids of the run
     saved/<number>/checkpoint/   a complete checkpoint; missing when the function had none yet
 
-The folder is made under another name and renamed when it is whole, and does not change afterwards. As an object it
-is a tar archive. What is read from it is JSON and plain files, nothing is unpickled.
+The folder is created under another name and renamed when it is complete, and does not change afterwards. As an
+object it is a tar archive. It contains JSON and plain files; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pai_sdk.run.report.checkpoints import FolderState, is_complete, read_checkp
 __all__ = ["SavedState", "pack", "read_saved", "unpack", "write_saved"]
 
 _STATE, _CHECKPOINT = "state.json", "checkpoint"
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SavedState:
     """A saved state.
 
     Attributes:
-        checkpoint: the folder of the checkpoint; None when there was none.
+        checkpoint: the folder of the checkpoint; None without one.
         values: counters and ids of the run; empty for a checkpoint that no `FunctionRun` has saved.
     """
 
@@ -43,7 +43,7 @@ class SavedState:
 
 
 def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]) -> Path:
-    """Save into a new sub-folder, whose name is the next number.
+    """Saves a state into a new sub-folder, whose name is the next number.
 
     Raises:
         CheckpointError: the checkpoint is not complete, or changes meanwhile.
@@ -52,10 +52,10 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
         if checkpoint is not None:
-            found = read_checkpoint(checkpoint)
-            if found is None:
+            source = read_checkpoint(checkpoint)
+            if source is None:
                 raise CheckpointError(f"the checkpoint {checkpoint} is not complete, or was removed")
-            save(FolderState.of(checkpoint), unfinished / _CHECKPOINT, step=found.step, metrics=found.metrics)
+            save(FolderState.of(checkpoint), unfinished / _CHECKPOINT, step=source.step, metrics=source.metrics)
         (unfinished / _STATE).write_text(json.dumps(dict(values)), encoding="utf-8")
         unfinished.chmod(0o755)
         while True:
@@ -63,7 +63,7 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
             target = folder / str(max(numbers, default=0) + 1)
             try:
                 unfinished.rename(target)
-            except OSError:  # another run in this folder has taken the number
+            except OSError:  # a concurrent run in this folder has created this number: try the next one
                 if not target.exists():
                     raise
                 continue
@@ -99,19 +99,19 @@ def read_saved(path: str | os.PathLike[str]) -> SavedState:
 
 
 def pack(folder: Path) -> bytes:
-    """The folder as a tar archive."""
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+    """Returns the folder as a tar archive."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(folder.rglob("*")):
             archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
-    return whole.getvalue()
+    return buffer.getvalue()
 
 
 def unpack(content: bytes, folder: Path) -> None:
-    """Write the files of an archive into an empty folder, and check them.
+    """Writes the files of an archive into an empty folder, and checks them.
 
     Raises:
-        CheckpointError: it is no archive, has more than plain files within the folder, or a checksum is wrong.
+        CheckpointError: it is no archive, has entries other than files within the folder, or a checksum is wrong.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r|") as archive:
@@ -139,5 +139,5 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) ->
         raise CheckpointError(f"the saved object has {member.name!r}, which is neither a file nor a folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     with source, path.open("xb") as target:
-        shutil.copyfileobj(source, target, _PIECE_BYTES)
+        shutil.copyfileobj(source, target, _CHUNK_BYTES)
     path.chmod(0o755 if member.mode & 0o100 else 0o644)

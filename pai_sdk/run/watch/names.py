@@ -32,7 +32,7 @@ def has_explicit_name(brief: RunBrief) -> bool:
     """Returns True for a run with an explicit name, such as a job's; other runs are named by their folders.
 
     Example:
-        >>> is_named(RunBrief("train1", name="first")), is_named(RunBrief("a@2", name="a"))
+        >>> has_explicit_name(RunBrief("train1", name="first")), has_explicit_name(RunBrief("a@2", name="a"))
         (True, False)
     """
     folder = _OF_SEVERAL_PREFIXES.sub("", brief.id) if "@" in brief.id else brief.id

@@ -104,6 +104,7 @@ class RunSnapshots:
             should_stop: ends the wait, checked after `wake`.
         """
         with self._changed:
+            # Compared by `!=`: the version of another manager can be larger than the current one.
             self._changed.wait_for(
                 lambda: self._is_closed or should_stop() or self.now.version != version, timeout_s
             )
