@@ -58,7 +58,7 @@ def failing(real, is_link=False):
         return real(*args, **kwargs)
     return call
 
-for module, name in ((checkpoints, "_copied"), (checkpoints, "sync_folder"), (checkpoints, "replace_file")):
+for module, name in ((checkpoints, "_copy_crc32"), (checkpoints, "sync_folder"), (checkpoints, "replace_file")):
     setattr(module, name, failing(getattr(module, name)))
 for name in ("mkdir", "unlink", "rmdir"):
     setattr(os, name, failing(getattr(os, name)))
