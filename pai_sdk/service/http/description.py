@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk._wire.base import AnyResponse, Received
 from pai_sdk._wire.errors import ErrorBody
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.bodies import body_model
 
 __all__ = ["PATH", "describe", "description_of"]
@@ -32,56 +32,60 @@ _SIGNATURE = {
 
 
 def description_of(app: FastAPI) -> ASGIApp:
-    """An application that responds to every request with the description of an API, made at the first one."""
-    known = cache(lambda: JSONResponse(describe(app)))
+    """Returns an application that responds to every request with the description of an API."""
+    # Built at the first request, since it takes 0.3 s.
+    description = cache(lambda: JSONResponse(describe(app)))
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await run_in_threadpool(known)
+        response = await run_in_threadpool(description)
         await response(scope, receive, send)
 
     return respond
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Returns the description of an API: what its routes declare, and the bodies and refusals that they do not.
+    """Returns the description of an API: the parameters and the models of bodies that its routes declare.
 
     Args:
-        app: the API.
+        app: the API, with its `state.routes`.
     """
     description: dict[str, Any] = app.openapi()
-    schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update({model.__name__: _schema_of(model, schemas) for model in (ErrorBody, AnyResponse)})
     description["components"]["securitySchemes"] = {"signature": _SIGNATURE}
     description["security"] = [{"signature": []}]
+    schemas = _Schemas(description["components"]["schemas"])
     # Not `app.routes`: in FastAPI 0.165, an included router is one entry there, without its routes.
     for route in app.state.routes:
         if route.include_in_schema:
             for method in route.methods:
-                _complete(description["paths"][route.path_format][method.lower()], route, schemas)
+                _add_bodies(description["paths"][route.path_format][method.lower()], method, route, schemas)
     return description
 
 
-def _complete(operation: dict[str, Any], route: APIRoute, schemas: dict[str, Any]) -> None:
+def _add_bodies(operation: dict[str, Any], method: str, route: BudgetedRoute, schemas: _Schemas) -> None:
     responses = operation["responses"]
     responses.pop("422", None)  # FastAPI's own; the service responds with 400
-    responses["default"] = {"description": "Refused", "content": {_JSON: {"schema": _reference("ErrorBody")}}}
-    if isinstance(route.response_model, type) and issubclass(route.response_model, Received):
-        content = responses["200"]["content"][_JSON]
-        content["schema"] = {"allOf": [content["schema"], _reference("AnyResponse")]}
-    if (model := body_model(route.endpoint)) is not None:
-        name = model.__name__.lstrip("_")
-        schemas[name] = _schema_of(model, schemas)
-        operation["requestBody"] = {"content": {_JSON: {"schema": _reference(name)}}}
-    elif (route.methods or set()) & {"POST", "PUT"}:
+    responses["default"] = {"description": "Refused", "content": {_JSON: {"schema": schemas.of(ErrorBody)}}}
+    if (response := route.response_body) is not None:
+        schema: dict[str, Any] = schemas.of(response)
+        if issubclass(response, Received):  # an action of the API; responses about runs have no id
+            schema = {"allOf": [schema, schemas.of(AnyResponse)]}
+        responses["200"]["content"][_JSON] = {"schema": schema}
+    if (request := body_model(route.endpoint)) is not None:
+        operation["requestBody"] = {"content": {_JSON: {"schema": schemas.of(request)}}}
+    elif method in ("POST", "PUT"):
         operation.setdefault("requestBody", {"content": {_JSON: {"schema": {"type": "object"}}}})
 
 
-def _schema_of(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a model, and adds those of the models in it."""
-    schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
-    schemas.update(schema.pop("$defs", {}))
-    return schema
+class _Schemas:
+    """Collects the schemas of models by name."""
 
+    def __init__(self, schemas: dict[str, Any]) -> None:
+        self._schemas = schemas
 
-def _reference(name: str) -> dict[str, str]:
-    return {"$ref": f"{_SCHEMAS}{name}"}
+    def of(self, model: type[BaseModel]) -> dict[str, str]:
+        """Adds the schema of a model and those of the models in it; returns the reference to it."""
+        name = model.__name__.lstrip("_")
+        if name not in self._schemas:
+            schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
+            self._schemas.update({**schema.pop("$defs", {}), name: schema})
+        return {"$ref": f"{_SCHEMAS}{name}"}

@@ -15,6 +15,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
@@ -35,6 +36,19 @@ OPERATIONS = {
     f"{operation.ok().method.upper()} {operation.ok().path}": operation.ok()
     for operation in SCHEMA.get_all_operations()
     if isinstance(operation, Ok)
+}
+
+
+def _response_schema(operation: dict[str, Any]) -> dict[str, Any] | None:
+    content = operation["responses"]["200"].get("content", {})
+    return content.get("application/json", {}).get("schema") or None
+
+
+VALIDATORS = {
+    f"{method.upper()} {path}": Draft202012Validator({**schema, "components": DESCRIPTION["components"]})
+    for path, methods in DESCRIPTION["paths"].items()
+    for method, operation in methods.items()
+    if (schema := _response_schema(operation)) is not None
 }
 
 
@@ -61,6 +75,16 @@ def test_the_description_is_published_with_and_without_a_key(service: tuple[Clie
     create = DESCRIPTION["paths"]["/api/v1/trainingjobs"]["post"]
     assert create["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/TrainingJobRequest")
     assert "TrainingJobName" in DESCRIPTION["components"]["schemas"]["TrainingJobRequest"]["properties"]
+
+
+def test_every_route_describes_its_response() -> None:
+    silent = {
+        f"{method.upper()} {path}"
+        for path, methods in DESCRIPTION["paths"].items()
+        for method in methods
+        if f"{method.upper()} {path}" not in VALIDATORS
+    }
+    assert silent == set(UNDESCRIBED)
 
 
 def test_a_key_of_that_name_is_an_object(service: tuple[Client, str]) -> None:
@@ -99,6 +123,8 @@ def test_no_request_meets_a_fault(service: tuple[Client, str], name: str, mode: 
             return  # the head was too long for the connection, before any route
         if status != 304 and (status >= 400 or answer.headers["content-type"] == "application/json"):
             said = answer.json()
+            if answer.status_code == 200 and (validator := VALIDATORS.get(name)) is not None:
+                validator.validate(said)
             # The same runs give the same bytes, so their answers have the id in a header only.
             assert "RequestId" in said or (status < 400 and _is_of_runs(case.path)), what
             assert answer.headers["x-acs-request-id"], what
