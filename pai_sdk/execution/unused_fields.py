@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from pai_sdk._wire.base import wire_name, wire_names
 from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["unused_fields"]
 
-_TOP_LEVEL = {
-    "experiment_config": "ExperimentConfig",
-    "user_vpc": "UserVpc",
-    "role_arn": "RoleArn",
-    "priority": "Priority",
-    "algorithm_name": "AlgorithmName",
-    "algorithm_version": "AlgorithmVersion",
-    "algorithm_provider": "AlgorithmProvider",
-    "assign_node_spec": "AssignNodeSpec",
-    "credential_config": "CredentialConfig",
-}
+_TOP_LEVEL = (
+    "experiment_config",
+    "user_vpc",
+    "role_arn",
+    "priority",
+    "algorithm_name",
+    "algorithm_version",
+    "algorithm_provider",
+    "assign_node_spec",
+    "credential_config",
+)
 
 
 def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list[str]:
@@ -33,7 +34,7 @@ def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list
 
 
 def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
-    yield from (name for field, name in _TOP_LEVEL.items() if getattr(request, field) is not None)
+    yield from (wire_name(field) for field in _TOP_LEVEL if getattr(request, field) is not None)
     if resource := request.compute_resource:
         if resource.spot_spec is not None or resource.use_spot_instance:
             yield "ComputeResource.SpotSpec"
@@ -48,7 +49,7 @@ def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
         ("OutputChannels", request.output_channels),
     ):
         for channel in channels:
-            fields = {"RoleArn": channel.role_arn, "VersionName": channel.version_name}
+            fields = wire_names(role_arn=channel.role_arn, version_name=channel.version_name)
             yield from (f"{where}.{channel.name}.{name}" for name, value in fields.items() if value is not None)
     for channel in request.input_channels:
         if channel.options is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pai_sdk._wire.base import wire_names
 from pai_sdk.backend.base import Plan
 from pai_sdk.code.function_package import FOLDER, KEY_VARIABLE
 from pai_sdk.errors import PaiError
@@ -232,7 +233,7 @@ def _terms(request: TrainingJobRequest) -> dict[str, Any]:
     exclude["algorithm_spec"] = {"code_dir": True} if request.algorithm_spec else True
     terms = request.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=exclude)
     # Executions that earlier releases have recorded count only if a registered algorithm has an empty spec.
-    return terms if request.algorithm_spec else {**terms, "AlgorithmSpec": {}}
+    return terms if request.algorithm_spec else {**terms, **wire_names(algorithm_spec={})}
 
 
 def files_identity(uri: str, session: Any) -> str | None:

@@ -36,7 +36,7 @@ def test_all_unknown_missing_and_wrong_fields_are_named_with_their_place() -> No
 
 
 def test_only_wire_names_are_read() -> None:
-    with pytest.raises(WireError, match="image"):
+    with pytest.raises(WireError, match="image: is not known; did you mean 'Image'"):
         read_model(AlgorithmSpec, {"image": "i", "Command": ["true"]})
 
 

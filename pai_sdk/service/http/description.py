@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -76,6 +77,11 @@ def _add_bodies(operation: dict[str, Any], method: str, route: BudgetedRoute, sc
         operation.setdefault("requestBody", {"content": {_JSON: {"schema": {"type": "object"}}}})
 
 
+class _SchemaGenerator(GenerateJsonSchema):
+    # The default of a status, `JobStatus("")`, is a string; pydantic cannot know.
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+
 class _Schemas:
     """Collects the schemas of models by name."""
 
@@ -86,6 +92,6 @@ class _Schemas:
         """Adds the schema of a model and those of the models in it; returns the reference to it."""
         name = model.__name__.lstrip("_")
         if name not in self._schemas:
-            schema = model.model_json_schema(by_alias=True, ref_template=_SCHEMAS + "{model}")
+            schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
             self._schemas.update({**schema.pop("$defs", {}), name: schema})
         return {"$ref": f"{_SCHEMAS}{name}"}

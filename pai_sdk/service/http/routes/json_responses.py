@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from pai_sdk._wire.base import items_key, response_body
+from pai_sdk._wire.base import items_key, response_body, wire_names
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.http.gate import REFUSED_AS
 from pai_sdk.service.jobs.reading import in_one_message
@@ -48,7 +48,7 @@ def success(
 ) -> Response:
     """Returns the response of an action that has succeeded."""
     fields = response_body(body) if isinstance(body, BaseModel) else body or {}
-    content = json_bytes({"RequestId": request_id(request), **fields})
+    content = json_bytes({**wire_names(request_id=request_id(request)), **fields})
     return Response(content, headers=headers, media_type="application/json")
 
 
@@ -76,7 +76,7 @@ def list_success(
     """
 
     def fields() -> dict[str, Any]:
-        return {"RequestId": request_id(request), **response_body(rest())}
+        return {**wire_names(request_id=request_id(request)), **response_body(rest())}
 
     content = json_list(items_key(model), items, fields, work)
     return Response(content, headers=headers, media_type="application/json")
