@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.base import wire_name, wire_names
 from pai_sdk._wire.requests import RecordedCode
 from pai_sdk.api.models import ModelVersionRecord
 from pai_sdk.base.hints import name_hint
@@ -445,5 +445,5 @@ def _wire_channel(channel: _ChannelGiven) -> Any:
 
 def _name_of(channel: _ChannelGiven) -> str:
     if isinstance(channel, Mapping):
-        return str(channel.get("Name") or channel.get("name"))
+        return str(channel.get(wire_name("name")) or channel.get("name"))
     return channel.name
