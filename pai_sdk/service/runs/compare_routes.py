@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from pai_sdk._wire.runs import ComparisonBody, HparamsComparison
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.service.budgets import COMPARE, DIFF, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
@@ -64,7 +65,7 @@ class DiffRequest(_Selection):
     metric: _Text | None = None
 
 
-@router.post("/compare", responses={200: {"content": {CSV: {}, PAIC: {}}}})
+@router.post("/compare", response_model=ComparisonBody, responses={200: {"content": {CSV: {}, PAIC: {}}}})
 @within(COMPARE)
 def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequest) -> Response:
     """Compare curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
@@ -101,7 +102,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     return tagged(request, content, media_type, LIVE)
 
 
-@router.post("/hparams/diff")
+@router.post("/hparams/diff", response_model=HparamsComparison)
 @within(DIFF)
 def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequest) -> Response:
     """Compare the hyperparameters of runs: differing ones by run, and those that are equal in all runs.

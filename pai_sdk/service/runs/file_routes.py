@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
+from pai_sdk._wire.base import response_body
+from pai_sdk._wire.runs import Download, FileList, NewDownload
 from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.identity.principal import Principal
@@ -31,15 +32,7 @@ _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-class DownloadRequest(BaseModel):
-    """Body of a request for a download."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    path: str = Field(min_length=1, max_length=4096)
-
-
-@router.get("/api/v1/runs/{run_id:path}/files")
+@router.get("/api/v1/runs/{run_id:path}/files", response_model=FileList)
 @within(RUNS)
 def list_files_of_run(
     runs: RunsOf,
@@ -55,12 +48,13 @@ def list_files_of_run(
         return json_response({"path": "", "entries": channels, "truncated": False}, LIVE)
     store, within_store = _store_of(stores, folder)
     entries, is_truncated = _entries(store, within_store, work)
+    # No model: the name of a file on a disk can be invalid Unicode.
     return json_response({"path": folder, "entries": entries, "truncated": is_truncated}, LIVE)
 
 
-@router.post("/api/v1/runs/{run_id:path}/downloads")
+@router.post("/api/v1/runs/{run_id:path}/downloads", response_model=Download)
 @within(RUNS)
-def prepare_download(request: Request, runs: RunsOf, run_id: str, body: DownloadRequest) -> Response:
+def prepare_download(request: Request, runs: RunsOf, run_id: str, body: NewDownload) -> Response:
     """Create a one-time URL of a file of a run, valid for a minute: a link of the page sends no key."""
     store, path = _store_of(runs.files(run_id), body.path.strip("/"))
     try:
@@ -68,7 +62,7 @@ def prepare_download(request: Request, runs: RunsOf, run_id: str, body: Download
     except (StorageError, InvalidInputError) as error:
         raise _not_found(body.path) from error
     ticket = _tickets(request).new_ticket((request.scope["state"]["principal"], run_id, body.path.strip("/")))
-    return json_response({"url": f"/ui/download/{ticket}"}, LIVE)
+    return json_response(response_body(Download(url=f"/ui/download/{ticket}")), LIVE)
 
 
 @router.get("/ui/download/{ticket}", include_in_schema=False)

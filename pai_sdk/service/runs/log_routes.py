@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
+from pai_sdk._wire.base import response_body
+from pai_sdk._wire.runs import LogLineOfRun, LogOfRun
 from pai_sdk.logs.search import LogQuery, SearchStep, search
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, SEARCH, BudgetedRoute, WorkOf, within
 from pai_sdk.service.jobs.patterns import pattern_problems
@@ -74,7 +76,7 @@ def download_log(runs: RunsOf, work: WorkOf, run_id: str, instance: _Instance = 
     return StreamingResponse(work.pieces(log.gzip()), media_type="application/gzip", headers=headers)
 
 
-@router.get("/log")
+@router.get("/log", response_model=LogOfRun)
 @within(RUNS)
 def read_log(
     runs: RunsOf,
@@ -110,22 +112,20 @@ def read_log(
     except WireError as error:
         if instance is not None or error.code != NO_LOG:
             raise
-        return json_response({"lines": [], "total": 0, "complete": True, "instances": []}, LIVE)
+        return json_response(response_body(LogOfRun(lines=[], total=0, complete=True, instances=[])), LIVE)
     start = line or 0
     if time is not None:
         start = log.line_at_time(time)
     elif after is not None:
         start = log.line_at_byte(after, after_instance)
     page = log.page(-tail if tail else start, tail or lines)
-    return json_response(
-        {
-            "lines": [entry._asdict() for entry in page.lines()],
-            "total": page.total,
-            "complete": page.is_final,
-            "instances": [instance_log.name for instance_log in log.instances],
-        },
-        LIVE,
+    body = LogOfRun(
+        lines=[LogLineOfRun(**entry._asdict()) for entry in page.lines()],
+        total=page.total,
+        complete=page.is_final,
+        instances=[instance_log.name for instance_log in log.instances],
     )
+    return json_response(response_body(body), LIVE)
 
 
 def _pattern_problem(pattern: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._wire.runs import MediaList
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.runs.curve_responses import JSON
 from pai_sdk.service.runs.list_responses import plain
@@ -31,7 +32,7 @@ _IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"
 _Item = TypeVar("_Item")
 
 
-@router.get("/media")
+@router.get("/media", response_model=MediaList)
 @within(RUNS)
 def list_media(
     request: Request,

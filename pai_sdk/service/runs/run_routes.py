@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._wire.runs import RunDetails, RunEventList, RunList, RunScalars, RunTagList
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
@@ -39,7 +40,7 @@ _Version = Annotated[str, Query(max_length=100, description="The run's version: 
 XName = Literal["step", "relative_step", "relative_time", "wall"]
 
 
-@router.get("")
+@router.get("", response_model=RunList)
 @within(RUNS)
 def list_runs(
     request: Request,
@@ -94,7 +95,7 @@ def list_runs(
     return tagged(request, content, JSON, LIVE)
 
 
-@router.get("/{run_id:path}/tags")
+@router.get("/{run_id:path}/tags", response_model=RunTagList)
 @within(RUNS)
 def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """List the tags of the event files of a run, with kind, count, first and last point, extremes."""
@@ -103,7 +104,7 @@ def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: 
     return tagged(request, content, JSON, _headers(runs, brief, v))
 
 
-@router.get("/{run_id:path}/events")
+@router.get("/{run_id:path}/events", response_model=RunEventList)
 @within(RUNS)
 def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -> Response:
     """List the marks of a run on the x axis: statuses, events, checkpoints, first values that are not finite."""
@@ -112,7 +113,7 @@ def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -
     return tagged(request, json_list("events", map(asdict, marks), {}, work), JSON, LIVE)
 
 
-@router.get("/{run_id:path}/scalars", responses={200: {"content": {CSV: {}, PAIC: {}}}})
+@router.get("/{run_id:path}/scalars", response_model=RunScalars, responses={200: {"content": {CSV: {}, PAIC: {}}}})
 @within(RUNS)
 def read_scalars(
     request: Request,
@@ -157,7 +158,7 @@ def read_scalars(
     return tagged(request, content, media_type, _headers(runs, run.brief, v))
 
 
-@router.get("/{run_id:path}")
+@router.get("/{run_id:path}", response_model=RunDetails)
 @within(RUNS)
 def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """Read a run: status, times, hyperparameters, labels, tags, and the files that could not be read."""

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from pai_sdk._wire.base import response_body
+from pai_sdk._wire.runs import TraceColumn, TraceRows
 from pai_sdk.errors import MissingExtraError, TraceError
 from pai_sdk.service.budgets import COMPARE, BudgetedRoute, WorkOf, within
 from pai_sdk.service.runs.list_responses import plain
@@ -25,7 +27,7 @@ _OF_RUN = "run://trace"  # no path: files are read through the store, which refu
 _MAX_CELL_LENGTH = 500
 
 
-@router.get("/trace")
+@router.get("/trace", response_model=TraceRows)
 @within(COMPARE)
 def read_trace_of_run(
     runs: RunsOf,
@@ -39,24 +41,26 @@ def read_trace_of_run(
     if table != _TRACE:
         raise invalid_parameter(f"table: there is no table {table[:100]!r}; there is: {_TRACE}.")
     store = runs.files(run_id).get(_TRACE)
+    empty = TraceRows(tables=[], table="", columns=[], rows=[], total=0)
     if store is None:
-        return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
+        return json_response(response_body(empty), LIVE)
     try:
         trace = trace_in(store, _OF_RUN)
     except TraceError:  # no files, or none committed
-        return json_response({"tables": [], "table": "", "columns": [], "rows": [], "total": 0}, LIVE)
+        return json_response(response_body(empty), LIVE)
     try:
         total = int(trace.query("SELECT count(*) FROM trace").fetchall()[0][0])
         relation = trace.query("SELECT * FROM trace")
         columns = [
-            {"name": name, "type": str(kind)} for name, kind in zip(relation.columns, relation.types, strict=True)
+            TraceColumn(name=name, type=str(kind))
+            for name, kind in zip(relation.columns, relation.types, strict=True)
         ]
         page = trace.rows_of("SELECT * FROM trace", limit, offset=offset)
         rows = [[_cell(value) for value in row] for row in rows_of_table(page)]
     except (MissingExtraError, TraceError) as error:
         raise WireError(404, "TRACE_NOT_READABLE", str(error)[:500]) from error
-    content = {"tables": [_TRACE], "table": _TRACE, "columns": columns, "rows": rows, "total": total}
-    return json_response(content, LIVE, work)
+    body = TraceRows(tables=[_TRACE], table=_TRACE, columns=columns, rows=rows, total=total)
+    return json_response(response_body(body), LIVE, work)
 
 
 def _cell(value: Any) -> Any:

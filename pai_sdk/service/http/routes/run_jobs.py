@@ -14,8 +14,25 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk._wire.base import response_body
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.requests import RecordedRequest, values_by_path
+from pai_sdk._wire.run_jobs import (
+    InstanceOfRun,
+    InstanceUsageOverTime,
+    JobDifference,
+    JobDifferences,
+    JobEvent,
+    JobFailure,
+    JobOfRun,
+    JobStatusChange,
+    NoFields,
+    RerunForm,
+    RerunJob,
+    UsageLimits,
+    UsageOfRun,
+)
+from pai_sdk._wire.runs import OwnBody
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
@@ -53,58 +70,53 @@ class RerunRequest(BaseModel):
     token: str = Field(min_length=8, max_length=200, description="The same token makes no second job.")
 
 
-class NoFields(BaseModel):
-    """An empty object."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-@router.get("/job")
+@router.get("/job", response_model=JobOfRun)
 @within(RUNS)
 def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
-    """The job of a run: status, place in the queue, statuses and events, instances, request, why it failed."""
+    """Read the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
     with context.jobs.database.read() as session:
         job = context.jobs.get(run_id)
-        noted = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MOST_EVENTS)
-        events = [*session.scalars(noted)][::-1]
-        place = _queue_place(session, job)
-    status = JobStatus(job.status)
-    begins = next((one.started_at for one in job.transitions), job.created_at)
-    failure = _failure(context, job) if status.is_failure else None
-    found = {
-        "status": job.status,
-        "message": job.reason_message or "",
-        "queue_place": place,
-        "queued_s": None if job.started_at is None else job.started_at - begins,
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "ended_at": job.ended_at,
-        "history": [
-            {"status": one.status, "time": one.started_at, "text": one.reason_message or ""}
-            for one in job.transitions
+        query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MOST_EVENTS)
+        events = [*session.scalars(query)][::-1]
+        queue_place = _queue_place(session, job)
+    queued_at = next((change.started_at for change in job.transitions), job.created_at)
+    failure = _failure(context, job) if JobStatus(job.status).is_failure else None
+    body = JobOfRun(
+        status=job.status,
+        message=job.reason_message or "",
+        queue_place=queue_place,
+        queued_s=None if job.started_at is None else job.started_at - queued_at,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        history=[
+            JobStatusChange(status=change.status, time=change.started_at, text=change.reason_message or "")
+            for change in job.transitions
         ],
-        "events": [{"time": one.happened_at, "text": one.text, "kind": one.instance or "job"} for one in events],
-        "failure": failure,
-        "instances": [
-            {
-                "name": one["name"],
-                "status": one["status"],
-                "exit_code": one.get("exit_code"),
-                "started_at": job.started_at,
-                "ended_at": job.ended_at,
-            }
-            for one in job.instances
+        events=[
+            JobEvent(time=event.happened_at, text=event.text, kind=event.instance or "job") for event in events
         ],
-        "request": public_fields(job.request),
-        "labels": {label.key: label.value for label in job.labels},
-    }
-    shown = plain_object(found)
+        failure=failure,
+        instances=[
+            InstanceOfRun(
+                name=instance["name"],
+                status=instance["status"],
+                exit_code=instance.get("exit_code"),
+                started_at=job.started_at,
+                ended_at=job.ended_at,
+            )
+            for instance in job.instances
+        ],
+        request=public_fields(job.request),
+        labels={label.key: label.value for label in job.labels},
+    )
+    fields = plain_object(response_body(body))
     if failure is not None:
-        shown["failure"]["traceback"] = failure["traceback"]  # uncut: its exception is in the last line
-    return json_response(shown, LIVE, work)
+        fields["failure"]["traceback"] = failure.traceback  # not truncated: its exception is in the last line
+    return json_response(fields, LIVE, work)
 
 
-@router.get("/usage")
+@router.get("/usage", response_model=UsageOfRun)
 @within(RUNS)
 def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
     """Processor and memory of each instance of a job, over its life; GPUs are not measured here."""
@@ -120,19 +132,20 @@ def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
         cpu = dict(read_usage(log.path, "CpuCoreUsage", **window))
         memory = dict(read_usage(log.path, "MemoryUsage", **window))
         instances.append(
-            {
-                "name": log.name,
-                "times": [*cpu],
-                "cpu": [round(value * cores / 100, 4) for value in cpu.values()],
-                "memory_bytes": [round(memory.get(moment, 0) * memory_bytes / 100) for moment in cpu],
-                "gpu": [],
-                "gpu_memory_bytes": [],
-            }
+            InstanceUsageOverTime(
+                name=log.name,
+                times=[*cpu],
+                cpu=[round(value * cores / 100, 4) for value in cpu.values()],
+                memory_bytes=[round(memory.get(time_s, 0) * memory_bytes / 100) for time_s in cpu],
+                gpu=[],
+                gpu_memory_bytes=[],
+            )
         )
-    return json_response({"instances": instances, "limits": {"cpu": cores, "memory_bytes": memory_bytes}}, LIVE)
+    limits = UsageLimits(cpu=cores, memory_bytes=memory_bytes)
+    return json_response(response_body(UsageOfRun(instances=instances, limits=limits)), LIVE)
 
 
-@router.get("/diff")
+@router.get("/diff", response_model=JobDifferences)
 @within(RUNS)
 def compare_jobs_of_runs(
     context: ContextOf,
@@ -151,19 +164,12 @@ def compare_jobs_of_runs(
         for path in {**before, **after}
         if before.get(path) != after.get(path) or ours.get(path) != theirs.get(path)
     ]
-    rows = [
-        {
-            "path": path,
-            "kind": "added" if path not in before else "removed" if path not in after else "changed",
-            **({"before": before[path]} if path in before else {}),
-            **({"after": after[path]} if path in after else {}),
-        }
-        for path in paths[:_MOST_DIFFERENCES]
-    ]
-    return json_response({"rows": rows, "same": len({**before, **after}) - len(paths)}, LIVE)
+    rows = [_difference(path, before, after) for path in paths[:_MOST_DIFFERENCES]]
+    differences = JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
+    return json_response(response_body(differences), LIVE)
 
 
-@router.post("/stop")
+@router.post("/stop", response_model=OwnBody)
 @within(RUNS)
 def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response:
     """Stop the job of a run; one that has ended stays as it is."""
@@ -171,7 +177,7 @@ def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response
     return json_response({}, LIVE)
 
 
-@router.delete("")
+@router.delete("", response_model=OwnBody)
 @within(RUNS)
 def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
     """Delete the job of a run, which must have ended. Its outputs in the object store stay there."""
@@ -179,16 +185,16 @@ def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
     return json_response({}, LIVE)
 
 
-@router.get("/rerun")
+@router.get("/rerun", response_model=RerunForm)
 @within(RUNS)
 def get_rerun_form(context: ContextOf, run_id: str) -> Response:
     """The fields that a job like this one can have changed, with their values; secrets are masked."""
     request = context.jobs.get(run_id).request
     fields = form_fields(RecordedRequest.model_validate(request))
-    return json_response({"fields": fields, "request": public_fields(request)}, LIVE)
+    return json_response(response_body(RerunForm(fields=fields, request=public_fields(request))), LIVE)
 
 
-@router.post("/rerun")
+@router.post("/rerun", response_model=RerunJob)
 @within(RUNS)
 async def rerun_job(
     request: Request, context: ContextOf, principal: PrincipalOf, run_id: str, body: RerunRequest
@@ -203,7 +209,15 @@ async def rerun_job(
     job_id = await run_in_threadpool(create)
     note_created(request, job_id)
     context.runner.wake()
-    return json_response({"id": job_id}, LIVE)
+    return json_response(response_body(RerunJob(id=job_id)), LIVE)
+
+
+def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:
+    if path not in before:
+        return JobDifference(path=path, kind="added", after=after[path])
+    if path not in after:
+        return JobDifference(path=path, kind="removed", before=before[path])
+    return JobDifference(path=path, kind="changed", before=before[path], after=after[path])
 
 
 def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,7 +245,7 @@ def _queue_place(session: Any, job: Job) -> int | None:
     return int(ahead or 0) + 1
 
 
-def _failure(context: ServiceContext, job: Job) -> dict[str, Any]:
+def _failure(context: ServiceContext, job: Job) -> JobFailure:
     """Why a job failed: the exception that its log shows, else what the service knows."""
     try:
         page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
@@ -241,16 +255,16 @@ def _failure(context: ServiceContext, job: Job) -> dict[str, Any]:
     traceback = find_traceback(lines)
     reason = job.reason_message or job.reason_code or ""
     cause = root_cause(traceback)
-    return {
-        "cause": cause or reason or "The service knows no reason.",
-        "explanation": reason if cause else "",
-        "advice": "",
-        "code": job.reason_code,
-        "exit_code": job.exit_code,
-        "instance": job.failed_instance,
-        "last_lines": lines[-_SHOWN_LINES:],
-        "traceback": (traceback if len(traceback) <= _LONGEST_TRACEBACK else _shortened(traceback)) or None,
-    }
+    return JobFailure(
+        cause=cause or reason or "The service knows no reason.",
+        explanation=reason if cause else "",
+        advice="",
+        code=job.reason_code,
+        exit_code=job.exit_code,
+        instance=job.failed_instance,
+        last_lines=lines[-_SHOWN_LINES:],
+        traceback=(traceback if len(traceback) <= _LONGEST_TRACEBACK else _shortened(traceback)) or None,
+    )
 
 
 def _shortened(traceback: str) -> str:

@@ -1,0 +1,145 @@
+"""The job behind a run, for the page of a service: status, usage, differences, re-runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from pai_sdk._wire.runs import OwnBody
+
+__all__ = [
+    "InstanceOfRun",
+    "InstanceUsageOverTime",
+    "JobDifference",
+    "JobDifferences",
+    "JobEvent",
+    "JobFailure",
+    "JobOfRun",
+    "JobStatusChange",
+    "NoFields",
+    "RerunForm",
+    "RerunJob",
+    "UsageLimits",
+    "UsageOfRun",
+]
+
+
+class NoFields(BaseModel):
+    """An empty object."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobStatusChange(OwnBody):
+    """A status that the job had from a time on."""
+
+    status: str
+    time: float
+    text: str
+
+
+class JobEvent(OwnBody):
+    """An event of an instance, or of the whole job (`job`)."""
+
+    time: float
+    text: str
+    kind: str
+
+
+class JobFailure(OwnBody):
+    """The reason for which a job failed."""
+
+    cause: str
+    explanation: str
+    advice: str
+    code: str | None
+    exit_code: int | None
+    instance: str | None
+    last_lines: list[str]
+    traceback: str | None
+
+
+class InstanceOfRun(OwnBody):
+    """An instance of a job."""
+
+    name: str
+    status: str
+    exit_code: int | None
+    started_at: float | None
+    ended_at: float | None
+
+
+class JobOfRun(OwnBody):
+    """A job, with secrets masked. Times are in seconds since 1970.
+
+    `queue_place` counts from 1, and is null after the start.
+    """
+
+    status: str
+    message: str
+    queue_place: int | None
+    queued_s: float | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    history: list[JobStatusChange]
+    events: list[JobEvent]
+    failure: JobFailure | None
+    instances: list[InstanceOfRun]
+    request: dict[str, Any]
+    labels: dict[str, str]
+
+
+class InstanceUsageOverTime(OwnBody):
+    """Processor (in cores) and memory of an instance at some times."""
+
+    name: str
+    times: list[float]
+    cpu: list[float]
+    memory_bytes: list[int]
+    gpu: list[float]
+    gpu_memory_bytes: list[int]
+
+
+class UsageLimits(OwnBody):
+    """The cores and the memory of the machine."""
+
+    cpu: int
+    memory_bytes: int
+
+
+class UsageOfRun(OwnBody):
+    """What the instances of a job have used."""
+
+    instances: list[InstanceUsageOverTime]
+    limits: UsageLimits
+
+
+class JobDifference(OwnBody):
+    """A field in which the requests of two jobs differ."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    before: Any = None
+    after: Any = None
+
+
+class JobDifferences(OwnBody):
+    """The differences of two jobs, and the number of equal fields."""
+
+    rows: list[JobDifference]
+    same: int
+
+
+class RerunForm(OwnBody):
+    """The fields of a job that a re-run can change, and its request."""
+
+    fields: dict[str, Any]
+    request: dict[str, Any]
+
+
+class RerunJob(OwnBody):
+    """The id of the new job."""
+
+    id: str

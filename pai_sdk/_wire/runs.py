@@ -1,0 +1,290 @@
+"""Runs of a service: lists, metrics, comparisons, logs, files, traces. PAI's API has none; names are snake_case.
+
+Rows, curves and points are built without these models, which only describe them: a page requests thousands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "ComparisonBody",
+    "Download",
+    "FileEntry",
+    "FileList",
+    "HparamsComparison",
+    "LogLineOfRun",
+    "LogOfRun",
+    "MediaList",
+    "NewDownload",
+    "OwnBody",
+    "RunDetails",
+    "RunEventList",
+    "RunList",
+    "RunScalars",
+    "RunTagList",
+    "TraceColumn",
+    "TraceRows",
+]
+
+# NaN and infinity are the strings "nan", "inf" and "-inf", unless the body has `nonfinite`.
+_Number: TypeAlias = float | str | None
+_Numbers: TypeAlias = list[float | None]
+
+
+class OwnBody(BaseModel):
+    """A response beyond PAI's API. The id of the request is in the header only."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+class RunTag(OwnBody):
+    """A tag of the event files of a run; numbers are those of metrics."""
+
+    tag: str
+    kind: str
+    count: int
+    first_step: int | None = None
+    last: dict[str, Any] | None = None
+    min: _Number = None
+    max: _Number = None
+    nan_count: int | None = None
+    inf_count: int | None = None
+    replaced: int | None = None
+
+
+class RunTagList(OwnBody):
+    """The tags of a run."""
+
+    tags: list[RunTag]
+
+
+class RunRow(OwnBody):
+    """A run in a list, without empty fields. The lists of numbers have one entry for each tag of the response.
+
+    `v` is the version of the row, and `nonfinite` has the indices of NaN and infinity, by list.
+    """
+
+    id: str
+    v: str
+    uri: str | None = None
+    status: str | None = None
+    name: str | None = None
+    created_at: float | None = None
+    updated_at: float | None = None
+    ended_at: float | None = None
+    labels: dict[str, Any] | None = None
+    hparams: dict[str, Any] | None = None
+    damaged: int | None = None
+    is_loading: bool | None = None
+    error: str | None = None
+    queue_place: int | None = None
+    media: list[str] | None = None
+    last: _Numbers | None = None
+    min: _Numbers | None = None
+    max: _Numbers | None = None
+    step: _Numbers | None = None
+    count: _Numbers | None = None
+    nan: _Numbers | None = None
+    nonfinite: dict[str, dict[str, list[int]]] | None = None
+
+
+class RunList(OwnBody):
+    """A page of runs; `next` is the cursor of the next page."""
+
+    runs: list[RunRow]
+    tags: list[str]
+    next: str | None
+    total: int
+    version: str
+    loading: bool
+    error: str
+
+
+class RunDetails(RunRow):
+    """A run with its tags."""
+
+    tags: list[RunTag]
+
+
+class RunEvent(OwnBody):
+    """A mark on the x axis of the curves of a run."""
+
+    kind: str
+    text: str
+    time: float | None = None
+    step: int | None = None
+
+
+class RunEventList(OwnBody):
+    """The marks of a run."""
+
+    events: list[RunEvent]
+
+
+class Curve(OwnBody):
+    """A curve: points with `xs`, or one entry for each bucket."""
+
+    name: str
+    runs: list[str]
+    label: Any = None
+    xs: _Numbers | None = None
+    values: _Numbers | None = None
+    low: _Numbers | None = None
+    high: _Numbers | None = None
+    counts: list[int] | None = None
+    nonfinite: dict[str, list[int]] | None = None
+    nonfinite_buckets: list[list[int]] | None = None
+
+
+class TagComparison(OwnBody):
+    """The curves of one tag; `exact` is true if they have all points."""
+
+    tag: str
+    x: str
+    points: int
+    shown: int
+    exact: bool
+    edges: _Numbers
+    curves: list[Curve]
+
+
+class ComparisonBody(OwnBody):
+    """Curves of many runs, by tag."""
+
+    comparisons: list[TagComparison]
+
+
+class RunScalars(OwnBody):
+    """The points of a metric; or their buckets as `comparisons`, if the request has `buckets`."""
+
+    run: str
+    tag: str
+    first: int
+    reset: bool
+    cursor: str
+    x: str | None = None
+    points: int | None = None
+    shown: int | None = None
+    exact: bool | None = None
+    steps: list[int] | None = None
+    walls: _Numbers | None = None
+    values: _Numbers | None = None
+    xs: _Numbers | None = None
+    nonfinite: dict[str, list[int]] | None = None
+    comparisons: list[TagComparison] | None = None
+
+
+class DifferingHparam(OwnBody):
+    """A hyperparameter in which runs differ."""
+
+    name: str
+    kind: str
+    values: dict[str, Any]
+    correlation: _Number = None
+    explained: _Number = None
+
+
+class HparamsComparison(OwnBody):
+    """The hyperparameters of runs."""
+
+    differing: list[DifferingHparam]
+    runs: list[str]
+    constant: dict[str, Any]
+    metric: str
+    metric_values: dict[str, Any]
+
+
+class MediaTag(OwnBody):
+    """A tag of images, histograms, texts or audio."""
+
+    tag: str
+    kind: str
+    count: int
+
+
+class MediaItem(OwnBody):
+    """An image, a text or a histogram of one step."""
+
+    index: int
+    step: int
+    wall: _Number
+    size_bytes: int | None = None
+    text: str | None = None
+    bins: list[list[Any]] | None = None
+
+
+class MediaList(OwnBody):
+    """The tags of media of a run, and the items of one of them."""
+
+    items: list[MediaItem]
+    tags: list[MediaTag]
+
+
+class LogLineOfRun(OwnBody):
+    """A line of a log: its number, its byte offset in the log of its instance, and its time."""
+
+    number: int
+    offset: int
+    instance: str
+    time: float | None
+    text: str
+
+
+class LogOfRun(OwnBody):
+    """Lines of a log; `complete` is true if no line will follow."""
+
+    lines: list[LogLineOfRun]
+    total: int
+    complete: bool
+    instances: list[str]
+
+
+class FileEntry(OwnBody):
+    """A file, or a folder with its total size."""
+
+    name: str
+    is_folder: bool
+    size_bytes: int | None
+    modified_at: float | None
+
+
+class FileList(OwnBody):
+    """A folder of the files of a run."""
+
+    path: str
+    entries: list[FileEntry]
+    truncated: bool
+
+
+class NewDownload(BaseModel):
+    """Body of a request for a download."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096)
+
+
+class Download(OwnBody):
+    """The one-time address of a file."""
+
+    url: str
+
+
+class TraceColumn(OwnBody):
+    """A column of a trace; `type` is that of SQL."""
+
+    name: str
+    type: str
+
+
+class TraceRows(OwnBody):
+    """Rows of a trace; long values are truncated."""
+
+    tables: list[str]
+    table: str
+    columns: list[TraceColumn]
+    rows: list[list[Any]]
+    total: int
