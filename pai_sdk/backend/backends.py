@@ -1,4 +1,4 @@
-"""The backends of a session, each made when it is first needed."""
+"""The backends of a session, each created at its first use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Backends:
-    """Makes each backend once, also when several threads need it, and closes the backends made.
+    """Creates each backend once, also with concurrent callers, and closes all of them.
 
-    The backends know nothing of each other; they share the connection.
+    The backends are independent; they share the connection.
 
     Attributes:
-        connection: what they are made from.
+        connection: shared by the backends.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -31,11 +31,11 @@ class Backends:
         self._backends: dict[str, Any] = {}
 
     def at(self, spec: BackendSpec) -> Any:
-        """The backend of a place; a class of `Backend`.
+        """Returns the backend of a kind; it implements `Backend`.
 
         Raises:
-            LocalRunError: the place is not on this platform.
-            SettingsError: it is not said which service.
+            LocalRunError: this platform does not support it.
+            SettingsError: the settings select no service.
         """
         if reason := spec.not_on.get(sys.platform):
             raise LocalRunError(reason)
@@ -46,16 +46,16 @@ class Backends:
 
     @property
     def service(self) -> ServiceBackend:
-        """The service of the settings, with what only a service has: algorithms, experiments, images."""
+        """Returns the backend of the service, which also has algorithms, experiments and images."""
         return self.at(SERVICE)  # type: ignore[no-any-return]
 
     @property
     def local(self) -> LocalBackend:
-        """Docker on this machine; it needs the settings only when a job has files in OSS."""
+        """Returns the backend for local Docker; it uses the settings only if a job has files in OSS."""
         return self.at(LOCAL)  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Close all connections. A closed backend is made again when needed."""
+        """Closes all connections. The next use creates a new backend."""
         with self._lock:
             backends, self._backends = [*self._backends.values()], {}
         for backend in backends:

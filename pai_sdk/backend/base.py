@@ -1,4 +1,4 @@
-"""The protocol of backends, which run requests. The rest of the library uses only this protocol."""
+"""Protocol of backends, which run requests. The other packages use only this protocol."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Upload:
 
     Attributes:
         tree: the files, with the hash of their content.
-        uri: the folder they go to (ends with `/`).
-        origin: what the user calls them, where they are in a temporary folder.
+        uri: the target folder (ends with `/`).
+        origin: the user's name for files in a temporary folder.
     """
 
     tree: FileTree
@@ -62,7 +62,7 @@ class SubmissionId(str):
     """The identity of one submission; also its label, where the request has none. Copies of a plan share it."""
 
     def __new__(cls) -> SubmissionId:
-        """A new one."""
+        """Creates a new identity."""
         return super().__new__(cls, uuid.uuid4().hex)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SubmissionId:
@@ -81,10 +81,10 @@ class Plan:
         uploads: the files that the request refers to.
         keep: an object that must live until the files are uploaded, such as a temporary clone.
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
-        resume: the checkpoint to resume from, if one was asked for; it is copied before the job is created.
-        fallbacks: the resources to ask for where there is no capacity, one after the other.
+        resume: the checkpoint to resume from, if requested; it is copied before the job is created.
+        fallbacks: the resources to request without capacity, in this order.
         warnings: probable mistakes; shown with the plan, and when it is submitted.
-        notes: facts that may surprise the user when the job runs; shown likewise.
+        notes: behaviour of the job that may surprise the user; shown with the plan, and when it is submitted.
         submission: the identity of its one submission.
 
     Example:
@@ -106,9 +106,9 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a request from a JSON file: what `save` wrote, or any body of CreateTrainingJob.
+        """Reads a request from a JSON file: one that `save` wrote, or any body of CreateTrainingJob.
 
-        No files come with it. Files that the request needs must be in OSS; this is checked when it is submitted.
+        The file has only the request. Files of the job must be in OSS; this is checked when it is submitted.
 
         Raises:
             InvalidInputError: it cannot be read, or is not a request; the error lists all problems.
@@ -117,7 +117,8 @@ class Plan:
         try:
             request = TrainingJobRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except ValidationError as error:
-            raise InvalidInputError(problems_of(error, path.name)) from None  # it would quote values
+            # Pydantic's error quotes values, which may be secrets.
+            raise InvalidInputError(problems_of(error, path.name)) from None
         except OSError as error:
             raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from error
         except ValueError as error:
@@ -125,34 +126,34 @@ class Plan:
         return cls(request, loaded_from=path)
 
     def to_json(self) -> str:
-        """The request as it will be sent, indented for reading."""
+        """Returns the request as it will be sent, indented for reading."""
         return self.request.to_json(indent=2)
 
     def save(self, path: str | Path) -> Path:
-        """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`.
+        """Writes the request, with all its values, to a JSON file, for a review or a later `Plan.load`.
 
-        Only you can read a file that is made here: values of environment variables may be secrets.
+        Only you can read a file that this creates: values of environment variables may be secrets.
 
         Raises:
-            InvalidInputError: a checkpoint is to be copied first, which the file does not have.
+            InvalidInputError: the plan copies a checkpoint first, which a file cannot express.
         """
         if self.resume is not None and not self.resume.is_at_target:
-            what = "needs a copy of a checkpoint before the job is created, and a file has only the request"
+            problem = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
-            raise InvalidInputError([Problem("plan", what, hint)])
+            raise InvalidInputError([Problem("plan", problem, hint)])
         path = path_given(path, "path")
         with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(self.to_json() + "\n")
         return path
 
     def labelled(self) -> Plan:
-        """The same plan, whose request has a submission label; one that is there already is kept."""
+        """Returns the plan with a submission label in its request; an existing label stays."""
         if self.request.label(SUBMISSION_LABEL) is not None:
             return self
         return replace(self, request=self.request.with_label(SUBMISSION_LABEL, str(self.submission)))
 
     def __str__(self) -> str:
-        shown = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
+        request_json = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
@@ -160,7 +161,7 @@ class Plan:
         lines += [f"without capacity: {', then '.join(kinds)}"] if kinds else []
         lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"note: {note}" for note in self.notes]
-        return "\n".join([shown, *lines])
+        return "\n".join([request_json, *lines])
 
     def __repr__(self) -> str:
         uploads = "".join(f", {line}" for line in self._upload_lines())
@@ -180,12 +181,12 @@ class JobChanges:
     """The response to one request about many jobs; `Backend.changes` continues from it.
 
     Attributes:
-        records: jobs that may have changed, by id. Those that are not there are as they were.
-        missing: jobs that the response does not show. If it is exact, there are no such jobs.
-        is_exact: the records are what `get` gives. Otherwise they are entries of a list: with fewer fields, and as
-            old as the list is; a job that is missing from it may be there.
-        is_complete: all jobs were looked at; otherwise the next call continues.
-        page: where to continue; of the backend that gave it.
+        records: jobs that may have changed, by id. Other jobs are unchanged.
+        missing: jobs that are not in the response. If it is exact, they do not exist.
+        is_exact: the records equal those of `get`. Otherwise they are entries of a list, with fewer fields and
+            possibly stale; a missing job may exist.
+        is_complete: all jobs were checked; otherwise the next call continues.
+        page: position to continue from; private to the backend that created it.
     """
 
     records: Mapping[str, JobRecord]
@@ -196,35 +197,35 @@ class JobChanges:
 
 
 class InstanceEntry(Protocol):
-    """A way into an instance of a job."""
+    """An entry to a running instance of a job."""
 
     def run(self, command: Sequence[str]) -> int:
-        """Run a command beside the job, with the terminal of this process; gives its exit code."""
+        """Runs a command in the instance, with the terminal of this process; returns its exit code."""
         ...
 
 
 class Backend(Protocol):
-    """Runs jobs and keeps their records. Safe to use from several threads.
+    """Runs jobs and stores their records. Thread-safe.
 
     A class that is named by a `BackendSpec` also has a class method `open(connection)`, and `close()`.
     """
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of this backend. No network."""
+        """Returns the capabilities of this backend. No network."""
         ...
 
     @property
     def endpoint(self) -> str:
-        """The service or engine that has the jobs. Threads that follow jobs are shared fairly among endpoints."""
+        """Returns the service or engine of the jobs. Endpoints share the threads that follow jobs fairly."""
         ...
 
     def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
-        """The URI (a folder, ends with `/`) where these files will lie. No network, no disk."""
+        """Returns the URI of the folder (ends with `/`) for these files. No network, no disk."""
         ...
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """The URI of a file or folder of this machine, where jobs see it; None where files must be uploaded.
+        """Returns the URI of a local file or folder if jobs can access it; None if files must be uploaded.
 
         Args:
             path: the file or folder; it need not exist.
@@ -233,33 +234,33 @@ class Backend(Protocol):
         ...
 
     def code_dir(self, uri: str) -> CodeDir:
-        """The code folder of a job whose code lies at that URI. No network."""
+        """Returns the code folder of a job for the URI of its code. No network."""
         ...
 
     def default_output(self, job_folder: str, channel: str) -> str:
-        """The URI of an output channel the user gave no place for, in the job's folder. No network."""
+        """Returns the default URI of an output channel, in the job's folder. No network."""
         ...
 
     @property
     def dedupes(self) -> bool:
-        """True if a repeated create of one submission gives the first job, instead of a second one."""
+        """Returns True if a repeated create of one submission returns the first job, instead of a second one."""
         ...
 
     @property
     def retry(self) -> RetryPolicy:
-        """The policy by which failed calls are repeated."""
+        """Returns the policy by which failed calls are repeated."""
         ...
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
-        """Put the files of a plan in place; no job is created.
+        """Uploads the files of a plan; creates no job.
 
         Raises:
-            InvalidInputError: the plan cannot be carried out here; all reasons are listed.
+            InvalidInputError: this backend cannot run the plan; all reasons are listed.
         """
         ...
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        """Create the job of a plan by one request, which is repeated only when it cannot have arrived.
+        """Creates the job of a plan by one request, which is repeated only if it cannot have arrived.
 
         Returns:
             The job's id.
@@ -267,36 +268,36 @@ class Backend(Protocol):
         ...
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
-        """The ids of the jobs with the submission label of a request, the oldest first.
+        """Returns the ids of the jobs with the submission label of a request, the oldest first.
 
         Args:
-            request: its label and its name identify the jobs.
+            request: the request, whose label and name identify the jobs.
             of_any_age: search all jobs; otherwise, a service may search those of the last days only.
         """
         ...
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job as it is now.
+        """Returns the job as it is now.
 
         Args:
-            job_id: which job.
-            changed_from: a snapshot; with `wait_s`, a backend that can holds its response until the job differs
-                from it. Others respond at once.
-            wait_s: the longest such wait, in seconds.
+            job_id: id of the job.
+            changed_from: a snapshot; with `wait_s`, a backend with long polls responds when the job differs from
+                it. Others respond at once.
+            wait_s: limit of this wait, in seconds.
         """
         ...
 
     def changes(
-        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
-        """Return the changes of some jobs, by one request however many they are.
+        """Returns the changes of some jobs, by one request for any number of jobs.
 
-        A backend may respond exactly, or show a page of a list only: the attributes of the response say which.
+        A backend may respond exactly, or with a page of a list: see the attributes of the response.
 
         Args:
-            known: each job that is asked for, with the last snapshot of it that the caller has.
-            since: the former response; if it was not complete, this one continues it.
-            wait_s: a backend that can holds its response back until one of the jobs differs from its snapshot.
+            snapshots: the requested jobs, each with the caller's last snapshot.
+            since: the previous response; if it was not complete, this one continues it.
+            wait_s: a backend with long polls waits so long for a job that differs from its snapshot.
         """
         ...
 
@@ -309,81 +310,81 @@ class Backend(Protocol):
         newest_first: bool = True,
         skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """All jobs that fit but the first `skip`, page after page as the caller reads on."""
+        """Yields all matching jobs except for the first `skip`; pages are requested as the caller iterates."""
         ...
 
     def stop(self, job_id: str) -> None:
-        """Ask for an end; returns before it has come."""
+        """Requests that a job stops; returns before it has stopped."""
         ...
 
     def delete(self, job_id: str) -> None:
-        """Forget a job that has ended."""
+        """Deletes a finished job."""
         ...
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
-        """Lines `start`, `start + 1`, … of one instance's log, `limit` at most; none when there are none yet.
+        """Reads lines `start`, `start + 1`, … of one instance's log, at most `limit`; none if there are none yet.
 
         Args:
-            job_id: which job.
-            instance: the instance's name.
-            start: number of the first line wanted; the log's first line is 0.
-            limit: the most lines to return.
-            wait_s: a backend that can holds an empty response back that long.
+            job_id: id of the job.
+            instance: name of the instance.
+            start: number of the first line; the log's first line is 0.
+            limit: maximum number of lines.
+            wait_s: a backend with long polls waits so long for the first line.
         """
         ...
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """Return when lines of `read_log` were written: UTC, ISO 8601; None for one whose time is not known.
+        """Returns when lines of `read_log` were written: UTC, ISO 8601; None for a line without a time.
 
         Returns:
-            One for each line; None where the backend does not say it.
+            A time for each line; None if the backend does not record times.
         """
         ...
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
-        """The values that the job reports, or its metric definitions find in its log; oldest first.
+        """Yields the values that the job reports, or that its metric definitions match in its log; oldest first.
 
         Args:
-            job_id: the job.
-            name: only those of this metric.
-            since: only those from this time on: UTC, ISO 8601.
+            job_id: id of the job.
+            name: only values of this metric.
+            since: only values from this time on: UTC, ISO 8601.
         """
         ...
 
     def events(self, job_id: str) -> Sequence[str]:
-        """The events of the job, as sentences of the service."""
+        """Returns the events of the job, as sentences of the service."""
         ...
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
-        """What the instances of a job use now; instances of which nothing is known are left out."""
+        """Returns the current resource usage of a job's instances; instances without data are left out."""
         ...
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """The way into a running instance, to run commands beside the job.
+        """Returns an entry to a running instance, which runs commands in it.
 
         Args:
-            job_id: the job.
-            instance: the full name of the instance.
+            job_id: id of the job.
+            instance: full name of the instance.
 
         Raises:
-            InvalidInputError: the instance cannot be entered from here; the error says why.
+            InvalidInputError: the instance cannot be entered from this machine; the error has the reason.
         """
         ...
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Return why the job failed, or None."""
+        """Returns why the job failed, or None."""
         ...
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Add or replace labels."""
+        """Adds or replace labels."""
         ...
 
     def store(self, uri: str) -> Store:
-        """The folder of an output as a store."""
+        """Opens the folder of an output as a store."""
         ...
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Fetch a file or a folder that a job left.
+        """Downloads a file or a folder of a job's outputs.
 
         Returns:
             The local file or folder.

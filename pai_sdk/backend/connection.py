@@ -1,4 +1,4 @@
-"""Settings, keys, the retry policy and the client of the object storage, which the backends of a session share."""
+"""Settings, keys, retry policy and object storage client, which the backends of a session share."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ JOB_SETTINGS = ("region_id", "workspace_id", "oss_bucket_name")
 
 
 class HasFiles(Protocol):
-    """A session, as far as it is needed here."""
+    """Methods of a session that a connection calls."""
 
     def files(self) -> OssClient:
-        """The client of its object storage."""
+        """Returns the client of its object storage."""
 
     def close(self) -> None:
-        """Close its connections."""
+        """Closes its connections."""
 
 
 class Connection:
-    """Settings and keys of a session. Safe to use from several threads.
+    """Settings and keys of a session. Thread-safe.
 
     Args:
-        settings: where.
-        credentials: gives the key that is valid now.
-        retry: the policy for everything that goes over the network.
-        find_again: see `ServiceBackend`.
+        settings: endpoint or region, workspace and bucket.
+        credentials: returns the currently valid key.
+        retry: policy for all network calls.
+        find_again: returns the endpoint of the service if it has moved; see `ServiceBackend`.
 
     Attributes:
-        uses_images: whether the service runs jobs in their images, as far as that is known.
-        embedded_dir: the folder of the embedded service that this is the connection to; None for another service.
-        open_embedded: opens a session on the embedded service of a folder, and starts the service if need be.
+        uses_images: the service runs jobs in their images, as far as the session knows.
+        embedded_dir: data folder, if this is the connection to an embedded service.
+        open_embedded: opens a session on the embedded service of a folder; starts the service if necessary.
     """
 
     def __init__(
@@ -62,24 +62,25 @@ class Connection:
         self.embedded_dir: Path | None = None
         self.open_embedded: Callable[[Path], HasFiles] | None = None
         self._embedded: dict[Path, HasFiles] = {}
-        self._lock = threading.Lock()  # guards what follows; not held while the service is started again
+        # Guards the fields below; released while the service is restarted, which takes seconds.
+        self._lock = threading.Lock()
         self._oss_endpoint: Endpoint | None = None
         self._oss: OssClient | None = None
 
     def require_endpoint(self) -> None:
-        """Check that it is set which service is meant.
+        """Checks that the settings select a service.
 
         Raises:
-            SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
+            SettingsError: neither an endpoint nor a region is set; the error lists all settings that a job needs.
         """
         if not self.settings.endpoint and not self.settings.region_id:
             self.settings.require(*JOB_SETTINGS)
 
     def files(self) -> OssClient:
-        """The client of the object storage. The embedded service, which keeps it, is started again if need be.
+        """Returns the client of the object storage; restarts the embedded service, which serves it, if necessary.
 
         Raises:
-            SettingsError: it is not set where the objects are.
+            SettingsError: no object storage is configured.
         """
         self.require_endpoint()
         with self._lock:
@@ -101,26 +102,26 @@ class Connection:
 
     @property
     def _is_single_host(self) -> bool:
-        """Whether API and objects have one address: the names of buckets have none there."""
+        """Returns True if API and objects have one address: buckets have no host names then."""
         endpoint = self.settings.endpoint
         return endpoint is not None and host_of(endpoint) == host_of(self.settings.oss_url)
 
     def files_of_local_jobs(self, embedded_dir: Path | None = None) -> OssClient:
-        """The client of the object storage that local jobs read and write.
+        """Returns the client of the object storage that local jobs read and write.
 
-        Where nothing is configured, `oss://` is that of the embedded service, if there is one on this machine:
-        other jobs run there, too.
+        Without a configured service, `oss://` is that of the local embedded service, if there is one: other jobs
+        of this machine use it too.
 
         Args:
-            embedded_dir: the embedded service that a job was submitted with; it may be another one than that of
-                this session.
+            embedded_dir: data folder of the embedded service with which a job was submitted; it may differ from
+                that of this session.
 
         Raises:
-            SettingsError: as for `files`.
+            SettingsError: no object storage is configured.
         """
         is_configured = self.settings.endpoint or self.settings.region_id
-        used = Path(EMBEDDED_SERVICE_DIR).expanduser()
-        folder = embedded_dir or (used if not is_configured and used.is_dir() else None)
+        default_dir = Path(EMBEDDED_SERVICE_DIR).expanduser()
+        folder = embedded_dir or (default_dir if not is_configured and default_dir.is_dir() else None)
         if folder is None or folder == self.embedded_dir or self.open_embedded is None:
             return self.files()
         with self._lock:
@@ -129,10 +130,11 @@ class Connection:
             return self._embedded[folder].files()
 
     def close(self) -> None:
-        """Close the connections to the object storage; the next call of `files` makes new ones."""
+        """Closes the connections to the object storage; the next call of `files` opens new ones."""
         with self._lock:
             client, self._oss = self._oss, None
             embedded, self._embedded = [*self._embedded.values()], {}
+        # Outside of the lock: close() of a session may wait for transfers.
         for session in embedded:
             session.close()
         if client is not None:

@@ -1,6 +1,6 @@
-"""The places where jobs run, as values: code asks what a place can do, and never which place it is.
+"""The kinds of backends, as values: code checks capabilities, never which kind it is.
 
-Loads no backend and no model, so that submitters can ask before anything is planned.
+Imports no backend and no pydantic model, so that submitters can check before a job is planned.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Capabilities:
 
     Attributes:
         uses_images: a job runs in the image that it names; otherwise with the packages of its host.
-        shares_files: jobs see the files of this machine where they are, so nothing is uploaded.
-        hosts: `here`: jobs run on this machine. `elsewhere`: a service has the hosts. It needs settings and keys,
-            knows algorithms, datasets and experiments by their ids, and an instance type may have a price and
-            no capacity.
-        retries: a job can be started again after an interruption (`max_retries`).
-        on_interrupt: what a Ctrl-C means for a job that is waited for in the foreground.
+        shares_files: jobs access local files directly, so nothing is uploaded.
+        hosts: `here`: jobs run on this machine. `elsewhere`: on hosts of a service, which needs settings and keys,
+            has algorithms, datasets and experiments with ids, and whose instance types may have a price and lack
+            capacity.
+        retries: a job can be restarted after an interruption (`max_retries`).
+        on_interrupt: effect of Ctrl-C on a job that is waited for in the foreground.
     """
 
     uses_images: bool = True
@@ -37,14 +37,14 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class BackendSpec:
-    """A kind of backend: what leads to it, and what it can do.
+    """A kind of backend: how it is selected, and its capabilities.
 
     Attributes:
         name: the key in `BACKENDS`.
         backend: its class, as `module:name`; `Backends` calls the class's `open`.
-        capabilities: of its backends. A service may lack some of them: `backend.capabilities` has the exact ones.
-        instance_types: the instance types that mean this place; empty for the place of all others.
-        job_prefix: what the ids of its jobs begin with; empty for the place of all others.
+        capabilities: of its backends. A service may lack some of them: `backend.capabilities` is exact.
+        instance_types: instance types that select it; empty for the backend of all other types.
+        job_prefix: prefix of its job ids; empty for the backend of all other jobs.
         list_option: the option with which `pai-sdk ps` lists its jobs.
         not_on: platform (`sys.platform`) to the error message for a user there.
     """
@@ -59,7 +59,7 @@ class BackendSpec:
 
     @property
     def is_local(self) -> bool:
-        """Return whether jobs run on this machine, without a service."""
+        """Returns True if jobs run on this machine, without a service."""
         return self.capabilities.hosts == "here"
 
 
@@ -79,11 +79,11 @@ LOCAL = BackendSpec(
 )
 
 BACKENDS: Mapping[str, BackendSpec] = {spec.name: spec for spec in (LOCAL, SERVICE)}
-"""The places by name; a new one is added here, and nowhere else."""
+"""The kinds of backends by name; a new one is added in this dictionary only."""
 
 
 def backend_for_type(instance_type: Any) -> BackendSpec:
-    """The place whose instances have that type; None is a type of the service.
+    """Returns the backend of an instance type; None is a type of the service.
 
     Example:
         >>> backend_for_type("local_gpu").name, backend_for_type("ecs.c6.large").name
@@ -93,7 +93,7 @@ def backend_for_type(instance_type: Any) -> BackendSpec:
 
 
 def backend_for_job(job_id: Any) -> BackendSpec:
-    """The place of a job.
+    """Returns the backend of a job, by the prefix of its id.
 
     Example:
         >>> backend_for_job("local-08655612a521").name, backend_for_job("train129f212o89d").name

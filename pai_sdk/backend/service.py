@@ -1,4 +1,4 @@
-"""Jobs on a service that speaks PAI's API: Alibaba Cloud's, or one of your own."""
+"""Backend for a service with PAI's API: Alibaba Cloud's, or one of your own."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ if sys.platform != "win32":
 _log = logging.getLogger(__name__)
 
 _FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
-_POINTS_A_PAGE = 2000  # of metrics, of a service of this package; how many others allow is not known
+_POINTS_A_PAGE = 2000  # limit of this package's service; the limit of Alibaba Cloud's is not documented
 _USAGE_METRICS = ("CpuCoreUsage", "MemoryUsage", "GpuCoreUsage", "GpuMemoryUsage")  # as InstanceUsage has them
 _USAGE_OF_LAST_S, _USAGE_STEP = 600.0, "10s"  # clocks may differ by minutes
-_CLOCKS_DIFFER_S = 300.0  # those of the service and of an instance
+_CLOCKS_DIFFER_S = 300.0  # of service and instance
 
 
 class ServiceBackend:
-    """Submits jobs to the PAI API and keeps their files in OSS. Safe to use from several threads.
+    """Submits jobs to the PAI API and stores their files in OSS. Thread-safe.
 
     Args:
-        settings: where.
-        credentials: gives the key that is valid now.
+        settings: endpoint or region, workspace and bucket.
+        credentials: returns the currently valid key.
         retry: the policy for every call.
-        find_again: called when nothing listens at an endpoint, before the next attempt, and before files are
-            moved: the embedded service keeps them too. Returns its endpoint when it has moved.
-        timeout_s: for a connection to come up, and for the longest silence within a response, in seconds.
-        create_timeout_s: the longest silence of a create, which takes a cloud longer than other calls.
-        connection: has settings, key, retry and find_again; shared with other backends, and closed by its owner.
+        find_again: called before the next attempt if nothing listens at an endpoint, and before files are
+            transferred, since the embedded service stores them too. Returns the endpoint if it has changed.
+        timeout_s: for connecting, and between two reads of a response.
+        create_timeout_s: between two reads for a create, which is slower than other calls.
+        connection: settings, key, retry and find_again; shared with other backends, and closed by its owner.
 
     Raises:
-        SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
+        SettingsError: neither an endpoint nor a region is set; the error lists all settings that a job needs.
 
     Example:
         >>> from pai_sdk.config.credentials import static_credentials
@@ -105,11 +105,11 @@ class ServiceBackend:
         self._logs = JobLogs(self._transport)
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
-        self._reads_reports = False  # until the service announces it
+        self._reads_reports = False  # True after the service has announced it
 
     @classmethod
     def open(cls, connection: Connection) -> ServiceBackend:
-        """The backend of a session."""
+        """Opens the backend of a session."""
         return cls(connection.settings, connection.credentials, connection=connection)
 
     def __repr__(self) -> str:
@@ -117,17 +117,17 @@ class ServiceBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the service."""
+        """Returns the capabilities of the service."""
         is_cloud = api_region_of(self.endpoint) is not None
         return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud)
 
     @property
     def endpoint(self) -> str:
-        """The endpoint of the PAI API."""
+        """Returns the endpoint of the PAI API."""
         return self._transport.endpoint
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._transport.close()
         if self._owns_connection:
             self._connection.close()
@@ -139,38 +139,38 @@ class ServiceBackend:
     # ---- before a job
 
     def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
-        """A folder named by the content: the same files are never uploaded twice."""
+        """Returns a folder named by the content hash, so that the same files are uploaded only once."""
         return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """None: jobs of a service do not see this machine."""
+        """Returns None: jobs of a service have no access to local files."""
         return None
 
     def code_dir(self, uri: str) -> CodeDir:
-        """The code folder of a job whose code lies at that URI."""
+        """Returns the code folder of a job for the URI of its code."""
         where = OssUri.parse(uri)
         return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint or host_of(self._settings.oss_url))
 
     def default_output(self, job_folder: str, channel: str) -> str:
-        """A folder of the job's own, in the bucket of the settings."""
+        """Returns a separate folder of the job in the bucket of the settings."""
         return f"{self._bucket()}/pai/training_job/{job_folder}/{channel}/"
 
     @property
     def dedupes(self) -> bool:
-        """True if the service has announced that it detects a repeated create of one submission."""
+        """Returns True if the service has announced that it detects a repeated create of one submission."""
         return "submission-dedupe" in self._transport.offers
 
     @property
     def retry(self) -> RetryPolicy:
-        """The policy for every call."""
+        """Returns the policy for every call."""
         return self._connection.retry
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
-        """Put code and inputs into OSS; the files of a plan that was loaded from a file must be there."""
+        """Uploads code and inputs to OSS; the files of a plan loaded from a file must be in OSS already."""
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
-            self._require_in_place(plan.request)
+            self._require_uploaded(plan.request)
         if plan.uploads:
             from pai_sdk.storage.transfer import upload_tree
 
@@ -179,103 +179,105 @@ class ServiceBackend:
                 upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        """CreateTrainingJob, in the workspace of the settings unless the request names one."""
-        return self._jobs.create_once(self._sent(plan.request), response_timeout_s=self._create_timeout_s)
+        """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
+        return self._jobs.create_once(self._body(plan.request), response_timeout_s=self._create_timeout_s)
 
-    def _sent(self, request: TrainingJobRequest) -> dict[str, Any]:
-        """The body of a request, with its workspace and the values of secrets."""
+    def _body(self, request: TrainingJobRequest) -> dict[str, Any]:
+        """Returns the body of a request, with its workspace and the values of secrets."""
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
         return request.model_copy(update={"environments": with_secrets(request.environments)}).to_wire()
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
-        """The jobs of a submission: those that a list shows with its label, or with its name and no labels."""
+        """Returns the jobs of a submission: those with its label, or with its name and no labels in the list."""
         label = request.label(SUBMISSION_LABEL)
-        listed = self._jobs.list(
+        candidates = self._jobs.list(
             labels={SUBMISSION_LABEL: label or ""},
             workspace_id=request.workspace_id or self._settings.workspace_id,
-            start_time=BEGINNING if of_any_age else None,  # the service's default window has all new jobs
+            # By default a service lists the last 7 days, which include all new jobs.
+            start_time=BEGINNING if of_any_age else None,
         )
-        found = []
-        for record in listed:
-            if record.submission is None:  # not every list has labels, and several jobs may have one name
+        job_ids = []
+        for record in candidates:
+            if record.submission is None:  # the list may lack labels, and names are not unique
                 is_candidate = record.training_job_name == request.training_job_name
                 if not (is_candidate or request.label(IDEMPOTENCY_LABEL)):
                     continue
                 record = self._jobs.get(record.training_job_id)
             if record.submission in (label, None):
-                found.append(record.training_job_id)
-        return found[::-1]
+                job_ids.append(record.training_job_id)
+        return job_ids[::-1]
 
     @property
     def algorithms(self) -> Algorithms:
-        """The registered algorithms of the workspace."""
+        """Returns the registered algorithms of the workspace."""
         return Algorithms(self._transport, self._settings.workspace_id)
 
     @property
     def experiments(self) -> Experiments:
-        """The experiments of the workspace."""
+        """Returns the experiments of the workspace."""
         return Experiments(self._workspace_transport(), self._settings.workspace_id)
 
     @property
     def models(self) -> Models:
-        """The registered models of the workspace."""
+        """Returns the registered models of the workspace."""
         return Models(self._workspace_transport(), self._settings.workspace_id)
 
     @property
     def images(self) -> Images:
-        """The images that the service offers."""
+        """Returns the images that the service offers."""
         return Images(self._workspace_transport())
 
     @property
     def runs(self) -> ServiceRuns:
-        """The runs of the service, where it offers them."""
+        """Returns the runs of the service, where it offers them."""
         return ServiceRuns(self._transport)
 
     def new_page_link(self, job_id: str | None = None) -> str:
-        """A link to the page of the service, which signs one browser in."""
+        """Returns a link to the page of the service, which signs one browser in."""
         return new_page_link(self._transport, job_id)
 
     @property
     def users(self) -> ServiceUsers:
-        """The users of a service of this package."""
+        """Returns the users of a service of this package."""
         return ServiceUsers(self._transport)
 
     @property
     def schedules(self) -> Schedules[Plan]:
-        """The schedules of a service of this package."""
+        """Returns the schedules of a service of this package."""
         return Schedules(self._transport, self._prepare_schedule)
 
     def _prepare_schedule(self, plan: Plan) -> dict[str, Any]:
-        """Put the files of a plan in place; gives the body that a schedule creates its jobs with."""
+        """Uploads the files of a plan; returns the body with which a schedule creates its jobs."""
         if problems := list(_not_in_schedules(plan)):
             raise InvalidInputError(problems)
-        body = self._sent(plan.request)  # a missing secret is reported before anything is uploaded
+        body = self._body(plan.request)  # a missing secret is reported before anything is uploaded
         self.upload(plan)
         return body
 
     @property
     def workspaces(self) -> Workspaces:
-        """The workspaces that the key may see."""
+        """Returns the workspaces that the key may see."""
         return Workspaces(self._workspace_transport())
 
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job's current record; a service with long polls responds when it changes."""
+        """Returns the job's current record; a service with long polls responds when it changes."""
         return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
 
     def changes(
-        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
-        """The jobs that have changed, where the service offers that; otherwise a page of its list of jobs."""
+        """Returns changed jobs if the service supports this request; otherwise a page of its list of jobs."""
         if self._jobs.offers_changes:
             try:
-                return changes_of_many(self._jobs, known, since, wait_s=wait_s)
-            except (NotFoundError, InvalidRequestError) as error:  # its place was taken by an older service
+                return changes_of_many(self._jobs, snapshots, since, wait_s=wait_s)
+            # An older release of the service runs at this endpoint now.
+            except (NotFoundError, InvalidRequestError) as error:
                 _log.info("the service no longer offers ListTrainingJobChanges: %s", error)
                 self._jobs.offers_changes = False
-        return page_of_list(self._jobs, known, since, workspace_id=self._settings.workspace_id)
+        return page_of_list(self._jobs, snapshots, since, workspace_id=self._settings.workspace_id)
 
     def list(
         self,
@@ -286,7 +288,7 @@ class ServiceBackend:
         newest_first: bool = True,
         skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """All jobs of the workspace that fit, however old; of all workspaces when none is set."""
+        """Yields all matching jobs of the workspace, of any age; of all workspaces if none is set."""
         return self._jobs.list(
             status=status,
             name=name,
@@ -297,26 +299,26 @@ class ServiceBackend:
         )
 
     def stop(self, job_id: str) -> None:
-        """Ask for an end."""
+        """Requests that a job stops."""
         self._jobs.stop(job_id)
 
     def delete(self, job_id: str) -> None:
-        """Forget a job that has ended."""
+        """Deletes a finished job."""
         self._jobs.delete(job_id)
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
-        """Lines of one instance's log."""
+        """Reads lines of one instance's log."""
         return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """Return when lines of a log were written, where the service offers it."""
+        """Returns when lines of a log were written, if the service supports it."""
         return self._logs.times(job_id, instance, start=start, count=count)
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
-        """The job's metric values, oldest first.
+        """Yields the job's metric values, oldest first.
 
-        A service that does not announce that it reads reports is Alibaba Cloud's: there they are read from the
-        event files in the job's output `tensorboard`, as far as they are saved.
+        A service that does not announce that it reads reports is Alibaba Cloud's: then they are also read from the
+        event files that are saved in the job's output `tensorboard`.
         """
         from pai_sdk.run.events.points import JobPoints, metric_points
         from pai_sdk.storage.stores.oss import OssStore
@@ -325,69 +327,69 @@ class ServiceBackend:
         self._reads_reports = record is None or record._reads_reports
         if record is None or self._reads_reports:
             return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
-        found = self._jobs.metrics(job_id, name=name, since=since)
+        log_points = self._jobs.metrics(job_id, name=name, since=since)
         uri = record.outputs.get("tensorboard", "")
         if not uri.startswith("oss://"):
-            return found
+            return log_points
         try:
             store = OssStore(self.files(), OssUri.parse(uri))
             created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
             parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
         except StorageError as error:
             _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
-            return found
+            return log_points
         reported = from_time(metric_points(parts, name), since)
-        return heapq.merge(found, reported, key=lambda point: point.timestamp or "")
+        return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
 
     def events(self, job_id: str) -> Sequence[str]:
-        """The events of the job."""
+        """Returns the events of the job."""
         return self._jobs.events(job_id)
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
-        """What the instances use, by the last minutes of the service's metrics of instances."""
+        """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
         since = wire_time(time.time() - _USAGE_OF_LAST_S) or ""
-        found = [
+        metrics = [
             self._jobs.instance_metrics(job_id, metric, start_time=since, step=_USAGE_STEP)
             for metric in _USAGE_METRICS
         ]
-        names = sorted({name for values in found for name in values})
-        cpu, memory, gpu, gpu_memory = found
+        names = sorted({name for values in metrics for name in values})
+        cpu, memory, gpu, gpu_memory = metrics
         return [
             InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name))
             for name in names
         ]
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """The way into an instance that this user's service runs on this machine, as a process or a container."""
+        """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
         if sys.platform != "win32":
             entry = find_entry(job_id, instance)
             if entry is not None:
                 return entry
-        what = f"{instance} of {self.endpoint} does not run on this machine, or is another user's"
+        problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
         hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
-        raise InvalidInputError([Problem("JOB", what, hint)])
+        raise InvalidInputError([Problem("JOB", problem, hint)])
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Return why the job failed, or None."""
+        """Returns why the job failed, or None."""
         return self._jobs.error_info(job_id)
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Add or replace labels."""
+        """Adds or replaces labels."""
         self._jobs.update_labels(job_id, labels)
 
     def store(self, uri: str) -> Store:
-        """The folder of an output as a store."""
+        """Opens the folder of an output as a store."""
         from pai_sdk.storage.store import open_store
 
         return open_store(uri, client=self.files() if uri.startswith("oss://") else None)
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Fetch a file or a folder that a job left."""
+        """Downloads a file or a folder of a job's outputs."""
         from pai_sdk.storage.transfer import download
 
         return download(self.files(), OssUri.parse(uri), target, progress=progress)
 
-    # ---- what they share
+    # ---- shared helpers
 
     def _workspace_transport(self) -> Transport:
         with self._lock:
@@ -404,22 +406,22 @@ class ServiceBackend:
             timeout_s=self._timeout_s,
         )
 
-    def _require_in_place(self, request: TrainingJobRequest) -> None:
-        """See that an earlier submission has uploaded what this request counts on; for one that comes from a file.
+    def _require_uploaded(self, request: TrainingJobRequest) -> None:
+        """Checks that an earlier submission has uploaded the files of a request that was loaded from a file.
 
         Raises:
-            InvalidInputError: something is not in OSS. What was never placed by `tree_uri` is not looked at.
+            InvalidInputError: files are missing in OSS. URIs that are not from `tree_uri` are not checked.
         """
-        ours = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
+        upload_prefixes = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
-        counted_on = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
+        uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
         if code is not None and isinstance(code.location_value, OssLocation):
-            counted_on["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
-        hint = "submit the plan where it was made, or plan again"
+            uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
+        hint = "submit the plan where it was created, or create it again"
         problems = [
             Problem(where, f"its files are not in {uri}", hint)
-            for where, uri in counted_on.items()
-            if uri.startswith(ours) and not is_folder_complete(self.files(), _placed_folder(uri))
+            for where, uri in uris.items()
+            if uri.startswith(upload_prefixes) and not is_folder_complete(self.files(), _placed_folder(uri))
         ]
         if problems:
             raise InvalidInputError(problems)
@@ -429,17 +431,17 @@ class ServiceBackend:
         return f"oss://{self._settings.oss_bucket_name}"
 
     def files(self) -> OssClient:
-        """The client of the object storage; made when first needed."""
+        """Returns the client of the object storage; the first call creates it."""
         return self._connection.files()
 
 
 def _placed_folder(uri: str) -> OssUri:
-    """The folder that `tree_uri` gave, of a URI that is in it: `oss://bucket/pai/code/<hash>/…`."""
+    """Returns the folder from `tree_uri` that contains a URI: `oss://bucket/pai/code/<hash>/…`."""
     return OssUri.parse("/".join(uri.split("/")[:6]) + "/")
 
 
 def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
-    """The parts of a plan that a service cannot do at each due time, since the client does them."""
+    """Yields the parts of a plan that a schedule cannot repeat, since the client performs them."""
     if plan.resume is not None:
         yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
     if plan.fallbacks:

@@ -78,9 +78,9 @@ class FakeBackend:
         return record
 
     def changes(
-        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
-        return JobChanges({job_id: self.get(job_id) for job_id in known})
+        return JobChanges({job_id: self.get(job_id) for job_id in snapshots})
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         self._maybe_fail()

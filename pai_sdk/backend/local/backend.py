@@ -1,4 +1,4 @@
-"""The backend that runs jobs in Docker on this machine. All it knows is in the jobs' folders and in the engine."""
+"""Backend that runs jobs in Docker on this machine. Its state is in the jobs' folders and in the engine."""
 
 from __future__ import annotations
 
@@ -72,26 +72,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 0.05
-_LOOK_AT_ONE_S = 0.01  # for each of many jobs, so that looking at them costs a small part of a core
+_POLL_INTERVAL_S = 0.05
+_POLL_INTERVAL_PER_JOB_S = 0.01  # additional interval per job: 1 % of a core if a job takes 0.1 ms
 _STATE = "state"
-_WAITS_AGAIN_WITHIN_S = 30.0  # who waits for a job asks for its state every few seconds
-_READS_ON_WITHIN_S = 600.0  # a pager may show a page of a log for minutes
+_WAITS_AGAIN_WITHIN_S = 30.0  # a waiting client polls the state every few seconds
+_READS_ON_WITHIN_S = 600.0  # a pager may display a page of a log for minutes
 
 
 class LocalBackend:
-    """Runs jobs in containers on this machine. Safe to use from several threads, and from several processes.
+    """Runs jobs in containers on this machine. Safe for several threads and processes.
 
-    It keeps no state: `LocalJobs` has the jobs' folders, the executor their containers. What is kept in memory are
-    caches, each with a lock of its own; none of these is held while the engine or OSS is asked.
+    It has no state: `LocalJobs` has the jobs' folders, the executor their containers. In memory are only caches,
+    each with its own lock; none of these is held during a request to the engine or OSS.
 
     Args:
-        data_dir: the folder with jobs, default outputs and caches; `PAI_LOCAL_DIR` or `~/.pai/local` otherwise.
-        files: gives the client that reads and writes `oss://`, when a job needs it; for a job that was submitted
-            with an embedded service, it is given the folder of that service.
-        embedded_dir: the folder of the embedded service of the session.
+        data_dir: the folder with jobs, default outputs and caches; default: `PAI_LOCAL_DIR` or `~/.pai/local`.
+        files: returns the client for `oss://`, when a job needs it; its argument is the data folder of the
+            embedded service with which the job was submitted, or None.
+        embedded_dir: data folder of the session's embedded service.
         executor: runs the containers.
-        upload_interval_s: how often the live outputs of a running job are sent to `oss://`.
+        upload_interval_s: interval of uploads of live outputs to `oss://`.
 
     Example:
         >>> backend = LocalBackend(Path("/srv/pai"))
@@ -109,8 +109,8 @@ class LocalBackend:
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
         self.upload_interval_s = upload_interval_s
-        named = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
-        self.data_dir = named.expanduser().absolute()
+        configured = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
+        self.data_dir = configured.expanduser().absolute()
         self._files = files
         self._embedded_dir = embedded_dir
         cache = self.data_dir / "cache"
@@ -123,12 +123,12 @@ class LocalBackend:
         self._latest = LatestMetrics()
         self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
         self._retries = LocalRetries(self._jobs, self._executor, self._launch)
-        self._waiting = Readers("waiting.lock", forgotten_after_s=_WAITS_AGAIN_WITHIN_S)
-        self._readers = Readers("readers.lock", forgotten_after_s=_READS_ON_WITHIN_S)
+        self._waiting = Readers("waiting.lock", expires_after_s=_WAITS_AGAIN_WITHIN_S)
+        self._readers = Readers("readers.lock", expires_after_s=_READS_ON_WITHIN_S)
 
     @classmethod
     def open(cls, connection: Connection) -> LocalBackend:
-        """The backend of a session."""
+        """Opens the backend of a session."""
         return cls(files=connection.files_of_local_jobs, embedded_dir=connection.embedded_dir)
 
     def __repr__(self) -> str:
@@ -136,16 +136,16 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of Docker on this machine."""
+        """Returns the capabilities of Docker on this machine."""
         return LOCAL.capabilities
 
     @property
     def endpoint(self) -> str:
-        """The Docker engine of this machine."""
+        """Returns the name of the local Docker engine."""
         return "docker"
 
     def close(self) -> None:
-        """Close the connections to the engine; jobs continue."""
+        """Closes the connections to the engine; jobs continue."""
         self._waiting.close()
         self._readers.close()
         self._executor.close()
@@ -153,52 +153,52 @@ class LocalBackend:
     # ---- before a job
 
     def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
-        """The folder of the files: they are copied (code) or mounted (inputs) from there."""
+        """Returns the folder of the files, from which code is copied, and inputs are mounted."""
         return file_uri(tree.root, folder=True)
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """A file or folder of this machine is used where it is."""
+        """Returns the URI of a local file or folder, which jobs access directly."""
         return file_uri(path, folder=folder)
 
     def code_dir(self, uri: str) -> CodeDir:
-        """The code folder of a job, on this machine or in OSS."""
+        """Returns the code folder of a job, local or in OSS."""
         if uri.startswith("oss://"):
             where = OssUri.parse(uri)
             return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
         return CodeDir.local(str(file_path(uri)))
 
     def default_output(self, job_folder: str, channel: str) -> str:
-        """A folder of the job's own below the data folder."""
+        """Returns a separate folder of the job in the data folder."""
         return file_uri(self.data_dir / "outputs" / job_folder / channel, folder=True)
 
     @property
     def dedupes(self) -> bool:
-        """True: a lock and the submission label make one job of a submission, whichever processes create it."""
+        """Returns True: a lock and the submission label ensure one job per submission across processes."""
         return True
 
     @property
     def retry(self) -> RetryPolicy:
-        """The default; the engine is asked once."""
+        """Returns the default policy; calls of the engine are not repeated."""
         return RetryPolicy()
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
-        """See that the job can run here. Its files stay where they are, and are copied when it is created.
+        """Checks that the job can run locally; its files are copied when it is created.
 
         Raises:
-            InvalidInputError: the request asks for what cannot be done here; all of it is listed.
+            InvalidInputError: the request has unsupported fields; all of them are listed.
             EngineNotFoundError: no Docker engine responds.
         """
         check_supported(plan.request)
-        _ = self._executor.engine  # without one, nothing needs to be copied
+        _ = self._executor.engine  # raises without an engine, before files are copied
         unused = unused_locally(plan.request)
         if unused:
             logger.warning("local jobs do not use: %s", ", ".join(unused))
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        """Copy code and inputs, and start the containers; where that fails, nothing is left behind.
+        """Copies code and inputs, and starts the containers; after an error nothing is left behind.
 
         Raises:
-            ImageError: the image cannot be had.
+            ImageError: the image cannot be pulled or built.
             LocalRunError: a file or folder of the job cannot be written.
         """
         request = plan.request
@@ -209,16 +209,16 @@ class LocalBackend:
             try:
                 self._start(job_id, plan, progress=progress)
             except BaseException as error:
-                # Its folder last: containers whose folder is gone could not be found by the job's id any more.
+                # The folder last: without it, the job's containers could not be found by its id.
                 with tolerate_missing_engine():
                     self._executor.remove(self._jobs.sandbox(job_id).root)
-                if isinstance(error, KeyboardInterrupt):  # its traceback is not about the job
+                if isinstance(error, KeyboardInterrupt):  # its traceback does not help
                     raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
                 raise
             return job_id
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
-        """The job with the submission label of a request, if there is one."""
+        """Returns the job with the submission label of a request, if there is one."""
         return [*filter(None, [self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")])]
 
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
@@ -246,7 +246,7 @@ class LocalBackend:
         self._launch(job_id, progress=progress)
 
     def _launch(self, job_id: str, *, progress: bool = False) -> None:
-        """Start the containers of a job whose folder is filled.
+        """Starts the containers of a job whose folder is complete.
 
         Raises:
             InvalidInputError: a variable that a `Secret` names is not set in this process.
@@ -258,7 +258,7 @@ class LocalBackend:
         self._outputs.ensure_uploading(job_id, self.upload_interval_s)
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
-        """Fetch the files of an earlier job from a folder that this job continues with, if there are any."""
+        """Downloads the files with which this job resumes an earlier one, if there are any."""
         source = OssUri.parse(uri).as_dir()
         skip = unfinished_files(OssStore(self._oss(), source))
         with suppress(ObjectNotFoundError):
@@ -267,7 +267,7 @@ class LocalBackend:
     def _fill(
         self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
     ) -> None:
-        """Put the code into the sandbox: a copy, so that neither the job nor its author disturbs the other."""
+        """Copies the code into the sandbox, so that later changes of the author do not affect the job."""
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is None:
             return
@@ -278,33 +278,33 @@ class LocalBackend:
             return
         root = Path(code.local_path)
         planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
-        if not planned:  # a plan that was saved and loaded again
+        if not planned:  # the plan was loaded from a file
             planned = [package_code(root)]
         copy_tree(planned[0], usercode)
 
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job as it is now. The first call that sees its end also saves outputs that go to OSS."""
+        """Returns the current record. The first call after the end of the job saves outputs to OSS."""
         deadline = time.monotonic() + wait_s
         while True:
-            record = self._look_for_waiter(job_id)
+            record = self._record_for_waiter(job_id)
             is_news = changed_from is None or _differs(record, changed_from)
             if is_news or time.monotonic() >= deadline:
                 return record
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def changes(
-        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
-        """The jobs that differ from their snapshots: from the folders of the jobs, and one list of the engine."""
+        """Returns the jobs that differ from their snapshots, with one request to the engine for all jobs."""
         deadline = time.monotonic() + wait_s
         while True:
-            self._executor.refresh_many(self._jobs.folder / job_id for job_id in known)
+            self._executor.refresh_many(self._jobs.folder / job_id for job_id in snapshots)
             records, missing = dict[str, JobRecord](), set[str]()
-            for job_id, before in known.items():
+            for job_id, before in snapshots.items():
                 try:
-                    record = self._look_for_waiter(job_id)
+                    record = self._record_for_waiter(job_id)
                 except NotFoundError:
                     missing.add(job_id)
                     continue
@@ -312,18 +312,18 @@ class LocalBackend:
                     records[job_id] = record
             if records or missing or time.monotonic() >= deadline:
                 return JobChanges(records, frozenset(missing))
-            time.sleep(max(_LOOK_S, _LOOK_AT_ONE_S * len(known)))
+            time.sleep(max(_POLL_INTERVAL_S, _POLL_INTERVAL_PER_JOB_S * len(snapshots)))
 
-    def _look_for_waiter(self, job_id: str) -> JobRecord:
-        """The job as it is now. Until it has ended, `prune` leaves it alone, because the caller will ask again."""
+    def _record_for_waiter(self, job_id: str) -> JobRecord:
+        """Returns the current record; protects an unfinished job from `prune`, since the caller polls again."""
         root = self._jobs.sandbox(job_id).root
-        self._waiting.begin(root, _STATE)
-        record = self._look(job_id, with_metrics=True)
+        self._waiting.start(root, _STATE)
+        record = self._record(job_id, with_metrics=True)
         if record.status.is_terminal:
-            self._waiting.end(root, _STATE)
+            self._waiting.finish(root, _STATE)
         return record
 
-    def _look(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
+    def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id):
             state = self._jobs.state(job_id, self._executor)
             if state.phase == "ended":
@@ -331,7 +331,7 @@ class LocalBackend:
                     self._outputs.save(job_id)
             elif state.phase == "absent" and state.reason_code:
                 if save:
-                    self._retries.begin_if_due(job_id, state)
+                    self._retries.start_if_due(job_id, state)
             else:
                 self._outputs.ensure_uploading(job_id, self.upload_interval_s)
             record = self._jobs.record(job_id, state)
@@ -351,7 +351,7 @@ class LocalBackend:
         newest_first: bool = True,
         skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """All local jobs that fit, but the first `skip`."""
+        """Yields all matching local jobs, except for the first `skip`."""
         return islice(self._all_jobs(status, name, labels or {}, newest_first=newest_first), skip, None)
 
     def _all_jobs(
@@ -360,7 +360,7 @@ class LocalBackend:
         ids = self._jobs.ids()
         for job_id in ids if newest_first else reversed(ids):
             try:
-                record = self._look(job_id, save=False)
+                record = self._record(job_id, save=False)
             except NotFoundError:  # another process has just deleted it
                 continue
             carried = {label.key: label.value for label in record.labels}
@@ -372,16 +372,16 @@ class LocalBackend:
                 yield record
 
     def stop(self, job_id: str) -> None:
-        """Ask for an end."""
+        """Requests that a job stops."""
         self._jobs.stop(job_id, self._executor)
 
     def delete(self, job_id: str) -> None:
-        """Forget a job that has ended. Its outputs stay where they are.
+        """Deletes a finished job, but not its outputs.
 
         Raises:
-            ConflictError: it has not ended, or its folder has outputs that could not be saved.
+            ConflictError: it is not finished, or its folder has outputs that could not be saved.
         """
-        record = self._look(job_id)
+        record = self._record(job_id)
         facts = self._jobs.facts(job_id)
         if facts.get("unsaved") and not facts.get("synced"):
             raise ConflictError(
@@ -396,54 +396,57 @@ class LocalBackend:
         self._executor.remove(self._jobs.sandbox(job_id).root)
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
-        """Lines of one instance's log."""
+        """Reads lines of one instance's log."""
         with self._jobs.may_be_deleted(job_id) as sandbox:
-            may_begin_again = self._jobs.retries(job_id).most > 0
+            can_restart = self._jobs.retries(job_id).most > 0
 
             def is_open() -> bool:
                 state = self._jobs.state(job_id, self._executor)
-                if state.phase == "ended":  # also where nothing is known of this instance
+                if state.phase == "ended":  # even if the state lacks this instance
                     return False
-                if may_begin_again:
+                if can_restart:
                     return True
-                return not any(one.name == instance and one.exit_code is not None for one in state.instances)
+                return not any(
+                    current.name == instance and current.exit_code is not None for current in state.instances
+                )
 
-            self._readers.begin(sandbox.root, instance)
+            self._readers.start(sandbox.root, instance)
             files = self._executor.files(sandbox.root)
             page = self._logs.read(files, instance, start, limit, wait_s=wait_s, is_open=is_open)
             if page.complete:
-                self._readers.end(sandbox.root, instance)
+                self._readers.finish(sandbox.root, instance)
             return page
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """Return when lines of a log were written."""
+        """Returns when lines of a log were written."""
         with self._jobs.may_be_deleted(job_id) as sandbox:
             is_open = self._jobs.state(job_id, self._executor).phase != "ended"
             times = self._logs.times(self._executor.files(sandbox.root), instance, start, count, is_open=is_open)
             return [wire_time(time) for time in times]
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
-        """The values that the job has reported, and that its metric definitions find in its logs; oldest first."""
+        """Yields the values that the job has reported or that its metric definitions match; oldest first."""
         with self._jobs.may_be_deleted(job_id):
-            is_final = self._jobs.state(job_id, self._executor).phase == "ended"  # before the log is read
-            found = metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
-            return from_time(found, since)
+            # Read before the log: a log that was read after the end is complete.
+            is_final = self._jobs.state(job_id, self._executor).phase == "ended"
+            points = metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
+            return from_time(points, since)
 
     def events(self, job_id: str) -> Sequence[str]:
-        """The events of the job."""
-        record = self._look(job_id)
-        events = [f"{one.start_time} {one.status}" for one in record.status_transitions]
+        """Returns the events of the job."""
+        record = self._record(job_id)
+        events = [f"{transition.start_time} {transition.status}" for transition in record.status_transitions]
         if record.reason_message and events:
             events[-1] += f": {record.reason_message}"
         return events
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
-        """What the containers use, by the engine."""
+        """Returns the resource usage of the containers, as the engine reports it."""
         self._jobs.sandbox(job_id)
         return usage_of_job(self._executor.engine, job_id)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """The way into the container of an instance."""
+        """Returns an entry to the container of an instance."""
         self._jobs.sandbox(job_id)
         entry = find_container_entry(job_id, instance, self._executor.engine)
         if entry is None:
@@ -451,12 +454,14 @@ class LocalBackend:
         return entry
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Return why the job failed, or None."""
-        record = self._look(job_id)
+        """Returns why the job failed, or None."""
+        record = self._record(job_id)
         if not record.status.is_failure:
             return None
         state = self._executor.state(self._jobs.sandbox(job_id).root)
-        code = next((one.exit_code for one in state.instances if one.name == state.failed_instance), None)
+        code = next(
+            (instance.exit_code for instance in state.instances if instance.name == state.failed_instance), None
+        )
         failed = FailedInstance(instance=state.failed_instance, exit_code=code)
         return ErrorInfo(
             code=record.reason_code,
@@ -465,39 +470,38 @@ class LocalBackend:
         )
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Add or replace labels."""
+        """Adds or replaces labels."""
         with self._jobs.changing(job_id) as facts:
             facts["labels"] = {**facts.get("labels", {}), **labels}
 
     def store(self, uri: str) -> Store:
-        """The folder of an output as a store."""
+        """Opens the folder of an output as a store."""
         return open_store(uri, client=self._oss() if uri.startswith("oss://") else None)
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Fetch a file or a folder that a job left."""
+        """Downloads a file or a folder of a job's outputs."""
         if uri.startswith("oss://"):
             return download(self._oss(), OssUri.parse(uri), target, progress=progress)
         source = file_path(uri)
         if not source.exists():
             raise ObjectNotFoundError(f"{source}: there is no such file or folder", uri=uri)
         if source.is_dir():
-            if not any(
-                files for _, _, files in os.walk(source)
-            ):  # OSS, where jobs run later, has no empty folders
+            # As in OSS, an empty folder does not exist.
+            if not any(files for _, _, files in os.walk(source)):
                 raise ObjectNotFoundError(f"{source}: there is no file in it", uri=uri)
-            if not (target.exists() and target.samefile(source)):  # it may be where it is wanted already
+            if not (target.exists() and target.samefile(source)):  # the output folder may be the target
                 copy_output(source, target)
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(source, target))
 
     def prune(self) -> Sequence[str]:
-        """Remove every local job that has ended, and the containers of jobs whose folder is gone.
+        """Deletes all finished local jobs, and the containers of jobs without a folder.
 
-        Outputs stay where they are. So does a job that is being read or waited for, here or in another process.
+        Keeps outputs, and jobs that any process reads or waits for.
 
         Returns:
-            The jobs that were removed.
+            Ids of the deleted jobs.
         """
         removed = [job_id for job_id in self._jobs.ids() if self._prune(job_id)]
         for folder in self._jobs.remnants():
@@ -505,13 +509,13 @@ class LocalBackend:
         return [*removed, *self._executor.sweep()]
 
     def _prune(self, job_id: str) -> bool:
-        """Remove a job if it has ended and is not being read; whether it was removed."""
+        """Deletes a job if it is finished and not being read; returns whether it was deleted."""
         try:
-            if not self._look(job_id).status.is_terminal:
+            if not self._record(job_id).status.is_terminal:
                 return False
             root = self._jobs.sandbox(job_id).root
-            with self._waiting.kept_out(root) as is_known, self._readers.kept_out(root) as is_unread:
-                if not (is_known and is_unread):
+            with self._waiting.exclude(root) as has_no_waiters, self._readers.exclude(root) as has_no_readers:
+                if not (has_no_waiters and has_no_readers):
                     logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)
                     return False
                 self.delete(job_id)
@@ -520,7 +524,7 @@ class LocalBackend:
         return True
 
     def _oss(self, job_id: str | None = None) -> OssClient:
-        """The client for `oss://`; for a job, that of the service with which it was submitted."""
+        """Returns the client for `oss://`; for a job, of the service with which it was submitted."""
         if self._files is None:
             raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
         embedded = self._jobs.facts(job_id).get("embedded") if job_id is not None else None
@@ -528,7 +532,7 @@ class LocalBackend:
 
 
 def _mounts(request: TrainingJobRequest) -> Mounts:
-    """The files and folders of this machine that a job uses where they are."""
+    """Returns the local files and folders that are mounted into the containers of a job."""
     inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
     outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
     return Mounts(
@@ -538,7 +542,7 @@ def _mounts(request: TrainingJobRequest) -> Mounts:
 
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:
-    def shown(one: JobRecord) -> tuple[object, ...]:
-        return one.status, one.reason_message, one.instances, one.labels, one.latest_metrics
+    def compared(record: JobRecord) -> tuple[object, ...]:
+        return record.status, record.reason_message, record.instances, record.labels, record.latest_metrics
 
-    return shown(record) != shown(before)
+    return compared(record) != compared(before)

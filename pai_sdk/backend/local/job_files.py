@@ -1,4 +1,4 @@
-"""Copies of code and outputs of local jobs, and a cache for their inputs from OSS."""
+"""Copies code and outputs of local jobs, and caches their inputs from OSS."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ _DEFAULT_LIMIT_BYTES = 20 << 30
 
 
 def copy_tree(tree: FileTree, target: Path) -> None:
-    """Put the files of a tree into a folder, as they are now.
+    """Copies the current files of a tree into a folder.
 
     Raises:
-        CodeError: some have gone since they were looked at; all of them are named.
+        CodeError: some were deleted since the tree was read; the error lists them.
     """
     problems = []
     for entry in tree.entries:
-        place = target / entry.path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        destination = target / entry.path
+        destination.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(tree.root / entry.path, place)
+            shutil.copyfile(tree.root / entry.path, destination)
         except OSError as error:
             problems.append(Problem(entry.path, f"cannot be copied: {error.strerror or error}"))
             continue
         if entry.executable:
-            place.chmod(place.stat().st_mode | 0o111)
+            destination.chmod(destination.stat().st_mode | 0o111)
     if problems:
         raise CodeError(problems)
 
 
 class InputCache:
-    """Objects of OSS on this machine, named by their content: what did not change is not fetched again.
+    """Local cache of OSS objects by content: unchanged objects are downloaded once.
 
-    Several processes may fill jobs from it at once; each object is fetched by one of them.
+    Several processes may copy inputs from it concurrently; each object is downloaded by one of them.
 
         objects/<etag>-<size>    the objects
-        objects/.<name>.part     one that is being fetched
-        locks/<etag>-<size>      locked (flock) by the process that fetches that object
-        locks/.filling           locked by all who fill a job; shared, so that nothing goes away meanwhile
+        objects/.<name>.part     a download in progress
+        locks/<etag>-<size>      locked (flock) by the process that downloads this object
+        locks/.filling           locked (shared) by processes that copy inputs; excludes `shrink`
 
     Args:
-        folder: where they are kept.
-        limit_bytes: what is over it goes, the longest unused first.
+        folder: root of the cache.
+        limit_bytes: size above which the least recently used objects are deleted.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> None:
@@ -68,11 +68,11 @@ class InputCache:
         self._limit_bytes = limit_bytes
 
     def fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
-        """Have a file or a folder of OSS in a local folder, which gets links to the cached objects.
+        """Fills a local folder with a file or a folder of OSS, as hard links to cached objects.
 
         Raises:
-            StorageError: nothing is there.
-            TransferError: some objects could not be fetched; they are named.
+            StorageError: the URI does not exist.
+            TransferError: some objects could not be downloaded; the error lists them.
         """
         for folder in (self._objects, self._locks):
             folder.mkdir(parents=True, exist_ok=True)
@@ -83,49 +83,49 @@ class InputCache:
     def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
         single = None if uri.is_dir else client.head(uri)
         if single is not None:
-            place = LocalStore(target).place(uri.name)
-            assert place is not None  # noqa: S101 - the name has no slash at its end
-            return self.put(client, single, place)
+            destination = LocalStore(target).place(uri.name)
+            assert destination is not None  # noqa: S101 - the name has no slash at its end
+            return self.put(client, single, destination)
         source = _CachedObjects(client, uri, self)
         DirSync(source, LocalStore(target), remember=False, progress=progress, title="fetching inputs").run()
         return None
 
-    def put(self, client: OssClient, info: ObjectInfo, place: Path) -> None:
-        """Make a local file a link to the cached object, which is fetched if it is missing."""
+    def put(self, client: OssClient, info: ObjectInfo, destination: Path) -> None:
+        """Creates a local file as a hard link to the cached object, which is downloaded if it is missing."""
         cached = self._fetched(client, info)
-        must_accept_file(place)
+        must_accept_file(destination)
         try:
-            os.link(cached, place)
-        except OSError:  # another file system, or one without links
-            shutil.copy(cached, place)
+            os.link(cached, destination)
+        except OSError:  # another file system, or one without hard links
+            shutil.copy(cached, destination)
 
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
-        """The cached object; fetched if it is not there yet."""
+        """Returns the cached object; downloads it if it is missing."""
         name = _name_of(info)
         with locked(self._locks / name):
             cached = self._objects / name
             if not cached.exists():
-                # Fetched, so its name is known only at the end; `shrink` removes what a crash leaves.
+                # A rename publishes a complete object; `shrink` deletes the parts of crashed downloads.
                 part = self._objects / f".{name}.part"
-                # The object may have changed since it was listed; then that is what the job gets.
+                # The object may have changed since it was listed; then the job gets the new content.
                 cached = self._objects / _name_of(client.get_file(info.uri, part))
                 part.replace(cached)
             os.utime(cached)
         return cached
 
     def shrink(self) -> None:
-        """Remove the longest unused until the limit is kept; jobs that use them keep their links.
+        """Deletes the least recently used objects above the limit; jobs keep their hard links.
 
-        While a job is filled, nothing is removed; the process that fills the last one does it.
+        Does nothing while inputs are copied; the last process that copies inputs shrinks the cache.
         """
-        with locked(self._locks / ".filling", waits=False) as is_alone:
-            if not is_alone:
+        with locked(self._locks / ".filling", waits=False) as is_exclusive:
+            if not is_exclusive:
                 return
             for leftover in (*self._objects.glob(".*.part"), *self._locks.glob("[!.]*")):
                 leftover.unlink()
-            kept = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._objects.iterdir()]
-            total = sum(size for _, size, _ in kept)
-            for _, size, entry in sorted(kept, key=lambda one: one[0]):
+            objects = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._objects.iterdir()]
+            total = sum(size for _, size, _ in objects)
+            for _, size, entry in sorted(objects, key=lambda item: item[0]):
                 if total <= self._limit_bytes:
                     return
                 entry.unlink()
@@ -133,23 +133,23 @@ class InputCache:
 
 
 class _CachedObjects(OssStore):
-    """A folder of OSS whose objects are fetched through the cache."""
+    """A folder of OSS whose objects are read through the cache."""
 
     def __init__(self, client: OssClient, uri: OssUri, cache: InputCache) -> None:
         super().__init__(client, uri)
         self._cache = cache
 
     def cancelled_by(self, pool: TransferPool) -> _CachedObjects:
-        """The same store for one transfer."""
+        """Returns a store that is cancelled with a transfer."""
         return _CachedObjects(self.client.cancelled_by(pool.stopped, pool.may_retry), self.folder, self._cache)
 
     @property
     def largest_get_bytes(self) -> float:
-        """Objects come to the cache in one request."""
+        """Returns infinity: an object is downloaded in one request."""
         return math.inf
 
     def get_file(self, move: FileMove) -> StoredFile:
-        """Make the local file a link to the cached object."""
+        """Creates the local file as a hard link to the cached object."""
         file = move.file
         info = ObjectInfo(self.folder.join(file.path), file.size_bytes, file.etag, {})
         self._cache.put(self.client, info, move.target_path())
@@ -163,10 +163,10 @@ def _name_of(info: ObjectInfo) -> str:
 
 
 def copy_output(source: Path, target: Path) -> None:
-    """Copy what a job left in an output folder. Links within it become what they lead to.
+    """Copies an output folder of a job. Links become copies of their targets.
 
     Raises:
-        TransferError: some of it could not be copied, or leads out of the folder; the rest is there.
+        TransferError: some files could not be copied, or are links to targets outside; the others are copied.
     """
     make_folder(target)
     report = DirSync(LocalStore(source, links="inside"), LocalStore(target), remember=False).attempt()

@@ -1,4 +1,4 @@
-"""The jobs that are being read or waited for, in this process or another: `prune` does not remove them."""
+"""Marks jobs that a process reads or waits for: `prune` does not delete them."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from pai_sdk.base.files import locked
 
 @dataclass
 class _Reading:
-    """The parts of one job that this process reads, and the lock that it holds meanwhile."""
+    """The parts of one job that this process reads, and its lock."""
 
-    held: ExitStack
+    lock: ExitStack
     parts: set[str] = field(default_factory=set)
 
 
 class Readers:
-    """The readers of this process. Each job that has some is locked (flock, shared) until they are done.
+    """The readers of this process. A job with readers is locked (flock, shared) until all have finished.
 
-    Safe to use from several threads: `_lock` guards the dict. The file lock is taken while `_lock` is held, but
-    never waited for. A process has one file lock for all its readers of a job.
+    Thread-safe: `_lock` guards the dict. The file lock is acquired while `_lock` is held, but without waiting. A
+    process has one file lock for all its readers of a job.
 
     Args:
         lock: the name of the lock file in a job's folder.
-        forgotten_after_s: a reader that has not read for so long, as in a notebook that was left open, no longer
-            keeps the job.
+        expires_after_s: a reader without a read for so long, such as an open notebook, no longer protects the
+            job.
 
     Example:
-        >>> readers = Readers("readers.lock", forgotten_after_s=60)
-        >>> readers.begin(Path("/srv/jobs/local-1"), "log")  # doctest: +SKIP
-        >>> with readers.kept_out(Path("/srv/jobs/local-1")) as may_be_removed:  # doctest: +SKIP
-        ...     may_be_removed
+        >>> readers = Readers("readers.lock", expires_after_s=60)
+        >>> readers.start(Path("/srv/jobs/local-1"), "log")  # doctest: +SKIP
+        >>> with readers.exclude(Path("/srv/jobs/local-1")) as is_unread:  # doctest: +SKIP
+        ...     is_unread
         False
     """
 
-    def __init__(self, lock: str, *, forgotten_after_s: float) -> None:
+    def __init__(self, lock: str, *, expires_after_s: float) -> None:
         self._name = lock
-        self._forgotten_after_s = forgotten_after_s
+        self._expires_after_s = expires_after_s
         self._lock = threading.Lock()
         self._readings: dict[Path, _Reading] = {}
 
-    def begin(self, root: Path, part: str) -> None:
-        """Note that this process reads a part of a job, or continues to.
+    def start(self, root: Path, part: str) -> None:
+        """Records that this process starts or continues to read a part of a job.
 
         Args:
             root: the job's folder.
-            part: what is read: the log of an instance, or the job's state.
+            part: name of an instance for its log, or of the job's state.
         """
-        with self._lock, suppress(OSError):  # the folder may be gone, or the disk full
+        with self._lock, suppress(OSError):  # the folder may be deleted, or the disk full
             reading = self._readings.get(root)
             if reading is None:
                 with ExitStack() as stack:
@@ -61,27 +61,27 @@ class Readers:
                         return
                     reading = self._readings[root] = _Reading(stack.pop_all())
             reading.parts.add(part)
-            os.utime(root / self._name)
+            os.utime(root / self._name)  # other processes read the time of the last read from it
 
-    def end(self, root: Path, part: str) -> None:
-        """Note that a part has been read to its end."""
+    def finish(self, root: Path, part: str) -> None:
+        """Records that a part was read to its end."""
         with self._lock:
             reading = self._readings.get(root)
             if reading is None:
                 return
             reading.parts.discard(part)
             if not reading.parts:
-                self._readings.pop(root).held.close()
+                self._readings.pop(root).lock.close()
 
     @contextmanager
-    def kept_out(self, root: Path) -> Iterator[bool]:
-        """Exclude readers from a job's folder; gives False if any process is reading the job."""
-        with locked(root / self._name, waits=False) as is_ours:
-            yield is_ours or time.time() - (root / self._name).stat().st_mtime > self._forgotten_after_s
+    def exclude(self, root: Path) -> Iterator[bool]:
+        """Locks a job's folder against new readers; yields False if any process is reading the job."""
+        with locked(root / self._name, waits=False) as is_exclusive:
+            yield is_exclusive or time.time() - (root / self._name).stat().st_mtime > self._expires_after_s
 
     def close(self) -> None:
-        """Release all locks."""
+        """Releases all locks."""
         with self._lock:
             for reading in self._readings.values():
-                reading.held.close()
+                reading.lock.close()
             self._readings.clear()

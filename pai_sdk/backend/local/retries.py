@@ -1,10 +1,10 @@
-"""Another attempt at local jobs that were interrupted. The process that looks at a job when it is due begins it.
+"""Restarts interrupted local jobs. The first process that queries a job when its next attempt is due starts it.
 
-    running --ends--> waiting --due: the end is noted, the folder renewed--> absent --> running
-                         +------ a stop ------> ended
+    running --exit--> waiting --due: exit recorded, folder renewed--> absent --> running
+                         +------ stop ------> ended
 
-A process that begins an attempt holds the lock with which jobs are submitted. If it is killed, the next look finds
-the noted end, and does the rest.
+A process that starts an attempt holds the lock with which jobs are submitted. If it is killed, the next query
+finds the recorded exit, and continues from there.
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ __all__ = ["LocalRetries"]
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_AFTER_FAULT_S = 5.0
+_RETRY_AFTER_ERROR_S = 5.0
 
 
 class LocalRetries:
-    """Begins other attempts. Safe to use from several threads, and from several processes.
+    """Starts further attempts. Safe for several threads and processes.
 
     Args:
         jobs: all local jobs.
-        executor: runs them.
-        start: starts the job of an id whose folder is filled.
+        executor: runs the jobs.
+        start: starts a job whose folder is complete, by id.
     """
 
     def __init__(self, jobs: LocalJobs, executor: Executor, start: Callable[[str], None]) -> None:
         self._jobs = jobs
         self._executor = executor
         self._start = start
-        self._not_before: dict[str, float] = {}  # of jobs for which this process has just failed
+        self._not_before: dict[str, float] = {}  # by job: next try of this process after an error
 
-    def begin_if_due(self, job_id: str, state: ExecutionState) -> None:
-        """Begin the next attempt at a job that waits for it, unless it is too early, or another process does.
+    def start_if_due(self, job_id: str, state: ExecutionState) -> None:
+        """Starts the next attempt of a waiting job, unless it is not due or another process does it.
 
         Args:
-            job_id: the job.
-            state: by `LocalJobs.state`: that of a job that waits.
+            job_id: id of the job.
+            state: its state from `LocalJobs.state`.
         """
         sandbox = self._jobs.sandbox(job_id)
         since_end_s = time.time() - (state.ended_at or 0.0)
-        # Before its end: the clock was set back, and would make it wait for as long.
+        # A negative time means that the clock was set back: waiting would take as long as the difference.
         if 0 <= since_end_s < JobRetries.wait_s(sandbox.attempt):
             return
         if time.monotonic() < self._not_before.get(job_id, 0.0):
             return
-        with self._jobs.beginning_again(job_id) as is_ours:
-            if not is_ours:
+        with self._jobs.beginning_again(job_id) as has_lock:
+            if not has_lock:
                 return
             try:
-                self._begin(job_id)
+                self._start_attempt(job_id)
             except (PaiError, OSError) as error:
-                self._not_before[job_id] = time.monotonic() + _AGAIN_AFTER_FAULT_S
+                self._not_before[job_id] = time.monotonic() + _RETRY_AFTER_ERROR_S
                 logger.warning("%s: the next attempt could not begin, and is tried again: %s", job_id, error)
 
-    def _begin(self, job_id: str) -> None:
+    def _start_attempt(self, job_id: str) -> None:
         sandbox = self._jobs.sandbox(job_id)
         state = self._executor.state(sandbox.root)
         if state.phase not in ("ended", "absent"):
-            return  # another process has just begun it
-        with self._jobs.changing(job_id) as facts:
-            if facts.get("stopped_at"):
+            return  # another process has just started it
+        with self._jobs.changing(job_id) as metadata:
+            if metadata.get("stopped_at"):
                 return
-            noted = facts.setdefault("attempts", [])
-            if state.phase == "ended" and len(noted) < sandbox.attempt:
-                noted.append(
+            attempts = metadata.setdefault("attempts", [])
+            if state.phase == "ended" and len(attempts) < sandbox.attempt:
+                attempts.append(
                     {
                         "started_at": state.started_at,
                         "ended_at": state.ended_at,
@@ -81,11 +81,11 @@ class LocalRetries:
                         "reason_message": state.reason_message,
                     }
                 )
-            following = len(noted) + 1
-        if sandbox.attempt < following and not self._executor.renew(sandbox.root, attempt=following):
+            next_attempt = len(attempts) + 1
+        if sandbox.attempt < next_attempt and not self._executor.renew(sandbox.root, attempt=next_attempt):
             return
-        self._executor.withdraw(sandbox.root)  # a process was killed while it began the attempt
+        self._executor.withdraw(sandbox.root)  # removes containers of a process that was killed during a start
         self._start(job_id)
-        logger.info("%s: attempt %d has begun", job_id, following)
-        if self._jobs.facts(job_id).get("stopped_at"):  # while it was started, there was nothing to be stopped
+        logger.info("%s: attempt %d has begun", job_id, next_attempt)
+        if self._jobs.facts(job_id).get("stopped_at"):  # stop() during the start had no containers to stop
             self._jobs.stop(job_id, self._executor)

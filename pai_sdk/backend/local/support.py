@@ -1,4 +1,4 @@
-"""Checks of requests and files of local jobs: what is unsupported is an error, what has no effect is named."""
+"""Checks requests and files of local jobs: unsupported fields are errors, fields without effect are reported."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _USED = ["ComputeResource.InstanceSpec.SharedMemory"]
 _SHORTENED = re.compile(r"^(ComputeResource|InputChannels|OutputChannels)\.")
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST)
-_MOST_FILES = 50_000  # the most that are checked before a job starts; a data set may have millions
-_SHOWN = 3
+_MAX_FILES = 50_000  # limit of the check before a job starts; a data set may have millions
+_MAX_EXAMPLES = 3
 _IN_THE_CONTAINER = "/ml"
 
 
 def file_uri(path: Path, *, folder: bool) -> str:
-    """A file or folder of this machine as a URI.
+    """Returns a local file or folder as a URI.
 
     Example:
         >>> file_uri(Path("/data/my set"), folder=True)
@@ -44,15 +44,15 @@ def file_uri(path: Path, *, folder: bool) -> str:
 
 
 def file_path(uri: str) -> Path:
-    """The file or folder that a `file://` URI names."""
+    """Returns the path of a `file://` URI."""
     return Path(unquote(urlsplit(uri).path))
 
 
 def check_supported(request: TrainingJobRequest) -> None:
-    """Refuse what cannot be done on this machine, before anything is done.
+    """Refuses requests that cannot run on this machine, before any change.
 
     Raises:
-        InvalidInputError: with all of it.
+        InvalidInputError: lists all problems.
     """
     problems = [*_problems(request)]
     options = LocalOptions()
@@ -73,7 +73,7 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
     spec, compute = request.algorithm_spec, request.compute_resource
     if spec is None:
         hint = "run it on a service, or give image_uri and command"
-        yield Problem("algorithm", "a registered algorithm is known to its service only", hint)
+        yield Problem("algorithm", "a registered algorithm exists in its service only", hint)
     elif not spec.image:
         yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
     code = request.code_dir or (spec.code_dir if spec else None)
@@ -86,7 +86,7 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         where = f"inputs[{channel.name!r}]"
         if channel.dataset_id:
             hint = "give a local path or an oss:// URI"
-            yield Problem(where, f"dataset {channel.dataset_id} is known to its service only", hint)
+            yield Problem(where, f"dataset {channel.dataset_id} exists in its service only", hint)
         elif uri_scheme(channel.input_uri or "") not in _SCHEMES:
             hint = "give a local path (a folder where it is mounted) or an oss:// URI"
             yield Problem(where, f"{channel.input_uri!r} cannot be reached from this machine", hint)
@@ -95,26 +95,26 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
     for output in request.output_channels:
         where = f"outputs[{output.name!r}]"
         if output.dataset_id or uri_scheme(output.output_uri or "") not in _SCHEMES:
-            what = output.dataset_id or repr(output.output_uri)
-            yield Problem(where, f"{what} cannot be written from this machine", "give a local folder or oss://")
+            target = output.dataset_id or repr(output.output_uri)
+            yield Problem(where, f"{target} cannot be written from this machine", "give a local folder or oss://")
         elif (output.output_uri or "").startswith("file:"):
             path = file_path(output.output_uri or "")
-            if problem := _why_not_a_folder(path):
+            if problem := _folder_problem(path):
                 yield Problem(where, f"{path} cannot be written to: {problem}", "name a folder of yours")
 
 
-def _why_not_a_folder(path: Path) -> str:
-    """Return why no files can be put into a folder that may be yet to be made; empty when they can."""
-    for place in (path, *path.parents):
-        if place.is_dir():
-            return "" if os.access(place, os.W_OK | os.X_OK) else f"you may not write to {place}"
-        if os.path.lexists(place):
-            return f"{place} is not a folder"
+def _folder_problem(path: Path) -> str:
+    """Returns why files cannot be written to a folder, which may not exist yet; empty if they can."""
+    for parent in (path, *path.parents):
+        if parent.is_dir():
+            return "" if os.access(parent, os.W_OK | os.X_OK) else f"you may not write to {parent}"
+        if os.path.lexists(parent):
+            return f"{parent} is not a folder"
     return ""
 
 
 def unused_locally(request: TrainingJobRequest) -> list[str]:
-    """The fields that are set and have no effect in a local job, by short names; for one notice."""
+    """Returns the short names of the request's fields that have no effect in a local job."""
     unused = [_SHORTENED.sub("", name) for name in unused_fields(request, used=_USED)]
     compute, spec = request.compute_resource, request.algorithm_spec
     if spec is not None and spec.progress_definitions:
@@ -128,17 +128,17 @@ def unused_locally(request: TrainingJobRequest) -> list[str]:
 
 
 def links_notice(channel: str, folder: Path) -> str | None:
-    """The notice about links in a channel's folder that lead out of it; None where there are none.
+    """Returns a notice about links in a channel's folder to targets outside of it; None if there are none.
 
     Example:
         >>> links_notice("train", Path("/nowhere")) is None
         True
     """
-    found = list(islice(_links_out_of(folder), _SHOWN + 1))
-    if not found:
+    links = list(islice(_links_out_of(folder), _MAX_EXAMPLES + 1))
+    if not links:
         return None
-    names = [f"{path.relative_to(folder)} -> {target}" for path, target in found[:_SHOWN]]
-    more = ["…"] if len(found) > _SHOWN else []
+    names = [f"{path.relative_to(folder)} -> {target}" for path, target in links[:_MAX_EXAMPLES]]
+    more = ["…"] if len(links) > _MAX_EXAMPLES else []
     return (
         f"inputs[{channel!r}]: links that lead out of {folder} cannot be followed in the container: "
         f"{', '.join(names + more)}; put the files themselves there, or give the folder they are in"
@@ -147,30 +147,30 @@ def links_notice(channel: str, folder: Path) -> str | None:
 
 def _links_out_of(folder: Path) -> Iterator[tuple[Path, Path]]:
     entries = ((where, name) for where, folders, files in os.walk(folder) for name in (*folders, *files))
-    for where, name in islice(entries, _MOST_FILES):
+    for where, name in islice(entries, _MAX_FILES):
         path = Path(where, name)
         if path.is_symlink():
             target = path.readlink()
-            if not _is_there(folder, where, target):
+            if not _exists_in_container(folder, where, target):
                 yield path, target
 
 
-def _is_there(folder: Path, where: str, target: Path) -> bool:
-    """Return whether the target of a link is seen in the container, too."""
-    if target.is_absolute():  # even one that leads back into the folder, which has another name there
+def _exists_in_container(folder: Path, where: str, target: Path) -> bool:
+    """Returns True if the target of a link exists in the container."""
+    if target.is_absolute():  # the folder has another path in the container, so links into itself break too
         return target.is_relative_to(_IN_THE_CONTAINER)
     return Path(os.path.normpath(Path(where, target))).is_relative_to(os.path.normpath(folder))
 
 
 @contextmanager
 def file_errors_explained(data_dir: Path) -> Iterator[None]:
-    """Raise a typed error for an error of the file system within the block.
+    """Converts errors of the file system in the block to `LocalRunError`.
 
     Args:
-        data_dir: the folder of all local jobs; the error names it where the system names no file.
+        data_dir: the folder of all local jobs, for errors without a path.
 
     Raises:
-        LocalRunError: what failed, where, and what to do.
+        LocalRunError: has the reason, the path and a hint.
 
     Example:
         >>> with file_errors_explained(Path("/srv/pai")):
@@ -181,21 +181,24 @@ def file_errors_explained(data_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if type(error).__module__ != OSError.__module__ or error.errno is None:  # `requests` has OSErrors too
+        # Errors of `requests` are OSErrors too.
+        if type(error).__module__ != OSError.__module__ or error.errno is None:
             raise
         where = error.filename2 or error.filename or data_dir
         raise LocalRunError(f"the job was not started: {_explained(error, where)}") from error
 
 
 def _explained(error: OSError, where: object) -> str:
-    said = f"{where}: {error.strerror or error}"
+    description = f"{where}: {error.strerror or error}"
     if error.errno in DISK_IS_FULL:
         return (
-            f"{said}. Free some space there (`pai-sdk prune` removes what ended jobs keep), or set PAI_LOCAL_DIR "
+            f"{description}. Free some space there (`pai-sdk prune` removes finished jobs), or set PAI_LOCAL_DIR "
             "to a folder on another disk"
         )
     if error.errno in _NOT_ALLOWED:
-        return f"{said}. Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs"
+        return (
+            f"{description}. Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs"
+        )
     if error.errno in _NOT_A_FOLDER:
-        return f"{said}. There is a file in place of a folder: use another folder, or move the file"
-    return said
+        return f"{description}. There is a file in place of a folder: use another folder, or move the file"
+    return description

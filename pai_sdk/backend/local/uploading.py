@@ -1,11 +1,12 @@
-"""Sends the outputs of local jobs to OSS: a process does, while a job runs, and the first look after its end.
+"""Uploads the outputs of local jobs to OSS: a process while the job runs, and the first query after its end.
 
-The process is detached from the one that submitted the job, and continues when all clients have ended. It holds
-`uploader.lock` in the job's folder; a look at a running job without an uploader starts another one.
-It gets the key by a pipe, and never writes it down. If the key expires, the next look at the job sends the rest.
+The process is detached from the submitting one, and continues after all clients have exited. It holds
+`uploader.lock` in the job's folder; a query of a running job without an uploader starts another one.
+It receives the key through a pipe, and never stores it. If the key expires, the next query of the job uploads the
+remaining files.
 
-A process that sends files holds `sync.lock` in the job's folder: the uploader and the look after the end wait for
-each other, and the second one sends only what is left.
+A process that uploads files holds `sync.lock` in the job's folder: the uploader and the query after the end
+exclude each other, and the second one uploads only the remaining files.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ __all__ = ["LocalOutputs", "main"]
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_POLL_INTERVAL_S = 1.0
 _STARTS_WITHIN_S = 5.0
-_TRIES_AT_THE_END = 10
+_FINAL_TRIES = 10
 _LOCK = "uploader.lock"
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from pai_sdk.backend.local.uploading import main; main()"
 
 
 class LocalOutputs:
-    """The outputs of local jobs that go to OSS. Safe to use from several threads, and from several processes.
+    """The outputs of local jobs in OSS. Safe for several threads and processes.
 
     Args:
         jobs: all local jobs.
-        executor: runs them.
-        client: gives the client that writes the outputs of a job to OSS.
-        metrics: writes the metrics in the logs into the outputs, before these are sent.
+        executor: runs the jobs.
+        client: returns the OSS client for the outputs of a job, by id.
+        metrics: writes the metrics of the logs into the outputs before an upload.
     """
 
     def __init__(
@@ -63,63 +64,64 @@ class LocalOutputs:
         self._executor = executor
         self._client = client
         self._metrics = metrics
-        self._due_at: dict[str, float] = {}
+        self._next_start_at: dict[str, float] = {}
 
     def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
-        """The uploader of a job."""
+        """Creates the uploader of a job."""
         uris = oss_outputs(self._jobs.request(job_id))
         targets = {channel: partial(self._open, job_id, uri) for channel, uri in uris.items()}
         files = self._executor.files(self._jobs.sandbox(job_id).root)
         return OutputUploader(files, targets, options={"progress": progress, "title": "uploading"})
 
     def ensure_uploading(self, job_id: str, interval_s: float) -> None:
-        """Start the process that sends the live outputs, unless it runs.
+        """Starts the process that uploads the live outputs, unless it runs.
 
         Args:
-            job_id: a job that has not ended.
-            interval_s: how often the live outputs are sent.
+            job_id: a job that has not finished.
+            interval_s: interval of uploads.
         """
-        if time.monotonic() < self._due_at.get(job_id, 0.0):
+        if time.monotonic() < self._next_start_at.get(job_id, 0.0):
             return
-        # A process needs a moment to take its lock, and one that fails at once is not started again and again.
-        self._due_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
+        # The process needs some time until it has its lock; and one that fails at once must not be started in a
+        # loop.
+        self._next_start_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
         if not self.uploader(job_id, progress=False).has_live_channels:
-            self._due_at[job_id] = math.inf
+            self._next_start_at[job_id] = math.inf
         elif not is_locked(self._jobs.sandbox(job_id).root / _LOCK):
             try:
                 self._start_process(job_id, interval_s)
-            except (PaiError, OSError) as error:  # outputs are saved at the end too
+            except (PaiError, OSError) as error:  # outputs are also saved after the job
                 logger.warning("%s: its outputs cannot be sent while it runs: %s", job_id, error)
 
     def metric_files(self, job_id: str) -> MetricFiles:
-        """The files with the metrics of a job."""
+        """Returns the files with the metrics of a job."""
         request = self._jobs.request(job_id)
         uris = {output.name: output.output_uri or "" for output in request.output_channels}
         outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
         return MetricFiles(self._jobs.sandbox(job_id), job_id, request, outputs)
 
     def send_live(self, job_id: str) -> str:
-        """Send what a running job has written; returns what could not be sent."""
+        """Uploads the live outputs of a running job; returns the errors as a string."""
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=False)
         with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
             return self.uploader(job_id, progress=False).upload(live_only=True)
 
     def are_saved(self, job_id: str) -> bool:
-        """Return whether all outputs of a job that has ended are where they go."""
+        """Returns True if all outputs of a finished job are saved."""
         return bool(self._jobs.facts(job_id).get("synced"))
 
     def save(self, job_id: str, *, progress: bool = True) -> None:
-        """Save the outputs of a job that has ended, once; what cannot be saved stays for the next look."""
+        """Saves the outputs of a finished job, once; the next query retries files that could not be saved."""
         if self.are_saved(job_id) or not oss_outputs(self._jobs.request(job_id)):
-            return  # without such outputs nothing is written down, because the disk may be full
+            return  # without OSS outputs no state is written: the disk may be full
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=True)
         with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
-            if self.are_saved(job_id):
+            if self.are_saved(job_id):  # by the process that held the lock before
                 return
             unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
-            with self._jobs.changing(job_id) as facts:
-                facts["synced"] = not unsaved
-                facts["unsaved"] = unsaved
+            with self._jobs.changing(job_id) as metadata:
+                metadata["synced"] = not unsaved
+                metadata["unsaved"] = unsaved
 
     def _open(self, job_id: str, uri: str) -> Store:
         return open_store(uri, client=self._client(job_id))
@@ -145,17 +147,17 @@ class LocalOutputs:
         assert process.stdin is not None  # noqa: S101 - it is a pipe
         with process.stdin:
             process.stdin.write(json.dumps(arguments).encode())
-        # It may end before this process: a thread reaps it, or it would stay a zombie.
+        # It may exit before this process: without wait() it would stay a zombie.
         threading.Thread(target=process.wait, name="pai-uploader-reaper", daemon=True).start()
 
 
 def main() -> None:
-    """The process: the arguments come by the standard input."""
+    """Runs the uploader process; reads its arguments from standard input."""
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
-        with locked(Path(arguments["jobs"], arguments["job_id"], _LOCK), waits=False) as is_ours:
-            if is_ours:
+        with locked(Path(arguments["jobs"], arguments["job_id"], _LOCK), waits=False) as has_lock:
+            if has_lock:
                 _send(arguments)
     except (NotFoundError, FileNotFoundError):
         return  # the job was deleted
@@ -175,8 +177,8 @@ def _send(arguments: dict[str, Any]) -> None:
             if problems:
                 logger.warning("not all outputs could be sent so far: %s", problems)
             next_at = time.monotonic() + interval_s
-        time.sleep(min(interval_s, _LOOK_S))
-    for _ in range(_TRIES_AT_THE_END):
+        time.sleep(min(interval_s, _POLL_INTERVAL_S))
+    for _ in range(_FINAL_TRIES):
         outputs.save(job_id, progress=False)
         if outputs.are_saved(job_id):
             return
@@ -188,6 +190,6 @@ def _has_ended(jobs: LocalJobs, executor: DockerExecutor, job_id: str) -> bool:
         return jobs.state(job_id, executor).phase == "ended"
     except NotFoundError:
         raise
-    except PaiError as error:  # the engine is being restarted, say
+    except PaiError as error:  # for example while the engine is restarted
         logger.warning("the state of %s cannot be read now: %s", job_id, error)
         return False

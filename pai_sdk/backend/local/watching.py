@@ -1,4 +1,4 @@
-"""Reading the logs of local jobs: lines by number, and the metrics in them."""
+"""Reads the logs of local jobs: lines by number, and metrics."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pai_sdk.schemas.request import TrainingJobRequest
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 0.02
-_MOST_LOGS = 256
-_MOST_JOBS = 256
+_POLL_INTERVAL_S = 0.02
+_MAX_LOGS = 256
+_MAX_JOBS = 256
 _LATEST_EVERY_S = 1.0
 
 
 class LocalLogs:
-    """The logs of local jobs. Safe to use from several threads."""
+    """The logs of local jobs. Thread-safe."""
 
     def __init__(self) -> None:
-        self._logs: OpenLogs[Path] = OpenLogs(_MOST_LOGS)
+        self._logs: OpenLogs[Path] = OpenLogs(_MAX_LOGS)
 
     def read(
         self,
@@ -47,21 +47,21 @@ class LocalLogs:
         wait_s: float,
         is_open: Callable[[], bool],
     ) -> LogPage:
-        """Lines of one log; waits for a line if there is none yet."""
+        """Reads lines of one log; waits for a line if there is none yet."""
         deadline = time.monotonic() + wait_s
         while True:
-            # Asked before the log is read: the log of a job that has ended is complete.
+            # Checked before the log is read: a log that was read after the end of the job is complete.
             refresh = is_open()
             page = self._open(files, instance, is_open=refresh).page(start, limit, max_bytes=sys.maxsize)
             if page.count or not refresh or time.monotonic() >= deadline:
-                texts = tuple(page.decoded_lines)
-                return LogPage(texts, complete=page.is_complete, waited=wait_s > 0, total=page.total)
-            time.sleep(_LOOK_S)
+                lines = tuple(page.decoded_lines)
+                return LogPage(lines, complete=page.is_complete, waited=wait_s > 0, total=page.total)
+            time.sleep(_POLL_INTERVAL_S)
 
     def times(
         self, files: JobFiles, instance: str, start: int, count: int, *, is_open: bool
     ) -> list[float | None]:
-        """The times at which lines of one log were written."""
+        """Returns the times at which lines of one log were written."""
         page = self._open(files, instance, is_open=is_open).page(start, count, max_bytes=sys.maxsize)
         return [line.time for line in page.lines()]
 
@@ -76,9 +76,9 @@ class MetricFiles:
 
     Attributes:
         sandbox: the job's folder.
-        job_id: the job.
-        request: its description.
-        outputs: output channels whose folder is not in the sandbox.
+        job_id: id of the job.
+        request: request of the job.
+        outputs: output channels whose folder is outside of the sandbox.
     """
 
     sandbox: Sandbox
@@ -88,20 +88,20 @@ class MetricFiles:
 
 
 def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
-    """The values that the job has reported, and those that its metric definitions find in its logs; oldest first.
+    """Yields the values that the job has reported or that its metric definitions match; oldest first.
 
     Args:
-        files: where they are.
-        name: of the only metric that is wanted.
-        is_final: whether the job has ended, so that its last line counts without its line end.
+        files: the files with the metrics.
+        name: only values of this metric.
+        is_final: the job has finished, so its last line counts without a line break.
     """
     return metric_points([*_MetricReader(files).read_on(is_final=is_final)], name)
 
 
 class LatestMetrics:
-    """The last value of each metric of local jobs. Files are read on from where they were read before.
+    """The last value of each metric of local jobs. Files are read incrementally.
 
-    `_lock` guards all of it, reads of files included: callers for one job need the same values.
+    `_lock` guards all fields and is held while files are read: concurrent callers for one job get the same values.
 
     Args:
         clock: monotonic, in seconds; a job's files are read once a second at most.
@@ -113,12 +113,12 @@ class LatestMetrics:
         self._readers: dict[str, _MetricReader] = {}
 
     def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
-        """The last values now, in the order in which the metrics first appeared.
+        """Returns the last values, in the order in which the metrics first appeared.
 
         Args:
-            job_id: the job.
-            files: says where its metrics are; called once for each job.
-            is_final: whether the job has ended, so that its last line counts without its line end.
+            job_id: id of the job.
+            files: returns the files with its metrics; called once per job.
+            is_final: the job has finished, so its last line counts without a line break.
         """
         with self._lock:
             reader = self._reader(job_id, files)
@@ -130,7 +130,7 @@ class LatestMetrics:
             return list(reader.latest.values())
 
     def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
-        """Write what the log has into event files, for those who watch or save these; arguments as for `of`."""
+        """Writes the metrics of the logs into event files, which clients watch; arguments as for `of`."""
         with self._lock:
             reader = self._reader(job_id, files)
             if reader.is_due("write", self._clock(), is_final=is_final):
@@ -138,51 +138,53 @@ class LatestMetrics:
 
     def _reader(self, job_id: str, files: Callable[[], MetricFiles]) -> _MetricReader:
         if job_id not in self._readers:
-            if len(self._readers) >= _MOST_JOBS:
+            if len(self._readers) >= _MAX_JOBS:
                 self._readers.pop(next(iter(self._readers)))
             self._readers[job_id] = _MetricReader(files())
         return self._readers[job_id]
 
 
 class _MetricReader:
-    """Writes what is found in the logs of a job into event files, and reads all event files of the job."""
+    """Writes the metrics in the logs of a job into event files, and reads all event files of the job."""
 
     def __init__(self, files: MetricFiles) -> None:
         self.latest: dict[str, MetricPoint] = {}
-        self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: the order of whose value is the latest
-        self._has_long_lines = False  # and a warning has said so
-        self._due: dict[str, tuple[float, bool]] = {}  # by what is due: when, and whether the last time was final
+        self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: sort key of the source of the latest value
+        self._has_long_lines = False  # True after the warning
+        self._due: dict[str, tuple[float, bool]] = {}  # by action: next time, and whether the last run was final
         names = [instance.name for instance in instances(files.job_id, files.request)]
         spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")
         definitions = spec.metric_definitions if spec else ()
-        self._patterns = [RegexPattern(one.name, re.compile(one.regex)) for one in definitions]
+        self._patterns = [
+            RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions
+        ]
         times = SharedFolder(files.sandbox.shared_dir).log_times
         self._logs = LogMetrics(files.sandbox, names, times=times, tensorboard=mounted)
         folder = mounted or Path(RunLayout(str(files.sandbox.ml / "output")).tensorboard)
         self._points = JobPoints(EventFolder(folder, is_link_allowed=mounted is not None), names)
 
-    def is_due(self, what: str, now: float, *, is_final: bool) -> bool:
-        """Returns True when it is to be done now: at the end, and before it once a second."""
-        due_at, was_final = self._due.get(what, (0.0, False))
+    def is_due(self, action: str, now: float, *, is_final: bool) -> bool:
+        """Returns True if an action is due: once a second, and once more after the end of the job."""
+        due_at, was_final = self._due.get(action, (0.0, False))
         if was_final or (now < due_at and not is_final):
             return False
-        self._due[what] = now + _LATEST_EVERY_S, is_final
+        self._due[action] = now + _LATEST_EVERY_S, is_final
         return True
 
     def read_on(self, *, is_final: bool) -> Iterator[Part]:
-        """Reads what was written since the last time."""
+        """Reads what was written since the last call."""
         self.write(is_final=is_final)
         return self._points.read_on()
 
     def write(self, *, is_final: bool) -> None:
-        """Write what was found in the logs since the last time."""
+        """Writes the metrics that were logged since the last call."""
         try:
             for _ in self._logs.read_on(self._patterns, is_final=is_final):
                 pass
             if self._logs.long_lines and not self._has_long_lines:
                 self._has_long_lines = True
                 logger.warning(
-                    "the log has lines of more than %d bytes: metrics are found in their first and last %d bytes",
+                    "the log has lines of more than %d bytes: metrics are read from their first and last %d bytes",
                     MAX_LINE,
                     MAX_LINE // 2,
                 )

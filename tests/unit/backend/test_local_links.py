@@ -52,7 +52,7 @@ def test_of_many_links_the_first_are_named(folder: Path) -> None:
 
 def test_a_huge_folder_is_not_searched_to_its_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "deep" / "link").symlink_to("/outside")
-    monkeypatch.setattr("pai_sdk.backend.local.support._MOST_FILES", 2)
+    monkeypatch.setattr("pai_sdk.backend.local.support._MAX_FILES", 2)
     assert links_notice("train", folder) is None
 
 

@@ -153,7 +153,7 @@ def test_an_attempt_whose_beginning_was_cut_off_is_begun_by_another_process(
 def test_a_fault_at_the_beginning_is_not_the_end(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pai_sdk.backend.local.retries._AGAIN_AFTER_FAULT_S", WAIT_S)
+    monkeypatch.setattr("pai_sdk.backend.local.retries._RETRY_AFTER_ERROR_S", WAIT_S)
     start, faults = backend._executor.start, iter([EngineNotFoundError("the engine is away")])
 
     def start_later(*arguments: Any, **options: Any) -> None:

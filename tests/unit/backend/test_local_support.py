@@ -201,7 +201,7 @@ def test_a_registered_algorithm_without_its_spec_is_refused() -> None:
     request = TrainingJobRequest.model_validate(
         {"TrainingJobName": "n", "AlgorithmName": "a", "ComputeResource": {"EcsSpec": "local"}}
     )
-    with pytest.raises(InvalidInputError, match="known to its service only"):
+    with pytest.raises(InvalidInputError, match="exists in its service only"):
         check_supported(request)
 
 

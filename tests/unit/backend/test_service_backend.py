@@ -90,7 +90,7 @@ def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend:
 
 def test_an_instance_elsewhere_cannot_be_entered(backend: ServiceBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pai_sdk.execution.docker.entry.find_engine", no_engine)
-    with pytest.raises(InvalidInputError, match="does not run on this machine, or is another"):
+    with pytest.raises(InvalidInputError, match="does not run on this machine, or belongs to another"):
         backend.enter("t-1", "t-1-worker-0")
 
 
