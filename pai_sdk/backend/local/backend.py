@@ -225,8 +225,8 @@ class LocalBackend:
         request, sandbox = plan.request, self._jobs.sandbox(job_id)
         sandbox.create(request)
         if self._embedded_dir is not None:
-            with self._jobs.changing(job_id) as facts:
-                facts["embedded"] = str(self._embedded_dir)
+            with self._jobs.update_metadata(job_id) as metadata:
+                metadata["embedded"] = str(self._embedded_dir)
         self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
         mounts = _mounts(request)
         for channel in request.input_channels:
@@ -382,8 +382,8 @@ class LocalBackend:
             ConflictError: it is not finished, or its folder has outputs that could not be saved.
         """
         record = self._record(job_id)
-        facts = self._jobs.facts(job_id)
-        if facts.get("unsaved") and not facts.get("synced"):
+        metadata = self._jobs.metadata(job_id)
+        if metadata.get("unsaved") and not metadata.get("synced"):
             raise ConflictError(
                 f"job {job_id}: {record.reason_message}; it is not deleted, since they would be lost",
                 code="OutputsNotSaved",
@@ -471,8 +471,8 @@ class LocalBackend:
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Adds or replaces labels."""
-        with self._jobs.changing(job_id) as facts:
-            facts["labels"] = {**facts.get("labels", {}), **labels}
+        with self._jobs.update_metadata(job_id) as metadata:
+            metadata["labels"] = {**metadata.get("labels", {}), **labels}
 
     def store(self, uri: str) -> Store:
         """Opens the folder of an output as a store."""
@@ -527,7 +527,7 @@ class LocalBackend:
         """Returns the client for `oss://`; for a job, of the service with which it was submitted."""
         if self._files is None:
             raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
-        embedded = self._jobs.facts(job_id).get("embedded") if job_id is not None else None
+        embedded = self._jobs.metadata(job_id).get("embedded") if job_id is not None else None
         return self._files(None if embedded is None else Path(embedded))
 
 

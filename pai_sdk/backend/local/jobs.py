@@ -1,4 +1,4 @@
-"""The folder of local jobs: one folder a job, in which any process finds all there is to know of it."""
+"""The folder of local jobs: one folder a job, from which any process can read its state."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
 
 _REQUEST = "request.json"
-_FACTS = "facts.json"
+_METADATA = "facts.json"
 _SUBMIT_LOCK = "submit.lock"
-_LONGEST_MAKING_S = 60.0  # a folder that is still no job then will not become one
+_MAX_CREATION_S = 60.0  # an incomplete folder of this age is left from a crash
 
 
 class LocalJobs:
     """All local jobs of a user.
 
     Args:
-        folder: where their folders are.
+        folder: parent of the jobs' folders.
 
     Example:
         >>> LocalJobs(Path("/srv/none")).ids()
@@ -46,10 +46,10 @@ class LocalJobs:
         self.folder = folder
 
     def sandbox(self, job_id: str) -> Sandbox:
-        """A job's folder.
+        """Returns a job's folder.
 
         Raises:
-            NotFoundError: there is no such job here.
+            NotFoundError: there is no such job.
         """
         root = self.folder / job_id
         if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id or not (root / _REQUEST).exists():
@@ -62,100 +62,102 @@ class LocalJobs:
 
     @contextmanager
     def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[str, bool]]:
-        """Make the folder of a new job; gives its id, and True.
+        """Creates the folder of a new job; yields its id and True.
 
-        A request whose submission label belongs to a job that is there already is the same submission, made by
-        another process: it gives that job's id and False, as soon as the other process has started the job. Where
-        that start fails, this one makes the job.
+        If a job has the submission label of the request, another process submits the same plan: then this waits
+        until that process has started the job, and yields its id and False. If that start fails, this process
+        creates the job.
 
-        For as long as this lasts, other processes see that the job is being started.
+        During the block, other processes see that the job is being started.
         """
         submission = request.label(SUBMISSION_LABEL)
         self.folder.mkdir(parents=True, exist_ok=True)
         while True:
-            with ExitStack() as held:
-                # One process at a time: it finds the job of its submission, or makes one that the others find.
+            with ExitStack() as stack:
+                # Serializes the search and the creation: of concurrent processes with one label, one creates the
+                # job, and the others find it.
                 with locked(self.folder.with_suffix(".lock")):
                     earlier = submission and self.job_of(submission)
                     if not earlier:
                         job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
                         root = self.folder / job_id
                         root.mkdir(mode=0o700)
-                        held.enter_context(locked(root / _SUBMIT_LOCK))
-                        facts = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
-                        _write(root / _FACTS, facts)
-                        _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
+                        stack.enter_context(locked(root / _SUBMIT_LOCK))
+                        metadata = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
+                        _write(root / _METADATA, metadata)
+                        _write(root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
                 if not earlier:
                     yield job_id, True
                     return
-            if self._was_started(earlier):
+            if self._wait_until_started(earlier):
                 yield earlier, False
                 return
 
     def job_of(self, submission: str) -> str | None:
-        """The job with that submission label."""
+        """Returns the job with this submission label."""
         for job_id in self.ids():
-            if self.facts(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
+            if self.metadata(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
                 return job_id
         return None
 
-    def _was_started(self, job_id: str) -> bool:
-        """Wait until another process has started a job; whether the job is there then."""
+    def _wait_until_started(self, job_id: str) -> bool:
+        """Waits until another process has started a job; returns whether the job exists then."""
         with suppress(FileNotFoundError), locked(self.folder / job_id / _SUBMIT_LOCK):
             return (self.folder / job_id / _REQUEST).exists()
         return False
 
     def state(self, job_id: str, executor: Executor) -> ExecutionState:
-        """The state of a job, by its instances; a job whose submitter was killed has ended.
+        """Returns the state of a job by its instances; a job whose submitter was killed has ended.
 
-        A job that waits for another attempt is absent, and has the reason for which the last one ended.
+        A job that waits for another attempt is absent, with the reason of its last exit.
         """
         root = self.sandbox(job_id).root
         state = executor.state(root)
         if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
-            state = executor.state(root)  # its submitter has just finished, or was killed at it
+            state = executor.state(root)  # again: the submitter may have started it between the two checks
             if state.phase == "absent":
                 return self._between_attempts(job_id) or interrupted()
         if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
             return state
-        return _stopped_or_waiting(state, self.facts(job_id))
+        return _stopped_or_waiting(state, self.metadata(job_id))
 
     def _between_attempts(self, job_id: str) -> ExecutionState | None:
-        """The state of a job whose last attempt is noted, and whose next one has not begun."""
-        facts = self.facts(job_id)
-        if not (noted := facts.get("attempts")):
+        """Returns the state of a job whose last attempt is recorded, and whose next one has not started."""
+        metadata = self.metadata(job_id)
+        if not (attempts := metadata.get("attempts")):
             return None
-        last = noted[-1]
+        last = attempts[-1]
         ended = ExecutionState(
             "ended",
             reason_code=last["reason_code"],
             reason_message=last["reason_message"],
             ended_at=last["ended_at"],
         )
-        return _stopped_or_waiting(ended, facts)
+        return _stopped_or_waiting(ended, metadata)
 
     def retries(self, job_id: str) -> JobRetries:
-        """After which endings the job is started again."""
+        """Returns the retry policy of a job."""
         return JobRetries.of(self.request(job_id))
 
-    def beginning_again(self, job_id: str) -> AbstractContextManager[bool]:
-        """A block in which another attempt is begun; False where another process does that."""
+    def start_lock(self, job_id: str) -> AbstractContextManager[bool]:
+        """Locks a job for starting another attempt; yields False if another process does that."""
         return locked(self.sandbox(job_id).root / _SUBMIT_LOCK, waits=False)
 
     def stop(self, job_id: str, executor: Executor) -> None:
-        """Ask for an end, also of a job that waits for another attempt."""
+        """Requests that a job stops, also one that waits for another attempt."""
         root = self.sandbox(job_id).root
         if self.retries(job_id).most:
-            with self.changing(job_id) as facts:
-                facts.setdefault("stopped_at", time.time())
+            with self.update_metadata(job_id) as metadata:
+                # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
+                metadata.setdefault("stopped_at", time.time())
         executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message="The job was stopped by its user.")
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
-        """Look into a job's folder, which another process may delete at any moment.
+        """Accesses a job's folder, which another process may delete at any time.
 
         Raises:
-            NotFoundError: there is no such job here, or none any more.
+            NotFoundError: there is no such job, or it was deleted during the block.
         """
         sandbox = self.sandbox(job_id)
         try:
@@ -165,62 +167,64 @@ class LocalJobs:
             raise
 
     def ids(self) -> list[str]:
-        """All jobs there are, the newest first."""
+        """Returns the ids of all jobs, the newest first."""
         if not self.folder.is_dir():
             return []
-        found = [
+        entries = [
             entry
             for entry in self.folder.iterdir()
             if entry.name.startswith(LOCAL.job_prefix) and (entry / _REQUEST).exists()
         ]
-        found.sort(key=lambda entry: self.facts(entry.name).get("created_at", 0.0), reverse=True)
-        return [entry.name for entry in found]
+        entries.sort(key=lambda entry: self.metadata(entry.name).get("created_at", 0.0), reverse=True)
+        return [entry.name for entry in entries]
 
     def remnants(self) -> list[Path]:
-        """Folders that are no jobs: of submissions and removals that were cut off."""
+        """Returns folders that are no jobs: of interrupted submissions and deletions."""
         if not self.folder.is_dir():
             return []
         return [entry for entry in self.folder.iterdir() if _is_remnant(entry)]
 
     def request(self, job_id: str) -> TrainingJobRequest:
-        """The request of a job."""
+        """Returns the request of a job."""
         text = (self.sandbox(job_id).root / _REQUEST).read_bytes()
         return TrainingJobRequest.model_validate_json(text)
 
-    def facts(self, job_id: str) -> dict[str, Any]:
-        """The other facts that are written down of a job."""
+    def metadata(self, job_id: str) -> dict[str, Any]:
+        """Returns the metadata of a job besides its request."""
         try:
-            facts: dict[str, Any] = json.loads((self.folder / job_id / _FACTS).read_bytes())
+            metadata: dict[str, Any] = json.loads((self.folder / job_id / _METADATA).read_bytes())
         except (OSError, ValueError):
             return {}
-        return facts
+        return metadata
 
     @contextmanager
-    def changing(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """The facts, to be changed; no other process changes them meanwhile."""
+    def update_metadata(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """Locks and yields the metadata for changes; saves it at the end."""
         root = self.sandbox(job_id).root
         with locked(root / "facts.lock"):
-            facts = self.facts(job_id)
-            yield facts
-            _write(root / _FACTS, facts)
+            metadata = self.metadata(job_id)
+            yield metadata
+            _write(root / _METADATA, metadata)
 
     def record(self, job_id: str, state: ExecutionState) -> JobRecord:
-        """A job as TrainingJob knows it."""
-        request, facts = self.request(job_id), self.facts(job_id)
+        """Returns the record of a job."""
+        request, metadata = self.request(job_id), self.metadata(job_id)
         status, code, message = outcome(state)
         if state.phase == "absent" and state.reason_code:
             status = JobStatus.SUBMITTED  # it waits for another attempt
-        ended = state.ended_at if state.phase == "ended" else None
-        if ended is not None and not facts.get("synced") and oss_outputs(request):
+        exited_at = state.ended_at if state.phase == "ended" else None
+        if exited_at is not None and not metadata.get("synced") and oss_outputs(request):
             outputs = self.sandbox(job_id).ml / "output"
-            status, code, message = _with_unsaved(status, code, message, str(facts.get("unsaved") or ""), outputs)
-        created = facts.get("created_at")
-        moments = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(facts)]
-        told_end = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
-        if (status, told_end) not in moments:
-            moments += [(JobStatus.RUNNING, state.started_at), (status, told_end)]
-        passed = [(str(name), at) for name, at in moments if at is not None]
-        labels = [Label(key=key, value=value) for key, value in facts.get("labels", {}).items()]
+            status, code, message = _with_unsaved(
+                status, code, message, str(metadata.get("unsaved") or ""), outputs
+            )
+        created = metadata.get("created_at")
+        changes = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(metadata)]
+        finished_at = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
+        if (status, finished_at) not in changes:
+            changes += [(JobStatus.RUNNING, state.started_at), (status, finished_at)]
+        history = [(str(name), at) for name, at in changes if at is not None]
+        labels = [Label(key=key, value=value) for key, value in metadata.get("labels", {}).items()]
         record = JobRecord(
             **request.model_copy(update={"labels": labels}).to_wire(),
             training_job_id=job_id,
@@ -228,24 +232,24 @@ class LocalJobs:
             reason_code=code,
             reason_message=message,
             gmt_create_time=wire_time(created),
-            gmt_modified_time=wire_time(passed[-1][1] if passed else created),
-            duration=max(0, round((ended or time.time()) - state.started_at)) if state.started_at else 0,
+            gmt_modified_time=wire_time(history[-1][1] if history else created),
+            duration=max(0, round((exited_at or time.time()) - state.started_at)) if state.started_at else 0,
             instances=[
                 InstanceRecord(name=instance.name, role=instance.role, status=instance.status)
                 for instance in state.instances
             ],
             status_transitions=[
                 StatusTransition(status=name, start_time=wire_time(at), end_time=wire_time(until))
-                for (name, at), until in zip(passed, [*(at for _, at in passed[1:]), None], strict=True)
+                for (name, at), until in zip(history, [*(at for _, at in history[1:]), None], strict=True)
             ],
         )
         record._lists_all = True
         return record
 
 
-def _stopped_or_waiting(ended: ExecutionState, facts: Mapping[str, Any]) -> ExecutionState:
-    """The state of a job after an end that another attempt follows."""
-    if (stopped_at := facts.get("stopped_at")) is None:
+def _stopped_or_waiting(ended: ExecutionState, metadata: Mapping[str, Any]) -> ExecutionState:
+    """Returns the state of a job after an exit that another attempt follows."""
+    if (stopped_at := metadata.get("stopped_at")) is None:
         return replace(ended, phase="absent")
     return replace(
         ended,
@@ -255,8 +259,8 @@ def _stopped_or_waiting(ended: ExecutionState, facts: Mapping[str, Any]) -> Exec
     )
 
 
-def _of_earlier_attempts(facts: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
-    for attempt in facts.get("attempts", ()):
+def _of_earlier_attempts(metadata: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
+    for attempt in metadata.get("attempts", ()):
         yield JobStatus.RUNNING, attempt["started_at"]
         yield JobStatus.SUBMITTED, attempt["ended_at"]
 
@@ -264,7 +268,7 @@ def _of_earlier_attempts(facts: Mapping[str, Any]) -> Iterator[tuple[JobStatus, 
 def _with_unsaved(
     status: JobStatus, code: str | None, message: str | None, unsaved: str, outputs: Path
 ) -> tuple[JobStatus, str | None, str | None]:
-    """The outcome of a job whose containers have ended, but whose outputs are not where they are to be."""
+    """Returns the outcome of a job whose containers have exited, but whose outputs are not saved."""
     if not unsaved:
         text = (
             f"The containers have ended; the outputs in {outputs} are saved to OSS when the job is next queried."
@@ -279,7 +283,7 @@ def _with_unsaved(
 
 
 def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:
-    """Output channel to its URI, of those that go to OSS."""
+    """Returns output channels in OSS: name to URI."""
     uris = {channel.name: channel.output_uri or "" for channel in request.output_channels}
     return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
 
@@ -294,10 +298,10 @@ def _is_remnant(folder: Path) -> bool:
     if not folder.name.startswith(LOCAL.job_prefix) or (folder / _REQUEST).exists():
         return False
     with suppress(FileNotFoundError):
-        return time.time() - folder.stat().st_mtime > _LONGEST_MAKING_S
+        return time.time() - folder.stat().st_mtime > _MAX_CREATION_S
     return False
 
 
 def _write(path: Path, value: object) -> None:
-    """Write a file as a whole; it may hold what the job's variables hide, so it is for its owner only."""
+    """Replaces a file with mode 0600, since it may hold secrets of the job's variables."""
     replace_file(path, json.dumps(value, ensure_ascii=False))

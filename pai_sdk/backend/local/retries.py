@@ -54,7 +54,7 @@ class LocalRetries:
             return
         if time.monotonic() < self._not_before.get(job_id, 0.0):
             return
-        with self._jobs.beginning_again(job_id) as has_lock:
+        with self._jobs.start_lock(job_id) as has_lock:
             if not has_lock:
                 return
             try:
@@ -68,7 +68,7 @@ class LocalRetries:
         state = self._executor.state(sandbox.root)
         if state.phase not in ("ended", "absent"):
             return  # another process has just started it
-        with self._jobs.changing(job_id) as metadata:
+        with self._jobs.update_metadata(job_id) as metadata:
             if metadata.get("stopped_at"):
                 return
             attempts = metadata.setdefault("attempts", [])
@@ -87,5 +87,5 @@ class LocalRetries:
         self._executor.withdraw(sandbox.root)  # removes containers of a process that was killed during a start
         self._start(job_id)
         logger.info("%s: attempt %d has begun", job_id, next_attempt)
-        if self._jobs.facts(job_id).get("stopped_at"):  # stop() during the start had no containers to stop
+        if self._jobs.metadata(job_id).get("stopped_at"):  # stop() during the start had no containers to stop
             self._jobs.stop(job_id, self._executor)

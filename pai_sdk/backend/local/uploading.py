@@ -108,7 +108,7 @@ class LocalOutputs:
 
     def are_saved(self, job_id: str) -> bool:
         """Returns True if all outputs of a finished job are saved."""
-        return bool(self._jobs.facts(job_id).get("synced"))
+        return bool(self._jobs.metadata(job_id).get("synced"))
 
     def save(self, job_id: str, *, progress: bool = True) -> None:
         """Saves the outputs of a finished job, once; the next query retries files that could not be saved."""
@@ -119,7 +119,7 @@ class LocalOutputs:
             if self.are_saved(job_id):  # by the process that held the lock before
                 return
             unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
-            with self._jobs.changing(job_id) as metadata:
+            with self._jobs.update_metadata(job_id) as metadata:
                 metadata["synced"] = not unsaved
                 metadata["unsaved"] = unsaved
 

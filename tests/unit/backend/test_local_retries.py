@@ -123,7 +123,7 @@ def test_a_stop_of_a_running_attempt_is_the_end(backend: LocalBackend) -> None:
     assert until_status(backend, job_id, "Terminated").reason_code == "StoppedByUser"
 
 
-@pytest.mark.parametrize("after", ["_jobs.changing", "_executor.renew", "_executor.withdraw"])
+@pytest.mark.parametrize("after", ["_jobs.update_metadata", "_executor.renew", "_executor.withdraw"])
 def test_an_attempt_whose_beginning_was_cut_off_is_begun_by_another_process(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
