@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ExperimentConfig
-from pai_sdk.session.default import given_or_default
+from pai_sdk.session.default import session_or_default
 from pai_sdk.storage.uri import uri_scheme
 from pai_sdk.tensorboard import TensorBoard
 
@@ -75,7 +75,7 @@ class Experiment:
                 str(artifact_uri),
                 name,
             )  # alipai has them in the other order, and no name is a URI
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         experiment_id = session.experiments.create(
             name, artifact_uri=artifact_uri, accessibility=accessibility, labels=labels
         )
@@ -88,7 +88,7 @@ class Experiment:
         Raises:
             NotFoundError: there is no such experiment.
         """
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         return cls(session.experiments.get(experiment_id), session)
 
     @classmethod
@@ -98,13 +98,13 @@ class Experiment:
         Raises:
             InvalidInputError: the workspace has none; the nearest name is offered.
         """
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         return cls(session.experiments.find(name), session)
 
     @classmethod
     def get_by_name(cls, name: str, *, session: Session | None = None) -> Experiment | None:
         """The experiment of exactly that name, or None; `find` raises an error instead."""
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         records = session.experiments.list(name=name, exact=True)
         return next((cls(record, session) for record in records if record.name == name), None)
 
@@ -123,7 +123,7 @@ class Experiment:
             labels: only experiments that bear all of these labels.
             session: where; the default session otherwise.
         """
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         records = session.experiments.list(name=name, labels=labels)
         return (cls(record, session) for record in records)
 

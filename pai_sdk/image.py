@@ -11,7 +11,7 @@ from pai_sdk.base.hints import did_you_mean, name_hint, nearest
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.public_images import OFFICIAL, SCOPE_LABELS, public_images
-from pai_sdk.session.default import given_or_default
+from pai_sdk.session.default import session_or_default
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session
@@ -125,7 +125,7 @@ def list_images(
         hint = name_hint(scope, SCOPE_LABELS)
         raise InvalidInputError([Problem("image_scope", f"{image_scope!r} is not known", hint)])
     wanted = framework_name.strip().lower()
-    catalogue = list(_catalogue(given_or_default(session, local=False), scope))
+    catalogue = list(_catalogue(session_or_default(session, local=False), scope))
     found = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
     if not wanted:
         return found

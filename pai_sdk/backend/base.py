@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from pai_sdk._wire.masking import public_request
 from pai_sdk.backend.places import Capabilities
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.display.plan_card import plan_card_html
 from pai_sdk.errors import InvalidInputError, Problem
@@ -113,7 +113,7 @@ class Plan:
         Raises:
             InvalidInputError: it cannot be read, or is not a request; the error lists all problems.
         """
-        path = path_given(path, "path")
+        path = parse_path(path, "path")
         try:
             request = TrainingJobRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except ValidationError as error:
@@ -141,7 +141,7 @@ class Plan:
             problem = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
             raise InvalidInputError([Problem("plan", problem, hint)])
-        path = path_given(path, "path")
+        path = parse_path(path, "path")
         with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(self.to_json() + "\n")
         return path

@@ -1,4 +1,4 @@
-"""A pool of connections, which a process never shares with its parent."""
+"""A pool of connections that a process never shares with its parent."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ __all__ = ["HandshakeError", "PooledAdapter", "TlsConnection", "stay_on_this_mac
 
 
 class HandshakeError(ssl.SSLError):
-    """TLS failed while the connection was being made, so no request has been sent over it.
+    """Raised when TLS failed before the connection was established, so no request has been sent.
 
-    requests raises the same `SSLError` for a failed handshake and for a broken record that comes after the request
-    was sent. Only the first may be tried again blindly, so the connection marks it.
+    requests raises the same `SSLError` for a failed handshake and for a broken record after the request was sent.
+    Only the first can be retried safely, so the connection marks it.
     """
 
 
 def stay_on_this_machine(session: requests.Session) -> None:
-    """Use no proxy for this machine itself; a CA that the environment names is used all the same.
-
-    Not by `no_proxy`: requests would put it into the environment of the whole process for a moment, and with
-    several threads it may stay there.
+    """Disables proxies for a session to this machine; a CA named by the environment stays in use.
 
     Example:
         >>> session = requests.Session()
@@ -35,12 +32,14 @@ def stay_on_this_machine(session: requests.Session) -> None:
         >>> session.trust_env
         False
     """
+    # Not by `no_proxy`: requests would set it in the environment of the process for a moment, and with several
+    # threads it may stay there.
     session.trust_env = False
     session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
 
 class PooledAdapter(requests.adapters.HTTPAdapter):
-    """Keeps connections for the next request; a child of a fork makes its own.
+    """Keeps connections for the next request; a child of a fork opens its own.
 
     Parent and child have the same sockets. If both wrote into one, each would read responses meant for the other.
 
@@ -53,7 +52,7 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
         super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)  # calls init_poolmanager
         self._process = os.getpid()
         self._size = hosts, size
-        self._of_parents: list[
+        self._inherited: list[
             object
         ] = []  # kept: cleaning them up needs their locks, which the parent may have held
 
@@ -66,25 +65,27 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
         cert: bytes | str | tuple[bytes | str, bytes | str] | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """Send a request, over a connection of this process."""
+        """Sends a request over a connection of this process."""
         if self._process != os.getpid():
-            self._begin_anew()
+            self._reset()
         return super().send(request, stream, timeout, verify, cert, proxies)
 
     def init_poolmanager(self, *args: Any, **more: Any) -> None:
-        """Make the pool of the direct connections."""
+        """Creates the pool of the direct connections."""
         super().init_poolmanager(*args, **more)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
-        """The pool of the connections through a proxy."""
+        """Returns the pool of the connections through a proxy."""
         manager = super().proxy_manager_for(proxy, **more)
         if not proxy.lower().startswith("socks"):  # SOCKS proxies need their own connection class
             manager.pool_classes_by_scheme = _POOLS
         return manager
 
-    def _begin_anew(self) -> None:
-        self._of_parents += [self.poolmanager, self.proxy_manager]
+    def _reset(self) -> None:
+        # Never closed here: the sockets belong to the parent too, and a clean-up needs locks that it may have
+        # held.
+        self._inherited += [self.poolmanager, self.proxy_manager]
         self.proxy_manager: dict[str, Any] = {}
         self.init_poolmanager(*self._size)
         self._process = os.getpid()
@@ -94,7 +95,7 @@ class TlsConnection(HTTPSConnection):
     """A connection of urllib3 that marks a failed handshake."""
 
     def connect(self) -> None:
-        """Open it.
+        """Opens the connection.
 
         Raises:
             HandshakeError: TLS failed.

@@ -1,4 +1,4 @@
-"""Endpoints: where a service is reached (`Endpoint`), and what the text of an endpoint means."""
+"""Endpoints: the address of a service (`Endpoint`), and the parsing of endpoint strings."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
 
 
 class Endpoint:
-    """The address of a service, which can be found again when nothing listens there any more.
+    """The address of a service, which can be found again after it moved.
 
-    Clients share the value and read `url` for each attempt, so a service that moved is found by all of them.
+    Clients share the object and read `url` for each attempt, so all of them follow a service that moved.
 
     Args:
-        url: the endpoint; https unless it says http:// itself.
-        find_again: starts the service again if need be; returns its endpoint when it has moved.
+        url: the endpoint; https unless it starts with http://.
+        find_again: starts the service again if necessary; returns its endpoint if it has moved.
 
     Attributes:
         url: scheme and host, without a slash at the end.
-        hosts: the hosts that the service had so far, with their ports.
+        hosts: all hosts of the service so far, with their ports.
 
     Raises:
         SettingsError: `url` is not an endpoint.
@@ -48,7 +48,7 @@ class Endpoint:
         return self.url
 
     def revive(self) -> None:
-        """Find the service again, if that is possible here; `url` is then the new one."""
+        """Finds the service again, if possible, and updates `url`."""
         moved_to = self._find_again() if self._find_again is not None else None
         if moved_to is not None:
             self.url = with_scheme(moved_to)
@@ -56,7 +56,7 @@ class Endpoint:
 
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
-    """Scheme and host (with its port) of an endpoint; https unless it says http itself.
+    """Returns scheme and host (with its port) of an endpoint; https without a scheme.
 
     Raises:
         SettingsError: it is not an endpoint.
@@ -65,19 +65,19 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
         >>> scheme_and_host("pai.cn-hangzhou.aliyuncs.com"), scheme_and_host("http://127.0.0.1:8765/")
         (('https', 'pai.cn-hangzhou.aliyuncs.com'), ('http', '127.0.0.1:8765'))
     """
-    found = _ENDPOINT.fullmatch(endpoint)
-    if not found:
+    match = _ENDPOINT.fullmatch(endpoint)
+    if not match:
         if _IPV6.fullmatch(endpoint):  # oss2 refuses them
-            why = "is an IPv6 address, which the OSS library cannot use"
-            raise SettingsError(f"{endpoint!r} {why}; write a host name that resolves to it")
+            problem = "is an IPv6 address, which the OSS library cannot use"
+            raise SettingsError(f"{endpoint!r} {problem}; write a host name that resolves to it")
         # A user name and password may stand in it: what is before an @ is not shown.
-        shown = re.sub(r"//.*@", "//…@", endpoint)
-        raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")
-    return (found["scheme"] or "https").lower(), found["host"].lower()
+        redacted = re.sub(r"//.*@", "//…@", endpoint)
+        raise SettingsError(f"{redacted!r} is not an endpoint; write host, host:port or http(s)://host:port")
+    return (match["scheme"] or "https").lower(), match["host"].lower()
 
 
 def with_scheme(endpoint: str) -> str:
-    """The endpoint as a URL without a slash at its end: https unless it says http itself.
+    """Returns the endpoint as a URL without a slash at its end; https without a scheme.
 
     Raises:
         SettingsError: it is not an endpoint.
@@ -90,23 +90,23 @@ def with_scheme(endpoint: str) -> str:
 
 
 def host_of(endpoint: str) -> str:
-    """The host of an endpoint, with its port if it has one, in lower case."""
+    """Returns the host of an endpoint, with its port if it has one, in lower case."""
     return with_scheme(endpoint).partition("://")[2].lower()
 
 
 def region_of(endpoint: str) -> str | None:
-    """The region that an endpoint of Alibaba Cloud names, or None for any other.
+    """Returns the region that an endpoint of Alibaba Cloud names, or None for others.
 
     Example:
         >>> region_of("oss-cn-beijing-internal.aliyuncs.com"), region_of("127.0.0.1:8765")
         ('cn-beijing', None)
     """
-    found = _ALIYUN_HOST.fullmatch(host_of(endpoint))
-    return found["region"] if found and found["region"] not in _NOT_A_REGION else None
+    match = _ALIYUN_HOST.fullmatch(host_of(endpoint))
+    return match["region"] if match and match["region"] not in _NOT_A_REGION else None
 
 
 def is_alibaba_oss(endpoint: str) -> bool:
-    """Return whether the endpoint is one of Alibaba Cloud's OSS, and of no other server.
+    """Returns True if the endpoint belongs to the OSS of Alibaba Cloud, and to no other server.
 
     Example:
         >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")
@@ -116,7 +116,7 @@ def is_alibaba_oss(endpoint: str) -> bool:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Return whether the endpoint is this machine."""
+    """Returns True if the endpoint is this machine."""
     host = host_of(endpoint).partition(":")[0]
     if host == "localhost":
         return True

@@ -1,7 +1,6 @@
 """Optional libraries: the command that installs an extra, and pandas, which no extra has.
 
-The package is in no index. A name in an index may belong to another owner, so nothing here installs the package by
-its name.
+The package is in no index. A name in an index may belong to another owner, so no command installs it by name.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NAME_AND_VERSIONS = re.compile(r"\s*([^;]+?)\s*(?:;(.*))?")
 
 
 def installed_distribution() -> Distribution | None:
-    """Returns the installed distribution, or None where only the folder of the package is on the path."""
+    """Returns the installed distribution, or None if only the folder of the package is on the path."""
     try:
         return distribution(DISTRIBUTION)
     except PackageNotFoundError:
@@ -35,10 +34,7 @@ def installed_distribution() -> Distribution | None:
 
 
 def install_command(extra: str = "") -> str:
-    """Returns the command that installs this package with an extra, from where it was installed.
-
-    This is the clone or the wheel that pip has recorded (PEP 610). If that is gone, the command names what the
-    extra requires.
+    """Returns the command that installs this package with an extra, from its original source.
 
     Args:
         extra: one or several, as in `service,postgres`; empty for the package alone.
@@ -47,25 +43,27 @@ def install_command(extra: str = "") -> str:
         >>> install_command("tune").startswith("pip install ")
         True
     """
-    found = installed_distribution()
+    # The clone or wheel that pip has recorded (PEP 610). If that is gone, the command names the requirements of
+    # the extra.
+    installed = installed_distribution()
     names = f"[{extra}]" if extra else ""
-    source, options = _source(found) if found is not None else (None, "")
+    source, options = _source(installed) if installed is not None else (None, "")
     if source is not None:
         return f"pip install {options}{shlex.quote(f'{source}{names}')}"
-    if found is not None and (needed := _requirements(found, extra)):
+    if installed is not None and (needed := _requirements(installed, extra)):
         return f"pip install {' '.join(map(shlex.quote, needed))}"
     return f"pip install {shlex.quote(f'.{names}')} (in a clone of pai_sdk)"
 
 
-def missing_extra(what: str, extra: str) -> MissingExtraError:
+def missing_extra(need: str, extra: str) -> MissingExtraError:
     """Returns the error for a library that an extra installs.
 
     Args:
-        what: the start of the message, such as `a Tuner needs Optuna`.
+        need: the start of the message, such as `a Tuner needs Optuna`.
         extra: the extra that has the library.
     """
-    text = f"{what}, which is not installed; run: {install_command(extra)}"
-    return MissingExtraError(text, extra=extra)
+    message = f"{need}, which is not installed; run: {install_command(extra)}"
+    return MissingExtraError(message, extra=extra)
 
 
 def import_pandas() -> Any:
@@ -84,10 +82,10 @@ def import_pandas() -> Any:
         raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
 
 
-def _source(found: Distribution) -> tuple[Path | None, str]:
+def _source(installed: Distribution) -> tuple[Path | None, str]:
     """Returns the clone or wheel that the package was installed from, and the options of pip for it."""
     try:
-        record = json.loads(found.read_text("direct_url.json") or "{}")
+        record = json.loads(installed.read_text("direct_url.json") or "{}")
         url = urlsplit(record.get("url", ""))
         path = Path(url2pathname(url.path))
         if url.scheme != "file" or not path.exists():
@@ -97,11 +95,11 @@ def _source(found: Distribution) -> tuple[Path | None, str]:
         return None, ""
 
 
-def _requirements(found: Distribution, extra: str) -> list[str]:
-    """Returns what the extras need, as pip takes it."""
+def _requirements(installed: Distribution, extra: str) -> list[str]:
+    """Returns the requirements of the extras in pip's format."""
     extras = {name.strip() for name in extra.split(",")}
     needed = []
-    for line in found.requires or ():
+    for line in installed.requires or ():
         match = _NAME_AND_VERSIONS.fullmatch(line)
         of = re.search(r"extra == ['\"]([^'\"]+)['\"]", (match[2] or "") if match else "")
         if match and of and of[1] in extras:

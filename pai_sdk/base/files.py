@@ -1,8 +1,8 @@
 """Files that processes share, on Linux, macOS and Windows: atomic replace, publish-once, locks, positioned I/O.
 
-Standard library only; on Windows, portalocker takes the locks. A lock (flock) belongs to the open file, so it ends
-when its process does, however that ends. Elsewhere in the package: `storage.objects.replacing` gives a *name* to
-download to, which `storage.leftovers` can tell from a file of the user's after a crash.
+Standard library only; on Windows, portalocker provides the locks. A lock (flock) belongs to the open file, so it
+ends with its process, however that exits. Elsewhere in the package: `storage.objects.replacing` yields a *name* to
+download to, which `storage.leftovers` can distinguish from files of the user after a crash.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ __all__ = [
 OPEN_FILES_CAN_BE_MOVED = sys.platform != "win32"
 """True if a file can be renamed and removed while it is open. Windows refuses both."""
 
-_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS, errno.EBADF)  # of some file systems
+# Some file systems support no fsync, or none of folders.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS, errno.EBADF)
 
 
 def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file for bytes; a link is not followed, and a pipe not waited for.
+    """Opens a file for bytes, without following a link or waiting for a pipe.
 
     Args:
         path: the file.
         flags: as for `os.open`.
-        mode: of a file that is made.
+        mode: of a new file.
 
     Example:
         >>> os.close(open_file(Path(os.devnull), os.O_RDONLY))
@@ -59,7 +60,7 @@ def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file for reading in a folder that others can write to: a link leads nowhere, a pipe blocks no reader.
+    """Opens a file for reading in a folder that others can write to; refuses links, pipes and devices.
 
     Raises:
         OSError: there is none, or it is something else than a file.
@@ -77,15 +78,15 @@ def open_plain(path: Path) -> BinaryIO:
 def replace_file(
     path: Path, content: str | bytes, *, mode: int = 0o600, durable: bool = False, draft: Path | None = None
 ) -> None:
-    """Replace a file atomically: a reader, and a crash, finds the old content or the new one.
+    """Replace a file atomically: readers see the old or the new content, also after a crash.
 
     Args:
         path: the file.
         content: all of it; text is written as UTF-8.
         mode: its permissions, less the umask.
-        durable: force the content to the disk before the rename, so that a power cut leaves no empty file.
-        draft: where it is written first, for a file with one writer: what a crash left there is removed. By
-            default each call has a draft of its own beside the file, so several processes may write at once.
+        durable: force the content to the disk before the rename, so that a power failure leaves no empty file.
+        draft: the temporary file, for a file with one writer: a draft of a crashed process is removed. By
+            default each call has its own draft beside the file, so several processes can write at once.
 
     Example:
         >>> import tempfile
@@ -101,7 +102,7 @@ def replace_file(
 
 
 def publish_once(path: Path, content: str | bytes, *, mode: int = 0o600) -> bool:
-    """Make a file that appears with all of its content, unless there is one: the first publisher wins.
+    """Create a file that appears with its full content, unless it exists: the first publisher wins.
 
     Args:
         path: the file, on a file system with hard links.
@@ -109,10 +110,11 @@ def publish_once(path: Path, content: str | bytes, *, mode: int = 0o600) -> bool
         mode: its permissions, less the umask.
 
     Returns:
-        Whether this call made it.
+        Whether this call created it.
     """
     with _written(_draft_of(path), content, mode) as written:
         try:
+            # A link instead of a rename: it fails if the file exists, and so decides which process was first.
             os.link(written, path)
         except FileExistsError:
             return False
@@ -120,12 +122,12 @@ def publish_once(path: Path, content: str | bytes, *, mode: int = 0o600) -> bool
 
 
 def append_to(path: Path, content: bytes, *, at: int | None = None, durable: bool = False) -> int:
-    """Append to a file with one writer: all of the content or, after an error such as a full disk, nothing of it.
+    """Appends to a file with one writer: all of the content or, after an error such as a full disk, none of it.
 
     Args:
-        path: the file, which is made when missing.
-        content: what is appended.
-        at: the size that the file should have; what is behind it, as after a crash, is removed first.
+        path: the file, which is created if missing.
+        content: the new bytes.
+        at: the size that the file should have; a longer tail, as after a crash, is removed first.
         durable: force the content to the disk.
 
     Returns:
@@ -149,7 +151,8 @@ def append_to(path: Path, content: bytes, *, at: int | None = None, durable: boo
             _write_all(file, content)
             if durable:
                 sync(file.fileno())
-        except BaseException:  # also Ctrl-C: a part of a record must not stay in front of the next one
+        except BaseException:
+            # Also after Ctrl-C: a partial record must not stay in front of the next one.
             file.truncate(size)
             raise
         return size + len(content)
@@ -157,12 +160,13 @@ def append_to(path: Path, content: bytes, *, at: int | None = None, durable: boo
 
 def _write_all(file: RawIOBase, content: bytes) -> None:
     remaining = memoryview(content)
-    while remaining:  # a disk that is nearly full takes a part
+    # On a nearly full disk, write() may write less than requested, without an error.
+    while remaining:
         remaining = remaining[file.write(remaining) :]
 
 
 def sync(descriptor: int) -> None:
-    """Force an open file or folder to the disk, on file systems that can do so."""
+    """Forces an open file or folder to the disk, if the file system supports it."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -171,8 +175,9 @@ def sync(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk: after a power cut, its files have the names that they have now."""
-    if os.name == "nt":  # Windows opens no folders
+    """Forces the names in a folder to the disk, so that renames survive a power failure."""
+    # Windows cannot open folders.
+    if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -187,7 +192,7 @@ def _draft_of(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _written(draft: Path, content: str | bytes, mode: int, *, durable: bool = False) -> Iterator[Path]:
-    """A new file with the content; its name is gone after the block."""
+    """Yields a new file with the content; the draft is removed after the block."""
     file = open_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(file, "wb") as stream:
@@ -197,7 +202,8 @@ def _written(draft: Path, content: str | bytes, mode: int, *, durable: bool = Fa
                 os.fsync(file)
         yield draft
     finally:
-        with contextlib.suppress(OSError):  # renamed, or the disk's error is on its way to the caller
+        # The draft was renamed, or an error of the disk is already on its way to the caller.
+        with contextlib.suppress(OSError):
             draft.unlink()
 
 
@@ -206,21 +212,21 @@ def _written(draft: Path, content: str | bytes, mode: int, *, durable: bool = Fa
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False, waits: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file, which is made when missing.
+    """Hold the lock of a file, which is created if missing.
 
     Args:
         path: the file.
-        shared: other processes may hold it too, if they share it.
-        waits: wait for as long as another process has it; without, the block gets False at once.
+        shared: other processes can hold it too, if they share it.
+        waits: wait while another process has it; otherwise the block gets False at once.
 
     Raises:
-        OSError: the file cannot be made, or the file system has no locks.
+        OSError: the file cannot be created, or the file system has no locks.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with locked(Path(folder, "lock")) as ours, locked(Path(folder, "lock"), waits=False) as too:
-        ...         ours, too
+        ...     with locked(Path(folder, "lock")) as first, locked(Path(folder, "lock"), waits=False) as second:
+        ...         first, second
         (True, False)
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -231,7 +237,7 @@ def locked(path: Path, *, shared: bool = False, waits: bool = True) -> Iterator[
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file alone. Several may ask at once; no file is not locked."""
+    """Return whether a process holds the exclusive lock of a file; False without a file."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -244,8 +250,9 @@ def is_locked(path: Path) -> bool:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Let no other process into the block that asks the same. Without locks in the file system, all are let in."""
-    if sys.platform == "win32":  # where folders cannot be opened
+    """Excludes other processes that lock the same folder; has no effect if the file system has no locks."""
+    # Windows cannot open folders, so a file in it is locked.
+    if sys.platform == "win32":
         file = open_file(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     else:
         file = os.open(folder, os.O_RDONLY)
@@ -260,10 +267,21 @@ def locked_folder(folder: Path) -> Iterator[None]:
 if sys.platform == "win32":
     import threading
 
-    _position_lock = threading.Lock()  # the position in a file belongs to all threads that have it open
+    # Windows has no pread: the position of a file is shared by all threads, so a lock protects each seek with its
+    # read or write.
+    _position_lock = threading.Lock()
 
     def take_lock(file: int, *, shared: bool = False, waits: bool = True) -> bool:
-        """Lock an open file, as below."""
+        """Locks an open file; changes a lock that is already held.
+
+        Args:
+            file: the descriptor. Children that inherit it hold the lock too, until the last one has closed it.
+            shared: other processes can hold it too, if they share it.
+            waits: wait while another process has the lock.
+
+        Returns:
+            False if another process has it.
+        """
         import portalocker
 
         flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
@@ -276,17 +294,18 @@ if sys.platform == "win32":
         return True
 
     def close_locked(file: int) -> None:
-        """Close an open file, and with it end its lock."""
+        """Unlocks an open file, then closes it."""
+        # A close alone would leave it locked while a process that another thread just forks has a copy.
         os.close(file)
 
     def read_at(file: int, size_bytes: int, at: int) -> bytes:
-        """Read some bytes of an open file; fewer, or none, at its end."""
+        """Reads bytes at a position of an open file; fewer, or none, at its end."""
         with _position_lock:
             os.lseek(file, at, os.SEEK_SET)
             return os.read(file, size_bytes)
 
     def write_at(file: int, content: bytes | memoryview, at: int) -> int:
-        """Write into an open file, from any thread; returns how much was written."""
+        """Writes at a position of an open file, from any thread; returns the number of written bytes."""
         with _position_lock:
             os.lseek(file, at, os.SEEK_SET)
             return os.write(file, content)
@@ -295,39 +314,40 @@ else:
     import fcntl
 
     def take_lock(file: int, *, shared: bool = False, waits: bool = True) -> bool:
-        """Lock an open file; a lock that is held already is changed into this one.
+        """Locks an open file; changes a lock that is already held.
 
         Args:
             file: the descriptor. Children that inherit it hold the lock too, until the last one has closed it.
-            shared: other processes may hold it too, if they share it.
-            waits: wait for as long as another process has the lock.
+            shared: other processes can hold it too, if they share it.
+            waits: wait while another process has the lock.
 
         Returns:
-            False when another process has it.
+            False if another process has it.
 
         Raises:
             OSError: the file system has no locks.
         """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
+            # flock, not lockf: a lock of lockf belongs to the process, and is lost when any descriptor of the file
+            # is closed.
             fcntl.flock(file, kind if waits else kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     def close_locked(file: int) -> None:
-        """Unlock an open file, then close it.
-
-        Closed alone, it would stay locked while a process that another thread just forks has a copy of it.
-        """
-        with contextlib.suppress(OSError):  # a file system without locks
+        """Unlocks an open file, then closes it."""
+        # A close alone would leave it locked while a process that another thread just forks has a copy.
+        # The file system has no locks.
+        with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
 
     def read_at(file: int, size_bytes: int, at: int) -> bytes:
-        """Read some bytes of an open file; fewer, or none, at its end."""
+        """Reads bytes at a position of an open file; fewer, or none, at its end."""
         return os.pread(file, size_bytes, at)
 
     def write_at(file: int, content: bytes | memoryview, at: int) -> int:
-        """Write into an open file, from any thread; returns how much was written."""
+        """Writes at a position of an open file, from any thread; returns the number of written bytes."""
         return os.pwrite(file, content, at)

@@ -14,7 +14,7 @@ _NO_FILE = "<dynamic-code>"  # what cloudpickle, from 3.1.3 on, writes instead o
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value; functions and classes that the other process cannot import are pickled by value."""
+    """Pickles a value; functions and classes that the other process cannot import are pickled by value."""
     content = io.BytesIO()
     pickler_class()(content).dump(value)
     return content.getvalue()
@@ -22,7 +22,7 @@ def dumps(value: Any) -> bytes:
 
 @cache
 def pickler_class() -> Any:
-    """The class of pickler behind `dumps`, to be extended. cloudpickle is imported at the first call."""
+    """Returns the class of pickler behind `dumps`, for subclasses; imports cloudpickle on the first call."""
     import cloudpickle
 
     inherited = cloudpickle.Pickler.dispatch_table

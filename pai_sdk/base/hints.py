@@ -11,19 +11,19 @@ from pai_sdk.errors import Problem
 __all__ = ["did_you_mean", "is_of_type", "name_hint", "nearest", "wrong_type"]
 
 # A comparison takes the product of two lengths, and a service makes it with names that clients send.
-_MOST_COMPARED, _LONGEST_COMPARED = 2_000, 200
+_MAX_NAMES, _MAX_LENGTH = 2_000, 200
 
 
-def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """The known names that are spelt nearly like `name`, the nearest first; of many or long names, none."""
-    names = list(islice(known, _MOST_COMPARED + 1))
-    if len(name) > _LONGEST_COMPARED or len(names) > _MOST_COMPARED:
+def nearest(name: str, candidates: Iterable[str], *, max_count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Returns similar candidates, the most similar first; none if there are too many, or a long name."""
+    names = list(islice(candidates, _MAX_NAMES + 1))
+    if len(name) > _MAX_LENGTH or len(names) > _MAX_NAMES:
         return []
-    return get_close_matches(name, names, n=most, cutoff=cutoff)
+    return get_close_matches(name, names, n=max_count, cutoff=cutoff)
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The question for a misspelt name; empty when no name is near.
+    """Returns the question for a misspelt name; empty without names.
 
     Example:
         >>> did_you_mean(nearest("epoch", ["epochs", "lr"]))
@@ -32,20 +32,20 @@ def did_you_mean(names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
-def name_hint(name: str, known: Iterable[str], *, shown: int = 8, intro: str = "there is") -> str:
-    """The nearest known name; the first known names when none is near.
+def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro: str = "there is") -> str:
+    """Returns a question with the nearest candidate, or a list of the first candidates.
 
     Example:
         >>> name_hint("epoch", ["epochs", "lr"]), name_hint("x", ["epochs", "lr"])
         ("did you mean 'epochs'?", 'there is: epochs, lr')
     """
-    names = list(known)
-    listed = f"{intro}: {', '.join(names[:shown])}{' …' if len(names) > shown else ''}" if names else ""
-    return did_you_mean(nearest(name, names)) or listed
+    names = list(candidates)
+    list_text = f"{intro}: {', '.join(names[:max_names])}{' …' if len(names) > max_names else ''}" if names else ""
+    return did_you_mean(nearest(name, names)) or list_text
 
 
 def is_of_type(value: object) -> str:
-    """The type of a value, as the predicate of a message.
+    """Returns the type of a value, as the predicate of a message.
 
     Example:
         >>> is_of_type(7)
@@ -55,5 +55,5 @@ def is_of_type(value: object) -> str:
 
 
 def wrong_type(where: str, value: object, hint: str) -> Problem:
-    """The problem of a parameter whose value has a wrong type."""
+    """Returns the problem of a parameter whose value has a wrong type."""
     return Problem(where, is_of_type(value), hint)

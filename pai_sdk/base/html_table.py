@@ -1,4 +1,4 @@
-"""The one HTML table, for jobs, runs and curves in notebooks, and the badge of a status; light and dark pages."""
+"""The HTML table for jobs, runs and curves in notebooks, and the badge of a status; light and dark pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BOX = "display:inline-block;max-width:100%;overflow:auto"
 
 
 def value_text(value: object) -> str:
-    """A value in a cell: a number with six digits, a dash for nothing.
+    """Returns a value for a cell: a number with six digits, a dash for None.
 
     Example:
         >>> [value_text(value) for value in (1e-4, 0.12345678, True, None, "adam")]
@@ -45,7 +45,7 @@ def value_text(value: object) -> str:
 
 
 def badge_html(text: str, kind: str) -> str:
-    """A status on the colour of its kind; the text is escaped.
+    """Returns a status on the colour of its kind; the text is escaped.
 
     Example:
         >>> ">Running</span>" in badge_html("Running", "running")
@@ -56,7 +56,7 @@ def badge_html(text: str, kind: str) -> str:
 
 
 def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-") -> str:
-    """A hyperparameter in a cell, short; `None` is a value.
+    """Returns a hyperparameter for a cell, shortened; `None` is a value.
 
     Example:
         >>> [hparam_text({"warmup": None, "lr": 1e-4}, name) for name in ("warmup", "lr", "seed")]
@@ -69,12 +69,12 @@ def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-")
 def html_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, height: str = "none", below: str = ""
 ) -> str:
-    """The table as HTML, in a box of its own that scrolls. Columns of numbers are aligned at the right.
+    """Returns the table as HTML, in a scrolling box; columns of numbers are right-aligned.
 
     Args:
         titles: the head, as text.
         rows: the cells, as HTML.
-        height: the most height, as CSS.
+        height: the maximum height, as CSS.
         below: HTML that follows the table.
 
     Example:
@@ -86,8 +86,8 @@ def html_table(
 
     def line(tag: str, style: str, cells: Iterable[str]) -> str:
         pairs = zip(cells, sides, strict=True)
-        inside = (f'<{tag} style="{style.format(side=side)}">{cell}</{tag}>' for cell, side in pairs)
-        return f"<tr>{''.join(inside)}</tr>"
+        cells_html = (f'<{tag} style="{style.format(side=side)}">{cell}</{tag}>' for cell, side in pairs)
+        return f"<tr>{''.join(cells_html)}</tr>"
 
     head = line("th", _HEAD, map(escape, titles))
     body = "".join(line("td", _BODY, row) for row in rows)

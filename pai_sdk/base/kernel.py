@@ -8,7 +8,7 @@ __all__ = ["in_notebook"]
 
 
 def in_notebook() -> bool:
-    """Return whether this code runs in a Jupyter kernel; nothing is imported to find out.
+    """Returns True if this code runs in a Jupyter kernel; imports nothing.
 
     Example:
         >>> in_notebook()

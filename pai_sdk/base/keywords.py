@@ -1,6 +1,6 @@
 """Checks keyword arguments: an error lists all unknown and missing ones, with the nearest names.
 
-Keywords of other SDKs are accepted where they mean the same as ours; otherwise the error says what replaces them.
+Keywords of other SDKs are accepted if they mean the same as ours; otherwise the error names the replacement.
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
 """
@@ -28,15 +28,9 @@ _C = TypeVar("_C", bound=type)
 
 
 def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function; with unknown keyword arguments it raises a `WrongCallError` that lists all of them.
-
-    Keywords of other SDKs that are another name of a parameter are accepted (`peer_names.KEYWORDS`).
-
-    Its signature stays what it is, for editors and for `inspect`.
-
-    Args:
-        function: takes no `**keywords`.
-    """
+    """Wraps a function without `**keywords`: a `WrongCallError` lists all unknown keyword arguments."""
+    # Keywords of other SDKs that are aliases of a parameter are accepted (`peer_names.KEYWORDS`). The signature
+    # stays unchanged, for editors and for `inspect`.
     plain = cast("FunctionType", function)
     code = plain.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -48,8 +42,8 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in needed[len(args) :] if name not in kwargs]
         if unknown or missing:
-            given = [*names[: len(args)], *(name for name in kwargs)]
-            call = _Call(plain.__name__, args[0] if args else None, names, given)
+            arguments = [*names[: len(args)], *(name for name in kwargs)]
+            call = _Call(plain.__name__, args[0] if args else None, names, arguments)
             raise WrongCallError(call.problems(unknown, missing))
         return function(*args, **kwargs)
 
@@ -57,41 +51,37 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def init_checks_keywords(cls: _C) -> _C:
-    """The same class; `checks_keywords` is applied to its `__init__`. For above `@dataclass`, which writes it."""
+    """Applies `checks_keywords` to `__init__` of a class."""
+    # Placed above `@dataclass`, which writes `__init__`.
     cls.__init__ = checks_keywords(cls.__init__)  # type: ignore[misc]
     return cls
 
 
 def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
-    """Have editors, type checkers and `help()` show the parameters that a function only hands on.
+    """Makes editors, type checkers and `help()` show the parameters that a function only forwards.
 
     Args:
-        other: the function that gets them.
+        other: the function that receives them.
     """
 
-    def shown(function: Callable[..., _R]) -> Callable[_P, _R]:
+    def with_parameters(function: Callable[..., _R]) -> Callable[_P, _R]:
         returned = signature(function).return_annotation
         function.__signature__ = signature(other).replace(  # type: ignore[attr-defined]
             return_annotation=returned
         )
         return function
 
-    return shown
+    return with_parameters
 
 
-def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Sequence[str]) -> None:
-    """Replace keywords that are another name of a parameter, where their value means the same.
-
-    None asks for nothing, and neither does False for what pai_sdk does not have: these are left out.
-
-    Args:
-        kwargs: of the call; changed in place.
-        names: the parameters there are.
-        given: those that were given by position.
-    """
+def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], positional: Sequence[str]) -> None:
+    """Replaces keywords that are aliases of a parameter, if their value means the same."""
+    # None requests nothing, and neither does False for features that pai_sdk does not have: these are dropped.
     for name in [name for name in kwargs if name in KEYWORDS and name not in names]:
-        ours, _, convert = KEYWORDS[name]
-        if not keyword_hint(name, names) or (convert is not None and (ours in kwargs or ours in given)):
+        parameter, _, convert = KEYWORDS[name]
+        if not keyword_hint(name, names) or (
+            convert is not None and (parameter in kwargs or parameter in positional)
+        ):
             continue
         value = kwargs[name]
         if convert is None:
@@ -101,7 +91,7 @@ def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Seq
         if value is not DIFFERS:
             del kwargs[name]
             if value is not None:
-                kwargs[ours] = value
+                kwargs[parameter] = value
 
 
 class _Call(NamedTuple):
@@ -117,46 +107,46 @@ class _Call(NamedTuple):
     name: str
     owner: object
     parameters: Sequence[str]
-    given: Collection[str]
+    arguments: Collection[str]
 
     def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
-        """The problems to report; an argument that is missing because it was misspelt is reported once."""
-        found, meant = [], set[str]()
+        """Returns the problems; an argument that is missing because it was misspelt is reported once."""
+        problems, meant = [], set[str]()
         for name in unknown:
-            problem, ours = self._problem(name)
-            found.append(problem)
-            meant.update(ours)
-        return found + [Problem(name, "is missing") for name in missing if name not in meant]
+            problem, candidates = self._problem(name)
+            problems.append(problem)
+            meant.update(candidates)
+        return problems + [Problem(name, "is missing") for name in missing if name not in meant]
 
     def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
-        """The problem of an unknown keyword, and our parameters that it may mean."""
+        """Returns the problem of an unknown keyword, and the parameters that it may mean."""
         if self._is_of_owner(name):
             return Problem(name, f"is a parameter of {type(self.owner).__name__}, not of {self.name}()"), ()
-        ours, instead, convert = KEYWORDS.get(name, ("", "", None))
+        parameter, instead, convert = KEYWORDS.get(name, ("", "", None))
         if keyword_hint(name, self.parameters):
-            if convert is not None and ours in self.given:
-                what = f"is another name of {ours!r}, which is given too"
-                return Problem(name, what, "leave one of them out"), ()
-            return Problem(name, _UNKNOWN, instead), (ours,)
-        if keyword_hint(name, [*filter(self._is_of_owner, (ours, OF_JOBS))]):
-            where = f"; {ours} is a parameter of {type(self.owner).__name__}" if ours else ""
+            if convert is not None and parameter in self.arguments:
+                message = f"is another name of {parameter!r}, which is given too"
+                return Problem(name, message, "leave one of them out"), ()
+            return Problem(name, _UNKNOWN, instead), (parameter,)
+        if keyword_hint(name, [*filter(self._is_of_owner, (parameter, OF_JOBS))]):
+            where = f"; {parameter} is a parameter of {type(self.owner).__name__}" if parameter else ""
             return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
-        free = [each for each in self.parameters[1:] if each not in self.given]
+        free = [each for each in self.parameters[1:] if each not in self.arguments]
         near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
         return Problem(name, _UNKNOWN, did_you_mean(near)), near
 
     def _is_of_owner(self, name: str) -> bool:
-        """True for a parameter of the object, which its method does not have."""
+        """Returns True for a parameter of the object that its method does not have."""
         field = getattr(type(self.owner), "__dataclass_fields__", {}).get(name)
         return field is not None and field.init and name not in self.parameters
 
 
-def _differs_by_word(name: str, known: str) -> bool:
-    """True for names that share words and mean different things, as `compiler_config` and `git_config` do."""
-    ours, theirs = name.split("_"), known.split("_")
+def _differs_by_word(name: str, other: str) -> bool:
+    """Returns True for names with common words but other meanings, as `compiler_config` and `git_config`."""
+    tokens, other_tokens = name.split("_"), other.split("_")
     for end in (0, -1):
-        while ours and theirs and ours[end] == theirs[end]:
-            del ours[end], theirs[end]
-    if not (ours and theirs) or nearest("_".join(ours), ["_".join(theirs)]):
+        while tokens and other_tokens and tokens[end] == other_tokens[end]:
+            del tokens[end], other_tokens[end]
+    if not (tokens and other_tokens) or nearest("_".join(tokens), ["_".join(other_tokens)]):
         return False
-    return not all(nearest(word, theirs) for word in ours)
+    return not all(nearest(word, other_tokens) for word in tokens)

@@ -16,10 +16,7 @@ _IMPORT_FROM = opmap["IMPORT_FROM"]
 
 
 def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
-    """The names in a package's stub, which is their only list: type checkers read it too.
-
-    Each line of the stub is `from MODULE import NAME as NAME`. A submodule is a name too, but not in `__all__`. A
-    name whose line ends with a comment, such as `# imports numpy`, is not in `__all__` either.
+    """Returns `__all__` and `__getattr__` of a package, from its stub, which type checkers read too.
 
     Args:
         package: its `__name__`.
@@ -32,12 +29,14 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
         >>> "Estimator" in names, load("Estimator").__module__
         (True, 'pai_sdk.submit.estimator')
     """
+    # Each line of the stub is `from MODULE import NAME as NAME`. Submodules are names too, but not in `__all__`;
+    # nor are names whose line ends with a comment, such as `# imports numpy`.
     module: Any = sys.modules[package]
     path = f"{module.__file__.rpartition('.')[0]}.pyi"
     stub: bytes = module.__spec__.loader.get_data(path)  # so it is found in an archive too
     lines = (line.split() for line in stub.decode().splitlines())
-    found = [words for words in lines if len(words) >= 6 and words[0] == "from"]
-    homes = {words[5]: words[1] for words in found}
+    imports = [tokens for tokens in lines if len(tokens) >= 6 and tokens[0] == "from"]
+    homes = {tokens[5]: tokens[1] for tokens in imports}
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -50,11 +49,11 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
         setattr(module, name, value)
         return value
 
-    return [words[5] for words in found if words[1] != package and len(words) == 6], load
+    return [tokens[5] for tokens in imports if tokens[1] != package and len(tokens) == 6], load
 
 
 def _is_import(caller: FrameType | None) -> bool:
-    """Return whether the code that asks for an attribute of a module is a `from … import`."""
+    """Returns True if the code that requests an attribute of a module is a `from … import`."""
     while caller is not None and caller.f_code.co_name == "__getattr__":  # of a module that calls this one's
         caller = caller.f_back
     if caller is None:

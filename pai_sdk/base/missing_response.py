@@ -1,4 +1,4 @@
-"""Diagnoses a missing response: why none came, and whether the request may have been carried out."""
+"""Diagnoses a missing response: the cause, and whether the request may have been executed."""
 
 from __future__ import annotations
 
@@ -52,11 +52,7 @@ class MissingResponse:
 
 
 def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
-    """Find out what an error of requests, urllib3 or a socket means.
-
-    Args:
-        error: what was raised.
-        endpoint: the endpoint of the request.
+    """Determines what an error of requests, urllib3 or a socket means.
 
     Example:
         >>> diagnose(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
@@ -65,9 +61,9 @@ def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
     causes = [*_causes(error)]
     certificate = next((c for c in causes if isinstance(c, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
-        why = certificate.verify_message or "not trusted"
+        reason = certificate.verify_message or "not trusted"
         hint = "for a CA of your own, set REQUESTS_CA_BUNDLE to its file"
-        sentence = f"the certificate of {endpoint} is not accepted: {why}; {hint}"
+        sentence = f"the certificate of {endpoint} is not accepted: {reason}; {hint}"
         return MissingResponse(sentence, sent=False, transient=False)
     if any(isinstance(c, HandshakeError) for c in causes):
         hint = "does it speak TLS? If not, write the endpoint with http://"
@@ -145,13 +141,13 @@ def _other_host(endpoint: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and all errors inside it; requests and urllib3 wrap them several times."""
-    todo, seen = [error], set[int]()
+    """Yields an error and all nested errors; requests and urllib3 wrap them several times."""
+    todo, visited = [error], set[int]()
     while todo:
         current = todo.pop()
-        if id(current) in seen:
+        if id(current) in visited:
             continue
-        seen.add(id(current))
+        visited.add(id(current))
         yield current
         inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
         todo += [each for each in inner if isinstance(each, BaseException)]

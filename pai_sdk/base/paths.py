@@ -8,14 +8,14 @@ from pathlib import Path
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["EMBEDDED_SERVICE_DIR", "expanded", "path_given"]
+__all__ = ["EMBEDDED_SERVICE_DIR", "expanded", "parse_path"]
 
 EMBEDDED_SERVICE_DIR = "~/.pai/service"
 """The folder of the embedded service, where none is given."""
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """The path with its `~` expanded as a shell does it; without such a user it stays as it is.
+    """Returns the path with its `~` expanded as a shell does; unchanged if there is no such user.
 
     Example:
         >>> expanded("~no-such-user/data")
@@ -27,12 +27,12 @@ def expanded(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
-def path_given(path: object, where: str) -> Path:
-    """The path that a call was given.
+def parse_path(path: object, where: str) -> Path:
+    """Returns the path of an argument.
 
     Args:
-        path: what was given.
-        where: the parameter's name.
+        path: the argument.
+        where: the parameter's name, for the error.
 
     Raises:
         InvalidInputError: it is not a path, or it is empty, which would mean the whole current folder.

@@ -1,7 +1,7 @@
-"""Names of SageMaker, Azure ML and Vertex AI, each with what replaces it: the only list of them.
+"""Names of SageMaker, Azure ML and Vertex AI with their replacements: the only list of them.
 
-`keywords` reads it for arguments, `lazy_names` for imports, and `compat.peer_attributes` for attributes. A test
-compares it with the pages "Coming from …".
+`keywords` reads it for arguments, `lazy_names` for imports, and `aliases` for attributes. A test compares it with
+the pages "Coming from …".
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
 """
@@ -42,7 +42,7 @@ class Keyword(NamedTuple):
         convert: for a keyword that is accepted: its value to that of our parameter, or `DIFFERS`.
     """
 
-    ours: str
+    parameter: str
     instead: str
     convert: Callable[[Any], Any] | None = None
 
@@ -55,14 +55,14 @@ def _same(value: Any) -> Any:
 
 
 def _command_of(entry_point: Any) -> Any:
-    """The command that runs a script with the hyperparameters as arguments, as SageMaker does."""
+    """Returns the command that runs a script with the hyperparameters as arguments, as SageMaker does."""
     text = os.fspath(entry_point) if isinstance(entry_point, str | os.PathLike) else ""
     program = {".py": "python", ".sh": "bash"}.get(os.path.splitext(text)[1])  # noqa: PTH122 - a name, no path
     return DIFFERS if program is None else f"{program} {shlex.quote(text)} $PAI_USER_ARGS"
 
 
 def _bucket_name_of(bucket: Any) -> Any:
-    """The name of a bucket; alipai's users give an `oss2.Bucket` too."""
+    """Returns the name of a bucket; alipai's users also pass an `oss2.Bucket`."""
     return bucket if isinstance(bucket, str) else getattr(bucket, "bucket_name", DIFFERS)
 
 
@@ -76,7 +76,7 @@ def _labels_of(tags: Any) -> Any:
 
 
 def _environments_of(environment: Any) -> Any:
-    """Variables by name; Azure ML calls an image with its packages an environment."""
+    """Returns variables by name; an environment of Azure ML, which is an image with packages, differs."""
     return environment if isinstance(environment, Mapping) else DIFFERS
 
 
@@ -89,7 +89,7 @@ def _role_arn_of(role: Any) -> Any:
 
 
 def _spot_spec_of(use: Any) -> Any:
-    """SageMaker's spot instances have no limit but the normal price."""
+    """Returns the spot spec without a price limit, as SageMaker's spot instances have none."""
     if use is False:
         return None
     return {"spot_strategy": "SpotAsPriceGo"} if use is True else DIFFERS
@@ -105,10 +105,10 @@ _DISK = "the disk comes with the instance_type; large data goes to channels"
 _GPU = "GPUs are part of the instance_type"
 _IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
 _INPUTS = "inputs of fit() or run(): {'train': 'oss://bucket/data/'}; values such as lr are hyperparameters"
-_KEPT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
+_USE_REPORT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
 _NOT_SERVED = "leave it out: pai_sdk does not serve models"
 _PARALLEL = "parallel=4"
-_OWN_KEYS = "leave it out: the encryption of files is a setting of the bucket"
+_BUCKET_ENCRYPTION = "leave it out: the encryption of files is a setting of the bucket"
 _RETRIES = "max_retries=3; retry_on=[…] names the endings; fallback=[…] is for a lack of capacity"
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
@@ -117,7 +117,7 @@ _TRIALS = "trials=20"
 _USER_ARGS = "hyperparameters={'lr': 0.1}, which $PAI_USER_ARGS in the command passes on as --lr 0.1"
 _VARIABLES = "environments={'NAME': 'value'} are the variables of the job; image_uri is its image"
 _VPC = "user_vpc_config=UserVpcConfig(vpc_id=…, switch_id=…, security_group_id=…)"
-_WHOLE_FOLDERS = "leave it out: an input is a folder at $PAI_INPUT_<CHANNEL>"
+_FOLDER_INPUTS = "leave it out: an input is a folder at $PAI_INPUT_<CHANNEL>"
 _WORKSPACE = "workspace_id='12345'; session.workspaces.list() shows the ids"
 
 KEYWORDS: Mapping[str, Keyword] = {
@@ -238,8 +238,8 @@ KEYWORDS: Mapping[str, Keyword] = {
     "dataset": Keyword("", _INPUTS),
     "model_uri": Keyword("", "an input: fit({'model': 'oss://bucket/model/'})"),
     "model_channel_name": Keyword("", "an input: fit({'model': 'oss://bucket/model/'})"),
-    "input_mode": Keyword("", _WHOLE_FOLDERS),
-    "training_input_mode": Keyword("", _WHOLE_FOLDERS),
+    "input_mode": Keyword("", _FOLDER_INPUTS),
+    "training_input_mode": Keyword("", _FOLDER_INPUTS),
     "output_data_config": Keyword("output_path", "output_path='oss://bucket/folder/'"),
     "output_dir": Keyword("output_path", "output_path='oss://bucket/folder/'"),
     "base_output_dir": Keyword("output_path", "output_path='oss://bucket/folder/', with a folder for each job"),
@@ -249,9 +249,9 @@ KEYWORDS: Mapping[str, Keyword] = {
         "checkpoints_path",
         "leave it out: the job's folder is $PAI_OUTPUT_CHECKPOINTS; checkpoints_path is its URI",
     ),
-    "volume_kms_key": Keyword("", _OWN_KEYS),
-    "output_kms_key": Keyword("", _OWN_KEYS),
-    "kms_key": Keyword("", _OWN_KEYS),
+    "volume_kms_key": Keyword("", _BUCKET_ENCRYPTION),
+    "output_kms_key": Keyword("", _BUCKET_ENCRYPTION),
+    "kms_key": Keyword("", _BUCKET_ENCRYPTION),
     "encrypt_inter_container_traffic": Keyword(
         "", "leave it out: the instances of a job are in one private network"
     ),
@@ -260,12 +260,12 @@ KEYWORDS: Mapping[str, Keyword] = {
     "display_name": Keyword("base_job_name", "base_job_name='digits'"),
     "experiment_name": Keyword("experiment_config", "experiment_config=Experiment.create('digits')"),
     "properties": Keyword("labels", "labels={'key': 'value'}"),
-    "debugger_hook_config": Keyword("", _KEPT),
-    "enable_sagemaker_metrics": Keyword("", _KEPT),
-    "profiler_config": Keyword("", _KEPT),
+    "debugger_hook_config": Keyword("", _USE_REPORT),
+    "enable_sagemaker_metrics": Keyword("", _USE_REPORT),
+    "profiler_config": Keyword("", _USE_REPORT),
     "disable_profiler": Keyword("", "leave it out: there is no profiler"),
     "queue_settings": Keyword("priority", "priority=5, a number from 1 to 9"),
-    "rules": Keyword("", _KEPT),
+    "rules": Keyword("", _USE_REPORT),
     "tensorboard": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),
     "tensorboard_output_config": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),
     "services": Keyword("", "leave it out: job.tensorboard() and job.logs(follow=True) show a running job"),
@@ -308,7 +308,7 @@ NAMES: Mapping[str, str] = {
     # SageMaker, v2 and v3
     "CategoricalParameter": _RANGE,
     "ContinuousParameter": _RANGE,
-    "DebuggerHookConfig": _KEPT,
+    "DebuggerHookConfig": _USE_REPORT,
     "HyperparameterTuner": _TUNER,
     "IntegerParameter": _RANGE,
     "HuggingFace": _FRAMEWORK,
@@ -455,7 +455,7 @@ _VALUES = {
 
 
 def value_hint(value: object) -> tuple[str, str] | None:
-    """What is wrong with a text that another SDK takes in this place, and what to write; None for other values.
+    """Returns problem and replacement of a string of another SDK; None for other values.
 
     Example:
         >>> value_hint("s3://bucket/data/"), value_hint("python train.py")
@@ -463,26 +463,26 @@ def value_hint(value: object) -> tuple[str, str] | None:
     """
     if not isinstance(value, str):
         return None
-    return next((found for pattern, found in _VALUES.items() if re.match(pattern, value, re.DOTALL)), None)
+    return next((hint for pattern, hint in _VALUES.items() if re.match(pattern, value, re.DOTALL)), None)
 
 
 def keyword_hint(name: str, parameters: Collection[str]) -> str:
-    """What replaces a keyword of another SDK where there are these parameters; empty for others.
+    """Returns the replacement of a keyword of another SDK for a call with these parameters; empty for others.
 
     Example:
         >>> keyword_hint("replica_count", ["instance_type", "instance_count"]), keyword_hint("project", ["uri"])
         ('instance_count=2', '')
     """
-    ours, instead, _ = KEYWORDS.get(name, ("", "", None))
-    return instead if (ours or OF_JOBS) in parameters else ""
+    parameter, instead, _ = KEYWORDS.get(name, ("", "", None))
+    return instead if (parameter or OF_JOBS) in parameters else ""
 
 
 def attribute_hint(kind: type, name: str) -> str | None:
-    """What replaces an attribute of another SDK.
+    """Returns the replacement of an attribute of another SDK, or None.
 
     Args:
-        kind: our class.
-        name: of the attribute.
+        kind: the class of pai_sdk.
+        name: the attribute.
 
     Example:
         >>> from pai_sdk import TrainingJob
@@ -493,12 +493,7 @@ def attribute_hint(kind: type, name: str) -> str | None:
 
 
 def check_name(name: str, package: str = "pai_sdk", *, is_import: bool = True) -> None:
-    """Refuse a name of another SDK that is imported from a package of ours, or is an attribute of it.
-
-    Args:
-        name: the name.
-        package: the package.
-        is_import: whether it is for `from … import`, which replaces an `AttributeError` by its own message.
+    """Refuses a name of another SDK that is imported from a package of pai_sdk, or is an attribute of it.
 
     Raises:
         NotOfferedError: it names the replacement. Outside an import it is a `NotOfferedAttributeError`, so that

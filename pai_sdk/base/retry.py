@@ -21,54 +21,54 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_S = 86_400.0
+_MAX_PAUSE_S = 86_400.0
 _SILENT_S = 2.0  # retries that take longer are announced by a warning
 _WARNING_INTERVAL_S = 10.0
 
 _is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
 
-__all__ = ["RetryPolicy", "RetryWarnings", "one_attempt"]
+__all__ = ["RetryPolicy", "RetryWarnings", "single_attempt"]
 
 
 class RetryWarnings:
-    """Logs that a call is being retried, at most every few seconds for all threads that share the value."""
+    """Logs that a call is being retried, at most every few seconds for all threads that share the object."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._quiet_until = 0.0
 
-    def warn(self, error: BaseException, *, left_s: float, attempts_left: int | None = None) -> None:
-        """Log a warning, unless the last one was a moment ago.
+    def warn(self, error: BaseException, *, remaining_s: float, remaining_attempts: int | None = None) -> None:
+        """Logs a warning, unless the last one was a moment ago.
 
         Args:
-            error: why the last attempt failed.
-            left_s: seconds until the retries end.
-            attempts_left: how many attempts are left, where they are limited.
+            error: the error of the last attempt.
+            remaining_s: seconds until the retries end.
+            remaining_attempts: the number of further attempts; None without a limit.
         """
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + _WARNING_INTERVAL_S
             often = ""
-            if attempts_left is not None:
-                often = f" {attempts_left} more time{'s' if attempts_left != 1 else ''} at most,"
-            logger.warning("%s; trying again,%s for up to %.0f s", error, often, left_s)
+            if remaining_attempts is not None:
+                often = f" {remaining_attempts} more time{'s' if remaining_attempts != 1 else ''} at most,"
+            logger.warning("%s; trying again,%s for up to %.0f s", error, often, remaining_s)
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
     """Number, duration and pauses of the attempts of a failing call.
 
-    The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed response itself
-    said when to come back (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
-    attempt. The last attempt is made when it is reached, unless the server asked for a pause beyond it.
+    The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed response
+    itself has a pause (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
+    attempt. The last attempt is made when it is reached, unless the server requested a pause beyond it.
 
     Attributes:
         deadline_s: seconds after which no further attempt is made.
         max_attempts: attempts in all, the first included; None for as many as the deadline allows.
         first_pause_s: upper bound of the first pause, in seconds.
-        longest_pause_s: upper bound of any pause, in seconds, also of one that the server asks for.
+        longest_pause_s: upper bound of any pause, in seconds, also of one that the server requests.
         sleep: replaced by tests with a fake clock.
-        clock: likewise; must be monotonic.
+        clock: replaced by tests; must be monotonic.
         warnings: logs that calls are being retried; one for all calls with this policy, and with copies of it.
 
     Raises:
@@ -88,22 +88,22 @@ class RetryPolicy:
     warnings: RetryWarnings = field(default_factory=RetryWarnings, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        longest = {"deadline_s": math.inf, "first_pause_s": _LONGEST_PAUSE_S, "longest_pause_s": _LONGEST_PAUSE_S}
+        limits = {"deadline_s": math.inf, "first_pause_s": _MAX_PAUSE_S, "longest_pause_s": _MAX_PAUSE_S}
         problems = [
             Problem(name, f"{value!r} is not a number of seconds", "0 or more")
-            for name, most in longest.items()
-            if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most
+            for name, limit in limits.items()
+            if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= limit
         ]
         if self.max_attempts is not None and (not isinstance(self.max_attempts, int) or self.max_attempts < 1):
-            what = f"{self.max_attempts!r} is not a number of attempts"
-            problems.append(Problem("max_attempts", what, "a whole number, 1 or more, or None for any number"))
+            message = f"{self.max_attempts!r} is not a number of attempts"
+            problems.append(Problem("max_attempts", message, "a whole number, 1 or more, or None for any number"))
         if problems:
             raise InvalidInputError(problems)
 
     def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the attempt of that number (the first is 1)."""
         if retry_after_s is not None:
-            return min(max(0.0, retry_after_s), self.longest_pause_s)  # in this order, NaN is 0
+            return min(max(0.0, retry_after_s), self.longest_pause_s)  # in this order, NaN becomes 0
         bound = min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(attempt - 1, 30))
         # Full jitter, but never 0: without a pause, the retries would flood the server.
         return bound * (0.25 + 0.75 * random.random())  # noqa: S311 - jitter is no secret
@@ -115,12 +115,12 @@ class RetryPolicy:
         is_transient: Callable[[BaseException], bool],
         on_retry: Callable[[int, BaseException, float], None] | None = None,
     ) -> T:
-        """Call `function` until it returns, fails for good, or the policy is used up.
+        """Call `function` until it returns, fails permanently, or the policy is exhausted.
 
         Args:
             function: the call; it must be safe to repeat.
             is_transient: whether an error is worth another attempt. An attribute `retry_after_s` of the error is
-                the server's wish for the pause.
+                the pause that the server requested.
             on_retry: called with (attempt, error, pause in seconds) before each pause.
 
         Raises:
@@ -134,7 +134,7 @@ class RetryPolicy:
             return function()  # most calls succeed at once, and tenacity takes longer than a small request
         except Exception as error:
             first = error
-        import tenacity  # here, as it takes as long as the rest of this library
+        import tenacity  # imported late: it takes as long as the rest of this library
 
         def attempt() -> T:
             nonlocal first
@@ -143,27 +143,27 @@ class RetryPolicy:
                 raise error
             return function()
 
-        left_s = self.deadline_s
+        remaining_s = self.deadline_s
 
         def pause(state: tenacity.RetryCallState) -> float:
-            nonlocal left_s
-            # A pause that was cut short, by a stopped transfer or by a test, counts as if it had been made.
-            left_s = self.deadline_s - max(self.clock() - start, state.idle_for)
+            nonlocal remaining_s
+            # A pause that was interrupted, by a stopped transfer or by a test, counts in full.
+            remaining_s = self.deadline_s - max(self.clock() - start, state.idle_for)
             wish_s = getattr(_error_of(state), "retry_after_s", None)
             pause_s = self.pause_s(state.attempt_number, wish_s)
-            return pause_s if wish_s is not None else min(pause_s, max(left_s, 0.0))
+            return pause_s if wish_s is not None else min(pause_s, max(remaining_s, 0.0))
 
         def used_up(state: tenacity.RetryCallState) -> bool:
-            late = left_s <= 0 or state.upcoming_sleep > left_s
+            late = remaining_s <= 0 or state.upcoming_sleep > remaining_s
             return late or (self.max_attempts is not None and state.attempt_number >= self.max_attempts)
 
-        def tell(state: tenacity.RetryCallState) -> None:
+        def report(state: tenacity.RetryCallState) -> None:
             error = _error_of(state)
             if error is None:
                 return
-            if self.deadline_s - left_s + state.upcoming_sleep >= _SILENT_S:
+            if self.deadline_s - remaining_s + state.upcoming_sleep >= _SILENT_S:
                 more = None if self.max_attempts is None else self.max_attempts - state.attempt_number
-                self.warnings.warn(error, left_s=left_s, attempts_left=more)
+                self.warnings.warn(error, remaining_s=remaining_s, remaining_attempts=more)
             if on_retry is not None:
                 on_retry(state.attempt_number, error, state.upcoming_sleep)
 
@@ -171,26 +171,25 @@ class RetryPolicy:
             retry=tenacity.retry_if_exception(is_transient),
             wait=pause,
             stop=used_up,
-            before_sleep=tell,
+            before_sleep=report,
             sleep=self.sleep,
             reraise=True,
         )(attempt)
 
 
 @contextmanager
-def one_attempt() -> Iterator[None]:
-    """Within it, every retried call of this thread makes one attempt and never sleeps.
-
-    For callers that schedule the next attempt themselves, such as the threads that follow logs: a pause inside a
-    call would block a thread that other jobs need.
+def single_attempt() -> Iterator[None]:
+    """Limits every retried call of this thread to one attempt without sleeping.
 
     Example:
-        >>> with one_attempt():
+        >>> with single_attempt():
         ...     RetryPolicy().call(lambda: 1 / 0, is_transient=lambda error: True)
         Traceback (most recent call last):
             ...
         ZeroDivisionError: division by zero
     """
+    # For callers that schedule the next attempt themselves, such as the threads that follow logs: a pause inside a
+    # call would block a thread that other jobs need.
     before = _is_single.set(True)
     try:
         yield
@@ -206,7 +205,7 @@ def _attempt_once(
     try:
         return function()
     except Exception as error:
-        # The caller makes the next attempt. What comes before it, such as restarting a service, is done here.
+        # The caller makes the next attempt. Preparation for it, such as restarting a service, is done here.
         if on_retry is not None and is_transient(error):
             on_retry(1, error, 0.0)
         raise

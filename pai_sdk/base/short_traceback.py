@@ -1,8 +1,8 @@
-"""Leaves the frames of this package out of tracebacks that users see.
+"""Removes the frames of this package from tracebacks that users see.
 
-An error of the package ends in its message: that of a refused request would else come below 20 to 30 lines of
-this package and of its HTTP library. An error in the user's own function, which the package has called, shows the
-frames of that function. The whole traceback is logged at the level DEBUG. Standard library only.
+The message of an error of the package is the important part: that of a refused request would otherwise come below
+20 to 30 lines of this package and of its HTTP library. An error in the user's own function, called by the package,
+shows the frames of that function. The full traceback is logged at the level DEBUG. Standard library only.
 """
 
 from __future__ import annotations
@@ -37,14 +37,11 @@ _C = TypeVar("_C", bound=type)
 
 
 def short_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function; errors leave it without the frames of this package.
-
-    A `PaiError` or Ctrl-C has the caller's frames, and none below. An error of the user's code that the function
-    has called has the frames of that code too. Any other error is a defect of the package, and keeps all frames.
-
-    Only what is called from outside the package does so. A cause that is the traceback of a function in another
-    process is kept, because it shows the user's own code.
-    """
+    """Wraps a function: errors leave it without the frames of this package."""
+    # A `PaiError` or Ctrl-C has the caller's frames only. An error of user code that the function called has the
+    # frames of that code too. Any other error is a defect of the package, and keeps all frames. Only calls from
+    # outside the package are shortened. A cause with the traceback of a function in another process is kept,
+    # because it shows user code.
     if isgeneratorfunction(function):
         return cast("Callable[_P, _R]", _short_generator(function))
 
@@ -53,7 +50,7 @@ def short_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except (Exception, KeyboardInterrupt) as error:
-            if not _is_ours(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
+            if not _is_of_package(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
                 raise error
             raise
 
@@ -66,7 +63,7 @@ def _short_generator(function: Callable[_P, Generator[Any, Any, Any]]) -> Callab
         try:
             return (yield from function(*args, **kwargs))
         except (Exception, KeyboardInterrupt) as error:
-            if not _is_ours(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
+            if not _is_of_package(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
                 raise error
             raise
 
@@ -74,7 +71,7 @@ def _short_generator(function: Callable[_P, Generator[Any, Any, Any]]) -> Callab
 
 
 def short_tracebacks(cls: _C) -> _C:
-    """The same class, with `short_traceback` for all its public methods and properties."""
+    """Applies `short_traceback` to all public methods and properties of a class."""
     for name, member in [*vars(cls).items()]:
         if name.startswith("_") and name not in _SPECIAL:
             continue
@@ -87,12 +84,12 @@ def short_tracebacks(cls: _C) -> _C:
     return cls
 
 
-def _is_ours(caller: dict[str, Any]) -> bool:
+def _is_of_package(caller: dict[str, Any]) -> bool:
     return str(caller.get("__name__", "")).partition(".")[0] == _PACKAGE
 
 
 def _shorten(error: BaseException) -> bool:
-    """Take the frames of this package from an error; returns whether any were taken."""
+    """Removes the frames of this package from an error; returns True if it did."""
     is_packages = isinstance(error, PaiError | KeyboardInterrupt)
     is_remote = isinstance(_first_cause(error), RemoteTraceback)
     if not (is_packages or is_remote or _frames_of_user(error)):
@@ -115,17 +112,17 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _keep_frames_of_user(error: BaseException) -> None:
-    theirs = _frames_of_user(error)
-    for entry, following in zip_longest(theirs, theirs[1:]):
+    frames = _frames_of_user(error)
+    for entry, following in zip_longest(frames, frames[1:]):
         entry.tb_next = following
-    error.__traceback__ = theirs[0] if theirs else None
+    error.__traceback__ = frames[0] if frames else None
 
 
 def _frames_of_user(error: BaseException) -> list[TracebackType]:
-    """The frames of the user's code that the package has called, and those of libraries below."""
-    theirs = [each for each in _entries(error.__traceback__) if not _is_ours(each.tb_frame.f_globals)]
-    begin = next((at for at, each in enumerate(theirs) if not _is_library(each)), len(theirs))
-    return theirs[begin:]
+    """Returns the frames of user code that the package has called, and of libraries below."""
+    frames = [each for each in _entries(error.__traceback__) if not _is_of_package(each.tb_frame.f_globals)]
+    start = next((at for at, each in enumerate(frames) if not _is_library(each)), len(frames))
+    return frames[start:]
 
 
 def _is_library(entry: TracebackType) -> bool:

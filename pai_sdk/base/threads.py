@@ -1,4 +1,4 @@
-"""A thread for each call. Unlike those of a pool, they do not keep the process alive when a call never ends.
+"""A daemon thread for each call. Unlike pool threads, it does not keep the process alive if a call never returns.
 
 Standard library only.
 """
@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 
 
 def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Future[_R]:
-    """Make a call in a thread of its own, whose name is that of the function.
+    """Calls a function in a new thread, which has the name of the function.
 
     Example:
         >>> in_thread(pow, 2, 3).result()
@@ -28,7 +28,8 @@ def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Fu
     def work() -> None:
         try:
             result = call(*args, **kwargs)
-        except BaseException as error:  # such as SystemExit: the caller decides
+        except BaseException as error:
+            # Also SystemExit and the like: the caller that waits for the result decides.
             future.set_exception(error)
         else:
             future.set_result(result)

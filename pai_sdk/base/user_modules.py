@@ -1,4 +1,4 @@
-"""Which modules the user has written."""
+"""Detects modules that the user has written."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def is_of_user(name: str) -> bool:
-    """Return whether a module is neither of Python, nor of an installed package, nor of this one.
+    """Returns True if a module belongs neither to Python, nor to an installed package, nor to this one.
 
     Args:
-        name: of the module. One that is not loaded was typed in: its functions were made by `exec`.
+        name: of the module. One that is not loaded was typed in: its functions were created by `exec`.
 
     Example:
         >>> is_of_user("json"), is_of_user("__main__")
@@ -29,5 +29,5 @@ def is_of_user(name: str) -> bool:
     if file is None:
         return module is None or name == "__main__"  # a prompt or a notebook has no file
     path = Path(file).resolve()
-    places = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
-    return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, places))
+    library_dirs = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
+    return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, library_dirs))

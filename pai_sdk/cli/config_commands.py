@@ -17,7 +17,7 @@ from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
 from pai_sdk.cli.where.place import complete_profile
 from pai_sdk.config.file import config_path_of, read_config, write_config
 from pai_sdk.config.rules import CHECKS, REGIONS
-from pai_sdk.config.settings import Settings, load_settings, profile_named, profiles_of
+from pai_sdk.config.settings import Settings, active_profile, load_settings, profiles_of
 from pai_sdk.errors import NotFoundError
 
 __all__ = ["app", "masked"]
@@ -99,7 +99,7 @@ def profiles(as_json: Json = False) -> None:
 
     Example: pai-sdk config profiles
     """
-    file, used = config_path_of(os.environ), profile_named(None, os.environ)
+    file, used = config_path_of(os.environ), active_profile(None, os.environ)
     found = profiles_of(file)
     if as_json:
         for name, settings in found.items():
@@ -251,7 +251,7 @@ def masked(text: str) -> str:
 
 def _known(name: str) -> str:
     if name not in CHECKS:
-        hint = name_hint(name, CHECKS, shown=len(CHECKS))
+        hint = name_hint(name, CHECKS, max_names=len(CHECKS))
         if name in _KEYS:
             hint = f"keys are never in the file: export {_KEYS[name][0]}=…"
         raise typer.BadParameter(f"{name!r} is not a setting; {hint}", param_hint="KEY")

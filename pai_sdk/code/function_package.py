@@ -1,8 +1,7 @@
-"""A function call as the code of a job: what is pickled, the versions it needs, its signature.
+"""A function call as the code of a job: the pickled call, the versions it needs, its signature.
 
-The code folder gets a folder `_pai_function`, with the program of the job, a copy of
-`run/functions/calling.py`, a copy of cloudpickle, and the pickled call, signed
-with a key that only the job and the submitter have.
+The code folder gets a folder `_pai_function`, with the program of the job, a copy of `run/functions/calling.py`, a
+copy of cloudpickle, and the pickled call, signed with a key that only the job and the submitter have.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ LABEL = "pai-sdk.function"
 
 _SECRET_BYTES = 32
 _PIN = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^]]*\])?\s*==\s*([0-9][^\s,;]*)")
-_registry_lock = threading.Lock()  # what is pickled by value is a setting of the whole process
+# cloudpickle registers modules to pickle by value for the whole process, so one thread at a time pickles.
+_registry_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,13 @@ class FunctionCall:
 
     @property
     def name(self) -> str:
-        """The name of the function."""
+        """Returns the name of the function."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 def job_key(nonce: str) -> bytes:
-    """The key of one job, from its number and the secret of this user, `~/.pai/function-secret`.
-
-    So every process of the user can read the results of the user's jobs, and no key needs to be kept.
-    """
+    """Returns the key of one job, from its number and the secret of this user, `~/.pai/function-secret`."""
+    # Derived, so that every process of the user can read the results of the user's jobs, and no key is stored.
     path = Path.home() / ".pai" / "function-secret"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,7 +114,7 @@ def pack_call(
     *,
     allow_secrets: bool = False,
 ) -> PackedCall:
-    """Copy the user's code into a new folder, and write the call beside it.
+    """Copies the user's code into a new folder, and writes the call beside it.
 
     Raises:
         InvalidInputError: as `write_package`; a `CodeError` for the code.
@@ -144,15 +142,15 @@ def write_package(
     source_dir: Path | None = None,
     requirements: Sequence[str] = (),
 ) -> None:
-    """Write `_pai_function` into a code folder.
+    """Writes `_pai_function` into a code folder.
 
     Args:
-        call: what the job calls.
+        call: the call of the job.
         folder: the code folder.
         key: signs the call.
         nonce: the number of the call.
-        source_dir: where the code that comes along is; its modules are in the job, so they are not pickled.
-        requirements: of the job; what they pin must go with what is installed here.
+        source_dir: the folder of the uploaded code; its modules are in the job, so they are not pickled.
+        requirements: of the job; their pins must match what is installed on this machine.
 
     Raises:
         InvalidInputError: the function or an argument cannot be pickled, or needs another version.
@@ -169,37 +167,37 @@ def write_package(
         "python": "{}.{}".format(*sys.version_info),
         "modules": distributions,
     }
-    place = folder / FOLDER
-    place.mkdir()
+    target = folder / FOLDER
+    target.mkdir()
     shutil.copyfile(calling.__file__, folder / PROGRAM)
     shutil.copytree(
-        Path(cloudpickle.__file__).parent, place / "cloudpickle", ignore=shutil.ignore_patterns("__pycache__")
+        Path(cloudpickle.__file__).parent, target / "cloudpickle", ignore=shutil.ignore_patterns("__pycache__")
     )
-    (place / calling.CALL_FILE).write_bytes(calling.signed(key, header, payload))
+    (target / calling.CALL_FILE).write_bytes(calling.signed(key, header, payload))
 
 
 def _pickled(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[str]]:
-    """The call, and the top-level modules that it takes from the image.
-
-    Modules that are neither installed nor in the code folder are pickled by value.
-    """
-    what = (call.function, tuple(call.args), dict(call.kwargs or {}))
+    """Returns the pickled call, and the top-level modules that it needs from the image."""
+    # Modules that are neither installed nor in the code folder are pickled by value.
+    value = (call.function, tuple(call.args), dict(call.kwargs or {}))
     by_value: set[str] = set()
     while True:
         with _by_value(by_value):
-            payload, modules = _dumped(what, call.name)
-        own = {name for name in modules if name not in by_value and _is_own(name, source_dir)}
-        if not own:
+            payload, modules = _dumped(value, call.name)
+        user_modules = {name for name in modules if name not in by_value and _is_user_file(name, source_dir)}
+        if not user_modules:
             return payload, {name.partition(".")[0] for name in modules - by_value}
-        by_value |= own  # which may refer to more of them
+        # Repeated until no new module appears: a module pickled by value may refer to others.
+        by_value |= user_modules
 
 
-def _dumped(what: Any, name: str) -> tuple[bytes, set[str]]:
+def _dumped(target: Any, name: str) -> tuple[bytes, set[str]]:
     modules: set[str] = set()
 
     class Pickler(pickler_class()):  # type: ignore[misc] # cloudpickle has no types
         def persistent_id(self, value: Any) -> None:
-            if calling.is_open_file(value):  # cloudpickle would send its content instead
+            # cloudpickle would pickle the content of the file instead.
+            if calling.is_open_file(value):
                 raise TypeError(f"cannot pickle '{type(value).__name__}' object")
             if isinstance(value, ModuleType):
                 modules.add(value.__name__)
@@ -207,13 +205,14 @@ def _dumped(what: Any, name: str) -> tuple[bytes, set[str]]:
                 kind = value if isinstance(getattr(value, "__module__", None), str) else type(value)
                 modules.add(kind.__module__)
 
-    whole = io.BytesIO()
+    content = io.BytesIO()
     try:
-        Pickler(whole).dump(what)
-    except Exception as error:  # pickling runs code of any class
+        Pickler(content).dump(target)
+    except Exception as error:
+        # Pickling runs code of any class, which may raise anything.
         hint = "leave out open files, locks, connections and generators; make them in the function"
         raise InvalidInputError([Problem("function", f"{name} cannot be pickled: {error}", hint)]) from error
-    return whole.getvalue(), modules
+    return content.getvalue(), modules
 
 
 @contextmanager
@@ -233,8 +232,8 @@ def _by_value(names: Iterable[str]) -> Iterator[None]:
                 cloudpickle.unregister_pickle_by_value(sys.modules[name])
 
 
-def _is_own(name: str, source_dir: Path | None) -> bool:
-    """True if a module is a file of the user: not installed, and not in the code that comes along."""
+def _is_user_file(name: str, source_dir: Path | None) -> bool:
+    """Returns True if a module is a file of the user: neither installed, nor in the uploaded code."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or name == "__main__" or not is_of_user(name):
         return False
@@ -242,16 +241,16 @@ def _is_own(name: str, source_dir: Path | None) -> bool:
 
 
 def _distributions(modules: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Installed module to its distribution and version. pai_sdk is shipped, and the standard library is there."""
-    found = {}
+    """Returns installed modules with distribution and version, except pai_sdk and the standard library."""
+    result = {}
     for name in sorted(modules):
         if name in sys.stdlib_module_names or name in ("pai_sdk", "cloudpickle", "__main__"):
             continue
         # Most distributions have the name of their module; a look at all of them takes a second.
         candidates = [name] if _is_installed(name) else _distributions_of().get(name, [])
         for distribution in filter(_is_installed, candidates[:1]):
-            found[name] = (distribution, version(distribution))
-    return found
+            result[name] = (distribution, version(distribution))
+    return result
 
 
 def _is_installed(distribution: str) -> bool:
@@ -267,14 +266,14 @@ def _distributions_of() -> Mapping[str, Sequence[str]]:
     return packages_distributions()
 
 
-def _check_pins(requirements: Sequence[str], here: Mapping[str, str]) -> None:
+def _check_pins(requirements: Sequence[str], installed: Mapping[str, str]) -> None:
     problems = []
     for number, requirement in enumerate(requirements):
         pin = _PIN.match(requirement) if isinstance(requirement, str) else None
-        found = next((each for name, each in here.items() if pin and _plain(name) == _plain(pin[1])), None)
-        if pin is not None and found is not None and calling.series_of(found) != calling.series_of(pin[2]):
-            what = f"{requirement} conflicts with {pin[1]} {found}, with which the function is pickled here"
-            problems.append(Problem(f"requirements[{number}]", what, f"'{pin[1]}=={found}'"))
+        used = next((each for name, each in installed.items() if pin and _plain(name) == _plain(pin[1])), None)
+        if pin is not None and used is not None and calling.series_of(used) != calling.series_of(pin[2]):
+            message = f"{requirement} conflicts with {pin[1]} {used}, with which the function is pickled here"
+            problems.append(Problem(f"requirements[{number}]", message, f"'{pin[1]}=={used}'"))
     if problems:
         raise InvalidInputError(problems)
 

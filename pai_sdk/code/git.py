@@ -1,4 +1,4 @@
-"""Code from a git repository. A token goes to git by its environment: in no argument, URL, file or error text."""
+"""Code from a git repository. A token reaches git only by the environment: not by arguments, URLs or files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _HELPER = (
 )
 _REASONS = (
     ("Authentication failed", "the login was refused; check token, username and password"),
-    ("could not read Username", "it does not exist, or wants a login; give a token"),
+    ("could not read Username", "it does not exist, or requires a login; give a token"),
     ("returned error: 403", "the login may not read it"),
     ("not found in upstream", "it has no such branch or tag"),
     (
@@ -55,7 +55,7 @@ _REASONS = (
     ),
     ("Host key verification failed", "the host's key is not in known_hosts; connect once with ssh"),
     ("Could not resolve host", "the host name is not known; check the URL and the network"),
-    ("not found", "there is no such repository, or it wants a login"),
+    ("not found", "there is no such repository, or it requires a login"),
     ("does not exist", "there is no such repository"),
     ("does not appear to be a git repository", "there is no repository"),
 )
@@ -67,27 +67,27 @@ def checkout(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> tuple[Path, Checkout]:
-    """Get one state of a repository, in a temporary folder that lives as long as the second value is held.
+    """Clones one state of a repository into a temporary folder, which exists as long as the second result.
 
     Args:
-        git_config: `repo` (any https or ssh URL); if needed `branch` (or tag), `commit`, `username`, `password`,
+        git_config: `repo` (any https or ssh URL); optional `branch` (or tag), `commit`, `username`, `password`,
             `token`.
         source_dir: a folder or file within the repository; None for all of it.
-        timeout_s: for all of it.
+        timeout_s: for all commands together.
 
     Returns:
-        The folder asked for, and what keeps it alive.
+        The requested folder, and the object that keeps it alive.
 
     Raises:
         CodeError: the configuration is wrong, git failed, or there is no such folder within the repository.
     """
     source = parse_git_config(git_config)
-    whole = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
+    clone_dir = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
     try:
-        clone(source, whole.path, timeout_s=timeout_s)
-        return _within(whole.path, source_dir), whole
+        clone(source, clone_dir.path, timeout_s=timeout_s)
+        return _within(clone_dir.path, source_dir), clone_dir
     except BaseException:
-        whole.close()
+        clone_dir.close()
         raise
 
 
@@ -103,46 +103,45 @@ class Checkout:
         self._remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Removes the folder."""
         self._remove()
 
 
 def clone(source: GitSource, into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Get one state of a repository with its submodules, without its history where the host allows that.
-
-    A login is sent to the host of `repo` only; submodules on other hosts must be open to everybody, or to this
-    machine's ssh keys. Files kept in Git LFS need git-lfs on this machine; without it a warning names them.
+    """Clones one state of a repository with its submodules, without its history if the host allows that.
 
     Args:
         source: the repository.
         into: a folder that does not exist yet, or is empty.
-        timeout_s: for all of it.
+        timeout_s: for all commands together.
 
     Raises:
         CodeError: git failed.
     """
+    # A login is sent to the host of `repo` only; submodules on other hosts must be public, or readable with this
+    # machine's ssh keys. Files in Git LFS need git-lfs on this machine; without it a warning names them.
     git = _Git(source, into, time.monotonic() + timeout_s)
     if source.commit is None:
         branch = ["--branch", source.branch] if source.branch else []
         git.run("clone", "--quiet", "--depth=1", *branch, "--", source.url, str(git.folder))
     elif source.branch is None:
         git.run("init", "--quiet", "--", str(git.folder))
-        git.run("remote", "add", "--", "origin", source.url, inside=True)
+        git.run("remote", "add", "--", "origin", source.url, in_clone=True)
         # Hosts serve a single commit only by its full hash, and not all of them do.
         if not git.succeeds("fetch", "--quiet", "--depth=1", "origin", source.commit):
-            git.run("fetch", "--quiet", "--tags", "origin", inside=True)
-        git.take_commit(source.commit)
+            git.run("fetch", "--quiet", "--tags", "origin", in_clone=True)
+        git.checkout_commit(source.commit)
     else:
         git.run(
             *("clone", "--quiet", "--no-checkout", "--single-branch", "--branch", source.branch),
             *("--", source.url, str(git.folder)),
         )
         if not git.succeeds("merge-base", "--is-ancestor", source.commit, "HEAD"):
-            what = f"{source.commit!r} is not on {source.branch!r} of {source.url}"
-            raise CodeError([Problem("git_config['commit']", what)])
-        git.take_commit(source.commit)
+            message = f"{source.commit!r} is not on {source.branch!r} of {source.url}"
+            raise CodeError([Problem("git_config['commit']", message)])
+        git.checkout_commit(source.commit)
     if (git.folder / ".gitmodules").is_file():
-        git.take_submodules()
+        git.update_submodules()
     warn_of_pointers(git.folder, source.url)
 
 
@@ -150,15 +149,17 @@ def _within(root: Path, source_dir: str | os.PathLike[str] | None) -> Path:
     if source_dir is None:
         return root
     # Joining an absolute path would leave the clone, and so may `..` and links.
-    found = root / source_dir
-    if Path(source_dir).is_absolute() or not found.resolve().is_relative_to(root.resolve()):
-        what = f"{str(source_dir)!r} is not within the repository"
-        raise CodeError([Problem("source_dir", what, "with git_config, give a path relative to the repository")])
-    if not found.exists():
+    path = root / source_dir
+    if Path(source_dir).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
+        message = f"{str(source_dir)!r} is not within the repository"
+        raise CodeError(
+            [Problem("source_dir", message, "with git_config, give a path relative to the repository")]
+        )
+    if not path.exists():
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name != ".git")
         hint = f"its folders are {', '.join(folders[:10])}" if folders else "it has no folders"
         raise CodeError([Problem("source_dir", f"{str(source_dir)!r} is not in the repository", hint)])
-    return found
+    return path
 
 
 class _Git:
@@ -170,39 +171,39 @@ class _Git:
         self._deadline = deadline
         self._environment = _environment(source)
 
-    def run(self, *arguments: str, inside: bool = False) -> None:
-        """Run a command that must succeed; `inside` the clone or not."""
-        code, output = self._run(arguments, inside)
+    def run(self, *arguments: str, in_clone: bool = False) -> None:
+        """Runs a command that must succeed."""
+        code, output = self._run(arguments, in_clone)
         if code != 0:
             raise CodeError([Problem("git_config", f"{self._source.url}: {self._reason(output)}")])
 
     def succeeds(self, *arguments: str) -> bool:
-        """True if a command inside the clone succeeds."""
-        return self._run(arguments, inside=True)[0] == 0
+        """Runs a command in the clone; returns True if it succeeds."""
+        return self._run(arguments, in_clone=True)[0] == 0
 
-    def take_commit(self, commit: str) -> None:
-        """Write the files of a commit."""
+    def checkout_commit(self, commit: str) -> None:
+        """Checks out a commit."""
         if not self.succeeds("rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"):
-            what = f"{self._source.url} has no commit {commit!r}"
-            raise CodeError([Problem("git_config['commit']", what, "is it pushed?")])
-        self.run("checkout", "--quiet", "--detach", commit, inside=True)
+            message = f"{self._source.url} has no commit {commit!r}"
+            raise CodeError([Problem("git_config['commit']", message, "is it pushed?")])
+        self.run("checkout", "--quiet", "--detach", commit, in_clone=True)
 
-    def take_submodules(self) -> None:
-        """Write the files of the submodules, and of theirs."""
+    def update_submodules(self) -> None:
+        """Checks out the submodules, recursively."""
         update = ("submodule", "--quiet", "update", "--init", "--recursive", "--jobs=4")
         # A host that serves no single commits needs the whole history.
         if self.succeeds(*update, "--depth=1"):
             return
         self.succeeds("submodule", "--quiet", "deinit", "--all", "--force")
         shutil.rmtree(self.folder / ".git" / "modules", ignore_errors=True)
-        code, output = self._run(update, inside=True)
+        code, output = self._run(update, in_clone=True)
         if code != 0:
-            what = f"{self._source.url}: its submodules cannot be cloned: {self._reason(output)}"
+            message = f"{self._source.url}: its submodules cannot be cloned: {self._reason(output)}"
             hint = "the login is sent to the host of repo only; submodules on other hosts must be public"
-            raise CodeError([Problem("git_config", what, hint)])
+            raise CodeError([Problem("git_config", message, hint)])
 
-    def _run(self, arguments: Sequence[str], inside: bool) -> tuple[int, str]:
-        command = ["git", *(["-C", str(self.folder)] if inside else []), *arguments]
+    def _run(self, arguments: Sequence[str], in_clone: bool) -> tuple[int, str]:
+        command = ["git", *(["-C", str(self.folder)] if in_clone else []), *arguments]
         try:
             # A new process session has no terminal, so neither git nor ssh can prompt.
             process = subprocess.Popen(
@@ -222,8 +223,8 @@ class _Git:
                 _, stderr = process.communicate(timeout=max(0.1, self._deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _kill(process)
-                what = f"{self._source.url}: git took too long and was stopped"
-                raise CodeError([Problem("git_config", what)]) from None
+                message = f"{self._source.url}: git took too long and was stopped"
+                raise CodeError([Problem("git_config", message)]) from None
             except BaseException:
                 _kill(process)
                 raise
@@ -231,45 +232,46 @@ class _Git:
 
     def _reason(self, output: str) -> str:
         output = self._source.scrub(output).strip()
-        known = next((reason for sign, reason in _REASONS if sign in output), "git failed")
-        said = "\n    ".join(output.splitlines()[-3:])
-        return f"{known}\n    {said}" if said else known
+        reason_text = next((reason for sign, reason in _REASONS if sign in output), "git failed")
+        tail = "\n    ".join(output.splitlines()[-3:])
+        return f"{reason_text}\n    {tail}" if tail else reason_text
 
 
 def _environment(source: GitSource) -> dict[str, str]:
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name not in FOREIGN_VARIABLES and not name.startswith("GIT_TRACE")
     }
-    kept |= {
+    variables |= {
         "GIT_TERMINAL_PROMPT": "0",
         "SSH_ASKPASS_REQUIRE": "never",
-        # A foreign repository must not reach for this machine's files by its submodules.
+        # The submodules of a foreign repository must not read files of this machine.
         "GIT_ALLOW_PROTOCOL": "https:http:ssh" + (":file" if source.url.startswith("file:") else ""),
         "LC_ALL": "C",
     }
     if source.secret:
         settings = [
-            # With a login given, git asks no credential helper for one.
+            # git asks no other credential helper if the config has a login.
             ("credential.helper", ""),
             ("core.askPass", ""),
-            # A helper and no header: git would send a header to whichever host it is redirected to, too.
+            # A helper instead of a header: git would send a header also to a host that it is redirected to.
             (f"credential.{source.base_url}.helper", _HELPER),
         ]
-        kept |= {"GIT_ASKPASS": "", "SSH_ASKPASS": ""}
-        kept |= {_USERNAME: source.username or TOKEN_USER, _SECRET: source.secret}
-        first = int(kept.get("GIT_CONFIG_COUNT") or 0)
+        variables |= {"GIT_ASKPASS": "", "SSH_ASKPASS": ""}
+        variables |= {_USERNAME: source.username or TOKEN_USER, _SECRET: source.secret}
+        first = int(variables.get("GIT_CONFIG_COUNT") or 0)
         for number, (key, value) in enumerate(settings, start=first):
-            kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
-        kept["GIT_CONFIG_COUNT"] = str(first + len(settings))
-    return kept
+            variables[f"GIT_CONFIG_KEY_{number}"], variables[f"GIT_CONFIG_VALUE_{number}"] = key, value
+        variables["GIT_CONFIG_COUNT"] = str(first + len(settings))
+    return variables
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if sys.platform == "win32":
         process.kill()
         return
+    # The group, since git starts ssh and helpers that would keep the pipe open.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -281,12 +283,7 @@ _LARGEST_POINTER_BYTES = 1024
 
 
 def warn_of_pointers(root: Path, url: str) -> None:
-    """Warn of files of a clone whose content was not fetched.
-
-    Args:
-        root: the clone.
-        url: of what, for the message.
-    """
+    """Logs a warning about files of a clone whose content was not fetched."""
     pointers = []
     for folder, folders, names in os.walk(root):
         if ".git" in folders:

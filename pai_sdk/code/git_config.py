@@ -1,4 +1,4 @@
-"""`git_config`, checked: which repository, which state of it, and with what right."""
+"""Parses and checks `git_config`: the repository, the state of it, and the login."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class GitSource:
 
     @property
     def base_url(self) -> str:
-        """Scheme and host; the secret is sent only there."""
+        """Returns scheme and host; the secret is sent only there."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}/"
 
     @property
     def authorization(self) -> str | None:
-        """The header's value that git makes of the login, or None."""
+        """Returns the value of the header that git builds from the login, or None."""
         if self.secret is None:
             return None
         pair = f"{self.username or TOKEN_USER}:{self.secret}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def scrub(self, text: str) -> str:
-        """The text without the secret in any of its shapes."""
+        """Returns the text without the secret in any of its encodings."""
         if self.secret:
             shapes = (self.authorization or "", (self.authorization or "").removeprefix("Basic "))
             for shape in (*shapes, quote(self.secret, safe=""), quote(self.secret), self.secret):
@@ -63,10 +63,10 @@ class GitSource:
 
 
 def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
-    """Check a `git_config`.
+    """Parses a `git_config`.
 
     Raises:
-        CodeError: all that is wrong with it.
+        CodeError: lists all problems.
 
     Example:
         >>> parse_git_config({"repo": "git@example.com:team/project.git", "branch": "main"}).branch
@@ -82,8 +82,8 @@ def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
     if len(secrets) > 1:
         problems.append(Problem("git_config", "has more than one secret", "give either a token or a password"))
     username = git_config.get("username") or login
-    given = {key: git_config.get(key) for key in ("username", "password", "token")}
-    problems += _unsayable({"repo": f"{login or ''}{password or ''}", **given})
+    login_parts = {key: git_config.get(key) for key in ("username", "password", "token")}
+    problems += _control_character_problems({"repo": f"{login or ''}{password or ''}", **login_parts})
     if secrets or git_config.get("username"):
         problems += _login_problems(url, has_secret=bool(secrets))
     if problems:
@@ -106,7 +106,7 @@ def _wrong_keys(git_config: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _split_login(repo: str) -> tuple[str, str | None, str | None]:
-    """The URL without the name and password that may stand in it, and those two."""
+    """Returns the URL without name and password, and those two."""
     if not repo.startswith(("https://", "http://")) or "@" not in urlsplit(repo).netloc:
         return repo, None, None
     parts = urlsplit(repo)
@@ -117,11 +117,11 @@ def _split_login(repo: str) -> tuple[str, str | None, str | None]:
 
 
 def _repo_problems(url: str) -> Iterator[Problem]:
-    known = url.startswith(("https://", "http://", "ssh://", "file:///")) or _SCP_LIKE.fullmatch(url)
+    is_supported = url.startswith(("https://", "http://", "ssh://", "file:///")) or _SCP_LIKE.fullmatch(url)
     host_is_option = urlsplit(url).netloc.rpartition("@")[2].startswith("-") if "://" in url else False
     if url.startswith("-") or host_is_option or _NOT_IN_NAMES.search(url) or "::" in url.partition("/")[0]:
         yield Problem("git_config['repo']", "is not the URL of a repository")
-    elif not known:
+    elif not is_supported:
         hint = "write https://host/path, ssh://host/path, git@host:path or file:///path"
         yield Problem("git_config['repo']", "is not the URL of a repository", hint)
 
@@ -134,8 +134,8 @@ def _name_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("git_config['commit']", f"{commit!r} is not a commit's hash", "7 to 64 hexadecimal digits")
 
 
-def _unsayable(logins: Mapping[str, str | None]) -> Iterator[Problem]:
-    """The problems of a login: git reads it line by line."""
+def _control_character_problems(logins: Mapping[str, str | None]) -> Iterator[Problem]:
+    """Yields the problems of a login, which git reads line by line."""
     for key, text in logins.items():
         if text and _NOT_IN_LOGINS.search(text):
             yield Problem(f"git_config[{key!r}]", "holds a line end or a control character", "copy it again")

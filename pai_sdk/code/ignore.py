@@ -1,4 +1,4 @@
-"""Ignored files, which are not uploaded: version control, environments, caches, and by ignore files."""
+"""Ignored files, which are not uploaded: version control, environments, caches, and matches of ignore files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _FOLDER_SLASH = "ps_d"
 
 class _Rule(NamedTuple):
     pattern: Pattern[str]
-    leaves_behind: bool  # or else brings back
+    excludes: bool  # or else brings back
     origin: str
 
 
@@ -68,23 +68,24 @@ class _Rules:
         self._some = re.compile(either) if rules else None
 
     def last_for(self, path: str, is_dir: bool) -> _Rule | None:
-        """The last rule that matches a path below the folder."""
+        """Returns the last rule that matches a path below the folder."""
         if self._some is None or not self._some.search(f"{path}/" if is_dir else path):
             return None
         return next((rule for rule in self._last_first if _matches(rule.pattern, path, is_dir)), None)
 
 
 class IgnoreRules:
-    """Decides which paths below a folder are taken along; for a walk from the root downwards.
+    """Decides which paths below a folder are uploaded; for a walk from the root downwards.
 
-    The rules are those of git: a file's rules hold for its folder and all below it, deeper files win over higher
-    ones, and the last rule that matches decides. In one folder, .paiignore counts as the end of .gitignore. As the
-    walk does not enter a folder that is left behind, nothing within one can be brought back, as in git. Where the
-    root lies in a git repository, the rules of the folders above it, up to the repository's top, hold as well.
+    The rules are those of git: the rules of a file apply to its folder and all folders below, deeper files win
+    over higher ones, and the last matching rule decides. In one folder, .paiignore counts as the end of
+    .gitignore. The walk does not enter an ignored folder, so nothing within it can be re-included, as in git. If
+    the root is in a git repository, the rules of the folders above it, up to the top of the repository, apply as
+    well.
 
     Args:
-        source_dir: the folder where the walk begins.
-        names: the files to take rules from, the later ones outvoting the earlier ones in their folder.
+        source_dir: the folder where the walk starts.
+        names: the names of ignore files; later ones win over earlier ones in their folder.
         left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 
     Example:
@@ -107,22 +108,22 @@ class IgnoreRules:
         self._top, self._root = source_dir, ""
         top = _repository_around(source_dir.resolve())
         if top is not None:
-            self._top, inside = top, source_dir.resolve().relative_to(top).as_posix()
-            if not any(self._rule_against(folder, is_dir=True) for folder in _with_parents(inside)):
-                self._root = f"{inside}/"
+            self._top, relative_dir = top, source_dir.resolve().relative_to(top).as_posix()
+            if not any(self._rule_against(folder, is_dir=True) for folder in _with_parents(relative_dir)):
+                self._root = f"{relative_dir}/"
             else:  # the repository does not know of the folder, so its rules were not made for it
                 self._top = source_dir
             self._rules.clear()
 
     def accepts(self, path: str, is_dir: bool) -> bool:
-        """True if a path is taken along; all folders around it must have been accepted before."""
+        """Returns True if a path is uploaded; all folders around it must have been accepted before."""
         reason = self.reason_against(path, is_dir)
         if reason and self._left_behind is not None:
             self._left_behind(f"{path}/" if is_dir else path, reason)
         return not reason
 
     def reason_against(self, path: str, is_dir: bool) -> str:
-        """The reason why a path is ignored; empty when it is not."""
+        """Returns why a path is ignored; empty if it is not."""
         name = path.rpartition("/")[2]
         if name in ALWAYS_PRUNED or name.endswith(".egg-info"):
             return "never goes along"
@@ -132,7 +133,7 @@ class IgnoreRules:
         return self._rule_against(path, is_dir)
 
     def _rule_against(self, path: str, is_dir: bool) -> str:
-        """The file and line of the rule that leaves a path below the top behind; empty when none does."""
+        """Returns file and line of the rule that ignores a path below the top; empty if none does."""
         folder, relative = path, ""
         while folder:
             folder, _, part = folder.rpartition("/")
@@ -141,7 +142,7 @@ class IgnoreRules:
             relative = f"{part}/{relative}" if relative else part
             rule = self._rules_of(folder).last_for(relative, is_dir)
             if rule is not None:
-                return f"{folder}/{rule.origin}".lstrip("/") if rule.leaves_behind else ""
+                return f"{folder}/{rule.origin}".lstrip("/") if rule.excludes else ""
         return ""
 
     def _rules_of(self, folder: str) -> _Rules:
@@ -152,7 +153,7 @@ class IgnoreRules:
 
 
 def _repository_around(source_dir: Path) -> Path | None:
-    """The top of the git repository that a folder lies in; None when there is none, or it is the top itself."""
+    """Returns the top of the git repository around a folder; None without one, or if the folder is the top."""
     # A Path would raise for a folder that may not be read.
     folders = [folder for folder in (source_dir, *source_dir.parents) if os.path.exists(folder / ".git")]  # noqa: PTH110
     return folders[0] if folders and folders[0] != source_dir else None
@@ -178,23 +179,23 @@ def _read_rules(path: Path) -> list[_Rule]:
         return []
     except ValueError as error:  # without its rules, files would be uploaded that the user has left out
         raise CodeError([Problem(str(path), f"cannot be read as text: {error}", "save it as UTF-8")]) from error
-    found: list[_Rule] = []
+    rules: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:
             spec = GitIgnoreSpec.from_lines([_as_git_reads(line)])
         except ValueError as error:
             _log.warning("%s, line %d is not a valid pattern, and is ignored: %s", path, number, error)
             continue
-        found += [
+        rules += [
             _Rule(rule.regex, rule.include, f"{path.name}, line {number}: {line.strip()}")
             for rule in spec.patterns
             if isinstance(rule, RegexPattern) and rule.regex is not None and rule.include is not None
         ]
-    return found
+    return rules
 
 
 def _as_git_reads(line: str) -> str:
-    """A line, written so that pathspec takes it as git does."""
+    """Returns a line rewritten so that pathspec interprets it as git does."""
     line = line.removesuffix("\r")
     rule = line.rstrip(" ")
     if rule == "!/":
@@ -214,15 +215,13 @@ def _as_git_reads(line: str) -> str:
 
 
 def _matches(pattern: Pattern[str], path: str, is_dir: bool) -> bool:
-    """True if a rule matches this very path.
-
-    pathspec's expressions also match what lies below a folder that matches; with the folder itself decided
-    already, that would let a rule for the folder outvote one for the file.
-    """
+    """Returns True if a rule matches exactly this path."""
+    # pathspec's expressions also match paths below a matching folder; since the folder itself is already decided,
+    # that would let a rule for the folder override one for the file.
     has_slash = _FOLDER_SLASH in pattern.groupindex
-    for found in pattern.finditer(path):
-        if not has_slash or found[_FOLDER_SLASH] is None:
+    for match in pattern.finditer(path):
+        if not has_slash or match[_FOLDER_SLASH] is None:
             return True
     if not is_dir or not has_slash:
         return False
-    return any(found.end(_FOLDER_SLASH) == len(path) + 1 for found in pattern.finditer(f"{path}/"))
+    return any(match.end(_FOLDER_SLASH) == len(path) + 1 for match in pattern.finditer(f"{path}/"))

@@ -57,12 +57,10 @@ _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/i
 
 
 def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
-    """True if the code or the command of a job uses pai_sdk, as far as its text shows.
-
-    Code that has a pai_sdk of its own at its top needs none.
-    """
-    words = [word.encode(errors="replace") for word in command if isinstance(word, str)]
-    if any(map(_MENTIONED.search, words)):
+    """Returns True if the text of a job's code or command mentions pai_sdk."""
+    # Code with its own pai_sdk at the top needs none.
+    arguments = [word.encode(errors="replace") for word in command if isinstance(word, str)]
+    if any(map(_MENTIONED.search, arguments)):
         return True
     entries = () if tree is None else tree.entries
     if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in entries):
@@ -75,7 +73,7 @@ def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
 
 
 def with_job_package(command: Sequence[str]) -> list[str]:
-    """The command, with the channel added to PYTHONPATH.
+    """Returns the command, with the channel added to PYTHONPATH.
 
     Example:
         >>> with_job_package(["python", "train.py"])[3:]
@@ -87,7 +85,7 @@ def with_job_package(command: Sequence[str]) -> list[str]:
 
 
 def job_package() -> Path:
-    """The folder that holds the package, in `~/.pai`; it is made when it is missing."""
+    """Returns the folder of the package, in `~/.pai`; creates it if it is missing."""
     contents = _contents()
     digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()
     folder = Path.home() / ".pai" / "job-package" / digest[:32]
@@ -106,10 +104,9 @@ def _contents() -> Mapping[str, bytes]:
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files that are missing or differ. Several threads and processes may do so at once.
-
-    Drafts are beside the folder, not in it: another thread may be uploading what is in the folder.
-    """
+    """Writes the files that are missing or differ; several threads and processes can do so at once."""
+    # Drafts are beside the folder, not in it: another thread may be uploading its content.
+    # With process and thread in its name: each writer has a draft of its own.
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.{threading.get_ident()}")
     for name, content in contents.items():
         path = folder / name

@@ -26,20 +26,20 @@ def package_code(
     cloned: bool = False,
     left_behind: Callable[[str, str], None] | None = None,
 ) -> FileTree:
-    """Collect the files of a code folder, or the one file that was given, and hash them.
+    """Collect and hash the files of a code folder, or a single file.
 
     Left out are matches of .gitignore and .paiignore, version control, environments and caches.
 
     Args:
         source_dir: the folder, or a single file.
         allow_secrets: include files that look like keys or passwords.
-        size_limit_bytes: the most that all files together may have.
+        size_limit_bytes: the maximum size of all files together.
         cloned: the folder is a fresh clone. All of its files were committed, so .gitignore does not apply; only
-            .paiignore leaves something behind.
+            .paiignore excludes files.
         left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 
     Raises:
-        CodeError: there is no such folder, nothing in it, or what must not be taken; all of it is listed.
+        CodeError: the folder is missing or empty, or has files that must not be uploaded; all are listed.
 
     Example:
         >>> import tempfile
@@ -49,7 +49,7 @@ def package_code(
         '1 file, 14 B'
     """
     source_dir = expanded(source_dir)
-    accept = accept_all  # a single file that was named goes along
+    accept = accept_all  # a single file is always uploaded
     if os.path.isdir(source_dir):  # noqa: PTH112 - a Path would raise for a folder that may not be read
         names = IGNORE_FILES[1:] if cloned else IGNORE_FILES
         accept = IgnoreRules(source_dir, names=names, left_behind=left_behind).accepts
@@ -74,16 +74,16 @@ def package_code(
         raise CodeError(error.problems) from error
 
 
-def _missing(source_dir: Path, why: str) -> Problem:
-    """The problem of a folder that is not there, with the nearest names beside it."""
-    if why != NO_SUCH_FILE:
-        return Problem("source_dir", f"{str(source_dir)!r} {why}")
+def _missing(source_dir: Path, reason: str) -> Problem:
+    """Returns the problem of a missing folder, with the nearest names beside it."""
+    if reason != NO_SUCH_FILE:
+        return Problem("source_dir", f"{str(source_dir)!r} {reason}")
     folder = source_dir.parent
     try:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:
         return Problem("source_dir", f"{str(source_dir)!r} does not exist, nor does the folder it would be in")
-    hint = did_you_mean([str(folder / name) for name in nearest(source_dir.name, names, most=3)])
+    hint = did_you_mean([str(folder / name) for name in nearest(source_dir.name, names, max_count=3)])
     return Problem("source_dir", f"{str(source_dir)!r} does not exist", hint or f"looked from {Path.cwd()}")
 
 
@@ -93,6 +93,8 @@ def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:
         return []
     largest = heapq.nlargest(10, listing.files, key=lambda file: file.size_bytes)
     lines = "".join(f"\n      {file.size_bytes / 1e6:10.1f} MB  {file.path}" for file in largest)
-    what = f"has {total / 1e6:.1f} MB, more than the {limit_bytes / 1e6:.1f} MB allowed; the largest files:{lines}"
+    message = (
+        f"has {total / 1e6:.1f} MB, more than the {limit_bytes / 1e6:.1f} MB allowed; the largest files:{lines}"
+    )
     hint = "\n    name what the job does not need in .paiignore; data belongs in an input channel"
-    return [Problem(str(listing.root), what + hint)]
+    return [Problem(str(listing.root), message + hint)]

@@ -16,7 +16,8 @@ __all__ = ["GitState", "git_state"]
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 5.0
-_LONGEST_VALUE = 128  # of a label's value
+# The limit of the cloud for the value of a label.
+_MAX_VALUE_LENGTH = 128
 _SCHEME = re.compile(r"^[A-Za-z][\w+.-]*://")
 _LOGIN = re.compile(r"^[^/@]*@")
 
@@ -42,18 +43,18 @@ class GitState:
     is_dirty: bool
 
     def labels(self) -> dict[str, str]:
-        """The labels of a job; values have no scheme and at most 128 characters, as labels of the cloud must."""
-        found = {
+        """Returns the labels of a job, as the cloud allows them: no scheme, and at most 128 characters."""
+        labels = {
             "git-repository": self.repository,
             "git-commit": self.commit,
             "git-branch": self.branch,
             "git-dirty": "true" if self.is_dirty else "false",
         }
-        return {name: value[:_LONGEST_VALUE] for name, value in found.items() if value}
+        return {name: value[:_MAX_VALUE_LENGTH] for name, value in labels.items() if value}
 
 
 def git_state(folder: Path) -> GitState | None:
-    """The state of the repository that a folder is in; None where it is in none, or git does not respond in time.
+    """Returns the state of the repository around a folder; None without one, or if git does not respond in time.
 
     Args:
         folder: of the code; only changes within it count.
@@ -61,23 +62,24 @@ def git_state(folder: Path) -> GitState | None:
     status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", ".")
     if status is None:
         return None
-    facts: dict[str, str] = {}
+    headers: dict[str, str] = {}
     is_dirty = False
     for line in status.splitlines():
         if line.startswith("# "):
             name, _, value = line[2:].partition(" ")
-            facts[name] = value
+            headers[name] = value
         else:
             is_dirty = True
-    commit, branch = facts.get("branch.oid", ""), facts.get("branch.head", "")
+    commit, branch = headers.get("branch.oid", ""), headers.get("branch.head", "")
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
-        return None  # a repository without a commit
+        # A repository without a commit.
+        return None
     url = (_git(folder, "config", "--get", "remote.origin.url") or "").strip()
     return GitState(plain_repository(url), commit, "" if branch == "(detached)" else branch, is_dirty)
 
 
 def plain_repository(url: str) -> str:
-    """Host and path of a repository's URL, without scheme and login.
+    """Returns host and path of a repository's URL, without scheme and login.
 
     Example:
         >>> [plain_repository(url) for url in ("https://me:pw@host.cn:8443/a/b.git", "git@host:a/b.git")]
@@ -92,8 +94,9 @@ def plain_repository(url: str) -> str:
 def _git(folder: Path, *arguments: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
     try:
-        ended = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(folder), *arguments],
+            # No terminal, prompt or lock: a submission must not wait for git, or disturb a command of the user.
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
@@ -103,4 +106,4 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         logger.info("the state of the repository of %s is not known: %s", folder, error)
         return None
-    return ended.stdout.decode(errors="replace") if ended.returncode == 0 else None
+    return result.stdout.decode(errors="replace") if result.returncode == 0 else None

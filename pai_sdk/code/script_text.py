@@ -1,4 +1,4 @@
-"""Checks text that only the job's shell would look at: line ends of Windows, byte order marks, other encodings."""
+"""Checks text that only the job's shell reads: line ends of Windows, byte order marks, other encodings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def unix_text(script: str) -> str:
 
 
 def is_windows_line(text: str) -> bool:
-    r"""Returns whether a text is one line of a Windows file, with half of its line end.
+    r"""Returns True if a string is one line of a Windows file, with half of its line end.
 
     Example:
         >>> is_windows_line("model\r"), is_windows_line("two\nlines\r")
@@ -53,7 +53,7 @@ def is_windows_line(text: str) -> bool:
 
 
 def is_shell(command: Sequence[str]) -> bool:
-    """Returns whether the last part of a command is a script of a shell, as in `["bash", "-c", "…"]`.
+    """Returns True if the last part of a command is a shell script, as in `["bash", "-c", "…"]`.
 
     Example:
         >>> is_shell(["/bin/bash", "-o", "pipefail", "-ec", "exit 1"]), is_shell(["python", "-c", "exit(1)"])
@@ -69,25 +69,20 @@ def programs_in(script: str) -> Iterator[str]:
         >>> [*programs_in("cd src && ./run.sh | tee log; LR=1 python train.py")]
         ['cd', './run.sh', 'tee', 'python']
     """
-    for found in _COMMAND.finditer(script):
-        if program := PROGRAM.match(found[0]):
+    for command in _COMMAND.finditer(script):
+        if program := PROGRAM.match(command[0]):
             yield program[1]
 
 
 def file_problems(command: Sequence[str], tree: FileTree) -> Iterator[Problem]:
-    """Yields the files of the code that a shell, Python or pip cannot read as they are.
-
-    Args:
-        command: as it is sent.
-        tree: the files of the code.
-    """
+    """Yields the files of the code that a shell, Python or pip cannot read unchanged."""
     script = command[-1] if is_shell(command) else ""
-    words = {word.removeprefix("./") for word in (_WORD.findall(script) if script else command)}
+    paths = {word.removeprefix("./") for word in (_WORD.findall(script) if script else command)}
     programs = {name.removeprefix("./") for name in (programs_in(script) if script else command[:1])}
     for entry in tree.entries:
         if entry.path == _REQUIREMENTS:
             yield from _requirements_problems(tree.root / entry.path)
-        elif entry.path in words:
+        elif entry.path in paths:
             yield from _script_problems(tree.root, entry.path, is_program=entry.path in programs)
 
 
@@ -97,8 +92,8 @@ def _requirements_problems(file: Path) -> Iterator[Problem]:
     except OSError:  # it is reported where the files are read
         return
     except ValueError as error:  # of UnicodeDecodeError too
-        what = f"is in an encoding that pip does not recognise: {error}"
-        yield Problem(_REQUIREMENTS, what, "save it as UTF-8")
+        message = f"is in an encoding that pip does not recognise: {error}"
+        yield Problem(_REQUIREMENTS, message, "save it as UTF-8")
 
 
 def _script_problems(root: Path, path: str, *, is_program: bool) -> Iterator[Problem]:
@@ -115,8 +110,8 @@ def _script_problems(root: Path, path: str, *, is_program: bool) -> Iterator[Pro
     elif content.startswith(_MARK) and (is_script or (shebang and is_program)):
         yield Problem(path, "begins with a byte order mark, which is no part of a script", "save it as UTF-8")
     elif is_script and b"\r\n" in content:
-        what = "has Windows line ends, which a shell takes for a part of names and values"
-        yield Problem(path, what, "save it with the line ends of Unix (LF), for example by dos2unix")
+        message = "has Windows line ends, which a shell takes for a part of names and values"
+        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")
     elif shebang and is_program and first.endswith(b"\r"):
-        what = "has Windows line ends, so its interpreter is not there under this name"
-        yield Problem(path, what, "save it with the line ends of Unix (LF), for example by dos2unix")
+        message = "has Windows line ends, so its interpreter is not there under this name"
+        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")

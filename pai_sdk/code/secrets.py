@@ -1,4 +1,4 @@
-"""Files that look like keys: they are not uploaded unless the user says so."""
+"""Files that look like keys: they are not uploaded unless the user allows it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NAMES = (
     "accesskey*.csv",
     "kubeconfig",
 )
-_WHOLE_PATHS = (
+_PATH_GLOBS = (
     ".aliyun/config.json",
     ".aws/config",
     ".cache/huggingface/token",
@@ -81,38 +81,38 @@ def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
 # Called for each file, so a set is tried first, then one expression.
 _EXACT = frozenset(name for name in _NAMES if "*" not in name)
 _GLOBS = _any_of([name for name in _NAMES if "*" in name])
-_PATHS = _any_of(f"*/{path}" for path in _WHOLE_PATHS)
+_PATHS = _any_of(f"*/{path}" for path in _PATH_GLOBS)
 _NO_SECRETS = _any_of(_HARMLESS)
 
 
-def looks_secret(path: str) -> bool:
-    """True if a file's path is one that keys and passwords have.
+def is_secret_path(path: str) -> bool:
+    """Returns True if keys and passwords usually have this path.
 
     Example:
-        >>> [looks_secret(path) for path in ("conf/.env", ".env.example", "keys/ID_RSA", "train.py")]
+        >>> [is_secret_path(path) for path in ("conf/.env", ".env.example", "keys/ID_RSA", "train.py")]
         [True, False, True, False]
     """
     path = path.lower()
     name = path.rpartition("/")[2]
-    known = name in _EXACT or _GLOBS.match(name) or _PATHS.match(f"/{path}")
-    return bool(known) and not _NO_SECRETS.match(name)
+    is_match = name in _EXACT or _GLOBS.match(name) or _PATHS.match(f"/{path}")
+    return bool(is_match) and not _NO_SECRETS.match(name)
 
 
 def secret_problems(listing: FolderListing) -> Iterator[Problem]:
-    """The files that look like keys or passwords, or hold a private key."""
+    """Yields the files that look like keys or passwords, or contain a private key."""
     for file in listing.files:
         # A link with a harmless name may lead to a key.
-        if looks_secret(file.path) or looks_secret(file.target):
-            what = "looks like a key or a password"
-        elif file.size_bytes <= _LARGEST_KEY_BYTES and _holds_key(f"{listing.root}/{file.path}"):
-            what = "holds a private key"
+        if is_secret_path(file.path) or is_secret_path(file.target):
+            message = "looks like a key or a password"
+        elif file.size_bytes <= _LARGEST_KEY_BYTES and _has_private_key(f"{listing.root}/{file.path}"):
+            message = "holds a private key"
         else:
             continue
-        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True to upload it")
+        yield Problem(file.path, message, "name it in .paiignore, or give allow_secrets=True to upload it")
 
 
-def _holds_key(path: str) -> bool:
-    """True if a file begins with a private key, whatever it is called; one that cannot be read does not."""
+def _has_private_key(path: str) -> bool:
+    """Returns True if a file starts with a private key; False if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - asked for each file; a Path costs more
             head = stream.read(_HEAD_BYTES)

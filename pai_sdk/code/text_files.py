@@ -17,10 +17,6 @@ _MARKS = (  # the mark of UTF-32 begins with that of UTF-16
 def decoded(content: bytes, *, errors: str = "strict") -> str:
     r"""Returns the text of a file, without its byte order mark.
 
-    Args:
-        content: of the file.
-        errors: as in `bytes.decode`, for UTF-8.
-
     Raises:
         ValueError: it is not UTF-8 and has no mark, such as UTF-16 without one.
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.session.default import get_default_session
@@ -125,7 +125,7 @@ def upload(source_path: str | Path, oss_path: str | OssUriObj, bucket: Any = Non
         InvalidInputError: there is nothing to upload, or `oss_path` cannot be one.
         TransferError: some files could not be uploaded; the others are in place.
     """
-    source = path_given(source_path, "source_path")
+    source = parse_path(source_path, "source_path")
     target = _target(oss_path, bucket)
     with _client(bucket) as client:
         if not is_tar:
@@ -155,7 +155,7 @@ def download(oss_path: str | OssUriObj, local_path: str | Path, bucket: Any = No
         StorageError: nothing is there.
         TransferError: some files could not be fetched; the others are there.
     """
-    folder = path_given(local_path, "local_path")
+    folder = parse_path(local_path, "local_path")
     source = _target(oss_path, bucket)
     with _client(bucket) as client:
         if not (un_tar and source.name.endswith(".tar.gz")):

@@ -23,7 +23,7 @@ _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
 # An OSError is mostly a passing network error; these are not.
-_NOTHING_THERE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_PERMANENT_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class Credentials(NamedTuple):
@@ -72,7 +72,7 @@ def static_credentials(
 
 
 def _checked(key: Credentials) -> Credentials:
-    """The same key.
+    """Returns the key unchanged.
 
     Raises:
         CredentialsError: a part is missing, or has characters that cannot be in a key.
@@ -85,7 +85,7 @@ def _checked(key: Credentials) -> Credentials:
                 raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
         elif not isinstance(text, str):
             raise CredentialsError(f"the {name} {is_of_type(text)}; give a text")
-        # Such a text would break a header; mostly it is a line end that was copied with the key.
+        # Such a string would break a header; mostly a line end was copied with the key.
         elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
                 f"the {name} contains a space, a line end or a character outside ASCII; copy it again"
@@ -94,13 +94,13 @@ def _checked(key: Credentials) -> Credentials:
 
 
 def default_credentials() -> CredentialsProvider:
-    """The key that Alibaba Cloud's tools would use here; searched for at the first call. Safe for several threads.
+    """The key that Alibaba Cloud's tools use; searched for at the first call. Safe to use from many threads.
 
     In this order: the environment (read at each call), the role of a pod (OIDC), the profile of the `aliyun`
     command, `~/.alibabacloud/credentials.ini`, the role of the ECS machine, `ALIBABA_CLOUD_CREDENTIALS_URI`.
 
     Returns:
-        A function that raises CredentialsError where no key is found; the error lists what was tried.
+        A function that raises CredentialsError if there is no key; the error lists all attempts.
 
     Example:
         >>> import os
@@ -117,11 +117,11 @@ def provider_of(
     security_token: str | None,
     credentials: CredentialsProvider | Credentials | None,
 ) -> CredentialsProvider:
-    """The key as a session's arguments give it, or else the one that Alibaba Cloud's tools would use here.
+    """Returns the provider for a session's arguments; without them, the one that Alibaba Cloud's tools use.
 
     Raises:
-        InvalidInputError: half a key is given, or two.
-        CredentialsError: what is given cannot be a key.
+        InvalidInputError: half a key, or two keys.
+        CredentialsError: the value cannot be a key.
     """
     if credentials is not None:
         if access_key_id or access_key_secret or security_token:
@@ -130,11 +130,11 @@ def provider_of(
             key = _checked(credentials)
             return lambda: key
         if type(credentials).__module__ == "alibabacloud_credentials.models":
-            return _Given(_of_config(credentials))
+            return _UserProvider(_of_config(credentials))
         if not callable(credentials):
             hint = "give Credentials, or a function that gives them"
             raise InvalidInputError([wrong_type("credentials", credentials, hint)])
-        return _Given(credentials)
+        return _UserProvider(credentials)
     parts = {"access_key_id": access_key_id, "access_key_secret": access_key_secret}
     if not (any(parts.values()) or security_token):
         return default_credentials()
@@ -145,8 +145,8 @@ def provider_of(
 
 
 def _of_config(config: object) -> CredentialsProvider:
-    """The key that a `Config` of the official library describes."""
-    _library()  # takes its handlers away
+    """Returns the provider for a `Config` of the official library."""
+    _library()  # also removes its log handlers
     from alibabacloud_credentials.client import Client
 
     client = Client(config)
@@ -158,20 +158,20 @@ def _of_config(config: object) -> CredentialsProvider:
     return ask
 
 
-class _Given:
+class _UserProvider:
     """A provider function of the user: its result is checked, its errors are wrapped."""
 
     def __init__(self, ask: CredentialsProvider) -> None:
-        self._ask = ask
-        self._gave_a_key = False
+        self._provide = ask
+        self._has_succeeded = False
 
     def __call__(self) -> Credentials:
         try:
-            key = self._ask()
+            key = self._provide()
         except PaiError:
             raise
         except Exception as error:
-            if self._gave_a_key or (isinstance(error, OSError) and not isinstance(error, _NOTHING_THERE)):
+            if self._has_succeeded or (isinstance(error, OSError) and not isinstance(error, _PERMANENT_ERRORS)):
                 raise _cannot_renew(
                     error, "check that the function given as credentials can reach its source"
                 ) from error
@@ -179,7 +179,7 @@ class _Given:
                 f"the function given as credentials raised {type(error).__name__}: {_reason(error)}"
             ) from error
         key = self._checked(key)
-        self._gave_a_key = True
+        self._has_succeeded = True
         return key
 
     @staticmethod
@@ -193,11 +193,12 @@ class _Given:
 
 
 class _Chain:
-    """Searches the places one after the other, and keeps the one that has a key."""
+    """Searches the sources in order, and remembers the first one with a key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: Any = None  # a provider of the official library, which has no types
+        # A provider of the official library, which has no types.
+        self._chosen: Any = None
 
     def __repr__(self) -> str:
         return "default_credentials()"
@@ -205,11 +206,12 @@ class _Chain:
     def __call__(self) -> Credentials:
         if key := _from_environment():
             return key
+        # One thread searches, the others wait for its result: a search may take seconds (metadata service).
         with self._lock:
-            if self._found is None:
-                key, self._found = _search()
+            if self._chosen is None:
+                key, self._chosen = _search()
                 return key
-            provider = self._found
+            provider = self._chosen
         try:
             return _ask(provider)
         except Exception as error:
@@ -226,20 +228,22 @@ def _from_environment() -> Credentials | None:
 def _search() -> tuple[Credentials, Any]:
     half = [name for name in (_ID, _SECRET) if os.environ.get(name)]
     tried = [f"environment: {'only ' + half[0] if half else f'neither {_ID} nor {_SECRET}'} is set"]
-    for name, make in _places():
+    for name, make in _sources():
         try:
             provider = make()
             key = _ask(provider)
-        except Exception as error:  # the next place may have a key all the same
+        except Exception as error:
+            # The next source may have a key.
             tried.append(f"{name}: {_reason(error)}")
             continue
         _log.debug("access key found: %s", name)
         return key, provider
-    raise CredentialsError(_nothing_found(tried))
+    raise CredentialsError(_no_key_message(tried))
 
 
-def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The places where the official library looks. Variables that it would read when imported are read here."""
+def _sources() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yields the sources of the official library."""
+    # The library reads some variables when it is imported; they are read here instead, at each search.
     env = os.environ.get
     library = _library()
     if env("ALIBABA_CLOUD_ROLE_ARN") and env("ALIBABA_CLOUD_OIDC_TOKEN_FILE"):
@@ -279,11 +283,9 @@ def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _cli_profile(library: Any, file: Path, profile: str | None) -> Any:
-    """The provider of the `aliyun` command's profile, with other ways for a profile whose mode is `External`.
-
-    alibabacloud-credentials 1.0.12 writes the key of such a profile into the file, and runs its command for each
-    request when the command names no `expiration`.
-    """
+    """Returns the provider of the `aliyun` command's profile, changed for profiles of mode `External`."""
+    # For such a profile, alibabacloud-credentials 1.0.12 writes the key into the file, and runs the command for
+    # each request if its output has no `expiration`.
 
     class Profile(library.CLIProfileCredentialsProvider):  # type: ignore[misc]
         def _get_external_credential_update_callback(self) -> None:
@@ -295,13 +297,13 @@ def _cli_profile(library: Any, file: Path, profile: str | None) -> Any:
         def _get_credentials_provider(self, config: dict[str, Any], profile_name: str) -> Any:
             provider = super()._get_credentials_provider(config, profile_name)
             is_external = isinstance(provider, library.ExternalCredentialsProvider)
-            return _OfCommand(provider) if is_external else provider
+            return _CommandKeyCache(provider) if is_external else provider
 
     return Profile(profile_file=str(file), profile_name=profile)
 
 
-class _OfCommand:
-    """Keeps the key that a command gives for up to a minute; one thread at a time runs the command."""
+class _CommandKeyCache:
+    """Caches the key that a command prints for up to a minute; one thread at a time runs the command."""
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
@@ -310,27 +312,28 @@ class _OfCommand:
         self._until = 0.0
 
     def get_credentials(self) -> Any:
-        """The key; of the library's type."""
+        """Returns the key, as a type of the library."""
         with self._lock:
             if self._key is None or time.monotonic() >= self._until:
                 self._key = self._provider.get_credentials()
-                left_s = (self._key.get_expiration() or math.inf) - time.time()
-                self._until = time.monotonic() + min(_COMMAND_KEY_S, left_s / 2)
+                remaining_s = (self._key.get_expiration() or math.inf) - time.time()
+                # Half of the remaining time, so that a request never gets a key that expires on its way.
+                self._until = time.monotonic() + min(_COMMAND_KEY_S, remaining_s / 2)
             return self._key
 
     async def get_credentials_async(self) -> Any:
-        """The key, for code of the library that waits for it."""
+        """Returns the key, for asynchronous code of the library."""
         return self.get_credentials()
 
     def get_provider_name(self) -> str:
-        """The name that the library shows in its errors."""
+        """Returns the name that the library shows in its errors."""
         return str(self._provider.get_provider_name())
 
 
 def _library() -> Any:
     from alibabacloud_credentials import provider
 
-    # The library adds handlers to its logger that write to stderr; where logs go is up to the application.
+    # The library adds handlers to its logger that write to stderr; the application decides where logs go.
     logger = logging.getLogger("credentials")
     for handler in list(logger.handlers):
         if type(handler) is logging.StreamHandler:
@@ -353,7 +356,7 @@ def _cannot_renew(error: Exception, hint: str) -> CredentialsRenewalError:
 
 
 def _reason(error: Exception) -> str:
-    # After "result" comes a response that may hold a part of a key.
+    # The text after "result" is a response that may contain a part of a key.
     text = re.split(r",?\s+result\b", str(error), maxsplit=1)[0]
     return " ".join(text.split())[:200] or type(error).__name__
 
@@ -362,10 +365,10 @@ def _is_on(name: str) -> bool:
     return os.environ.get(name, "").lower() == "true"
 
 
-def _nothing_found(tried: list[str]) -> str:
-    places = "".join(f"\n  - {line}" for line in tried)
+def _no_key_message(tried: list[str]) -> str:
+    lines = "".join(f"\n  - {line}" for line in tried)
     return (
-        f"no access key was found. Tried:{places}\n"
+        f"no access key was found. Tried:{lines}\n"
         "Do one of these:\n"
         f"  1. export {_ID}=… {_SECRET}=…\n"
         "  2. run `aliyun configure`, or write ~/.alibabacloud/credentials.ini\n"

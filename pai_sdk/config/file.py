@@ -15,23 +15,23 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.errors import SettingsError
 
 
-def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
-    """The path of the file: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.
+def config_path_of(environ: Mapping[str, str], config_path: str | Path | None = None) -> Path:
+    """Returns the path of the file: the argument, or `PAI_CONFIG_PATH`, or `~/.pai/config.json`.
 
     Raises:
         SettingsError: what was given is not a path.
     """
-    if given is not None:
-        if not isinstance(given, str | os.PathLike):
-            raise SettingsError(f"config_path {is_of_type(given)}; give the path of a file")
-        return expanded(given)
+    if config_path is not None:
+        if not isinstance(config_path, str | os.PathLike):
+            raise SettingsError(f"config_path {is_of_type(config_path)}; give the path of a file")
+        return expanded(config_path)
     if environ.get("PAI_CONFIG_PATH"):
         return expanded(environ["PAI_CONFIG_PATH"])
     return Path.home() / ".pai" / "config.json"
 
 
 def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
-    """The file's content; empty when there is no file.
+    """Returns the file's content; empty if there is no file.
 
     Raises:
         SettingsError: it cannot be read or is not a JSON object, or it is missing and must exist.
@@ -59,18 +59,14 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     return content
 
 
-_OF_OTHERS = re.compile("access_?key|secret|token|credential|^mode$|^current", re.IGNORECASE)
+_FOREIGN_KEYS = re.compile("access_?key|secret|token|credential|^mode$|^current", re.IGNORECASE)
 
 PROFILES = "profiles"
 """The key of the profiles in the file: an object of objects, each with settings as at the top."""
 
 
 def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
-    """The profiles of a file: name to its settings.
-
-    Args:
-        content: of the file.
-        path: of the file, for the error.
+    """Returns the profiles of a file: name to settings.
 
     Raises:
         SettingsError: they are not written as an object of objects.
@@ -79,35 +75,35 @@ def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, A
         >>> profiles_in({"profiles": {"staging": {"region_id": "cn-shanghai"}}}, Path("config.json"))
         {'staging': {'region_id': 'cn-shanghai'}}
     """
-    found = content.get(PROFILES) or {}
-    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+    profiles = content.get(PROFILES) or {}
+    if isinstance(profiles, list) and all(isinstance(each, dict) for each in profiles):
         raise SettingsError(
             f"{PROFILES} ({path}) are those of another program, such as the `pai` command of Alibaba Cloud, which "
             "uses the same file; set PAI_CONFIG_PATH to another file for the profiles of pai_sdk"
         )
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+    if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
         shape = '{"staging": {"region_id": "cn-shanghai"}}'
         raise SettingsError(f"{PROFILES} ({path}): write an object of objects, such as {shape}")
-    return found
+    return profiles
 
 
 def is_of_another_program(settings: Mapping[str, Any]) -> bool:
-    """True for a profile, or a file, that another program has written: ours have no keys.
+    """Returns True if another program has written a profile or file: ours have no keys.
 
     Example:
         >>> is_of_another_program({"access_key_id": "id"}), is_of_another_program({"region_id": "cn-shanghai"})
         (True, False)
     """
-    return isinstance(settings.get(PROFILES), list) or any(_OF_OTHERS.search(name) for name in settings)
+    return isinstance(settings.get(PROFILES), list) or any(_FOREIGN_KEYS.search(name) for name in settings)
 
 
 def write_config(path: Path, values: Mapping[str, str | None], *, profile: str | None = None) -> None:
-    """Add values to the file, and take out those that are None, by an atomic replace; only its owner may read it.
+    """Atomically sets values in the file, and removes those that are None; only its owner can read it.
 
     Args:
         path: of the file.
-        values: setting to value.
-        profile: the profile to change, which is made if need be, and removed with its last setting; otherwise
+        values: setting to value; None removes the setting.
+        profile: the profile to change, which is created if necessary, and removed with its last setting; None for
             the settings at the top of the file.
 
     Raises:
@@ -118,7 +114,7 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
     target = path.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with locked_folder(target.parent):  # else the changes of another process that writes now would be lost
+        with locked_folder(target.parent):  # or concurrent changes of another process would be lost
             content = read_config(path)
             if profile is None:
                 content = _changed(content, values)
@@ -130,9 +126,11 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
                         "`pai` command of Alibaba Cloud; give another name, or set PAI_CONFIG_PATH to another file"
                     )
                 changed = _changed(profiles.get(profile, {}), values)
-                others = {name: settings for name, settings in profiles.items() if name != profile or changed}
-                kept = {**others, profile: changed} if changed else others
-                content = _changed(content, {PROFILES: kept or None})
+                other_profiles = {
+                    name: settings for name, settings in profiles.items() if name != profile or changed
+                }
+                new_profiles = {**other_profiles, profile: changed} if changed else other_profiles
+                content = _changed(content, {PROFILES: new_profiles or None})
             replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -17,14 +17,14 @@ _API_HOST = re.compile(
 
 
 def api_region_of(endpoint: str) -> str | None:
-    """The region that a standard endpoint of PAI or its workspaces names; None for any other endpoint.
+    """Returns the region that a standard endpoint of PAI or its workspaces names; None for others.
 
     Example:
         >>> api_region_of("pai-vpc.cn-shanghai.aliyuncs.com"), api_region_of("127.0.0.1:8765")
         ('cn-shanghai', None)
     """
-    found = _API_HOST.fullmatch(scheme_and_host(endpoint)[1])
-    return found[1] if found else None
+    match = _API_HOST.fullmatch(scheme_and_host(endpoint)[1])
+    return match[1] if match else None
 
 
 def _check_region(value: str, where: str) -> str:
@@ -86,4 +86,4 @@ CHECKS: dict[str, Callable[[str, str], str]] = {
     "network": _check_network,
     "trusted_oss_endpoints": _check_endpoints,
 }
-"""Setting to its check: (value, where it came from) gives the value as it is kept, or raises SettingsError."""
+"""Setting to its check: (value, origin) returns the normalized value, or raises SettingsError."""

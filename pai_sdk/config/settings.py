@@ -45,7 +45,7 @@ _OF_A_REGION = frozenset({"workspace_id", "oss_bucket_name", "oss_endpoint", "en
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in force. One that was not given anywhere is None.
+    """The settings in use. A setting without a value is None.
 
     Attributes:
         region_id: region of PAI and OSS, such as `cn-hangzhou`.
@@ -53,12 +53,12 @@ class Settings:
         oss_bucket_name: bucket for code, local inputs and outputs.
         oss_endpoint: host of OSS, when not the region's.
         endpoint: host of the PAI API, when not the region's.
-        aiworkspace_endpoint: host of the workspace API, likewise.
-        network: `PUBLIC` or `VPC`: which of the region's hosts; None is public.
+        aiworkspace_endpoint: host of the workspace API, when not the region's.
+        network: `PUBLIC` or `VPC`: which of the region's hosts are used; None is public.
         trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
         prices: instance type to the price of an instance and hour, of the config file only; see `max_cost`.
         profile: the profile of the config file that they come from; None where no profile is used.
-        sources: setting to where it came from, for people.
+        sources: setting to its origin, for messages.
 
     Example:
         >>> settings = load_settings({"region_id": "cn-hangzhou", "network": "VPC"}, environ={})
@@ -101,12 +101,12 @@ class Settings:
 
     @property
     def aiworkspace_url(self) -> str:
-        """The workspace API, likewise."""
+        """The workspace API, as a URL without a slash at its end."""
         return self._url(self.aiworkspace_endpoint, "aiworkspace{vpc}.{region}.aliyuncs.com", "-vpc")
 
     @property
     def oss_url(self) -> str:
-        """OSS, likewise."""
+        """OSS, as a URL without a slash at its end."""
         return self._url(self.oss_endpoint, "oss-{region}{vpc}.aliyuncs.com", "-internal")
 
     @property
@@ -119,14 +119,14 @@ class Settings:
         """
         return tuple(each for each in (self.trusted_oss_endpoints or "").split(",") if each)
 
-    def _url(self, given: str | None, host: str, vpc: str) -> str:
-        if given:
-            return "{}://{}".format(*scheme_and_host(given))
+    def _url(self, endpoint: str | None, host: str, vpc: str) -> str:
+        if endpoint:
+            return "{}://{}".format(*scheme_and_host(endpoint))
         self.require("region_id")
         return "https://" + host.format(region=self.region_id, vpc=vpc if self.network == "VPC" else "")
 
     def require(self, *names: str) -> None:
-        """Make sure that settings are set.
+        """Check that settings have values.
 
         Args:
             names: the settings, as attributes of this class.
@@ -140,17 +140,17 @@ class Settings:
         missing = [name for name in names if not getattr(self, name)]
         if not missing:
             return
-        what = "a setting is" if len(missing) == 1 else f"{len(missing)} settings are"
+        subject = "a setting is" if len(missing) == 1 else f"{len(missing)} settings are"
         ways = "".join(f"\n  - {self._how_to_set(name)}" for name in missing)
         without = "" if self.region_id else "\nWithout an account: Session.embedded() needs none of them"
-        raise SettingsError(f"{what} missing:{ways}{without}")
+        raise SettingsError(f"{subject} missing:{ways}{without}")
 
     def _how_to_set(self, name: str) -> str:
-        note = f" ({self.passed_over[name]})" if name in self.passed_over else ""
+        reason = f" ({self.passed_over[name]})" if name in self.passed_over else ""
         if self.profile is not None:
-            return f"{name}{note}: pai-sdk config set {name} … --profile {self.profile}, or Session({name}=…)"
+            return f"{name}{reason}: pai-sdk config set {name} … --profile {self.profile}, or Session({name}=…)"
         return (
-            f"{name}{note}: Session({name}=…), or export {_VARIABLES[name][0]}=…, "
+            f"{name}{reason}: Session({name}=…), or export {_VARIABLES[name][0]}=…, "
             f'or "{name}": "…" in {config_path_of(os.environ)}'
         )
 
@@ -160,10 +160,10 @@ _NAMES = tuple(f.name for f in fields(Settings) if f.name in _VARIABLES)
 
 @dataclass(frozen=True)
 class _Source:
-    """Values from one source; `places` says where each was found, for messages."""
+    """Values from one source; `locations` names the origin of each, for messages."""
 
     values: Mapping[str, str]
-    places: Mapping[str, str]
+    locations: Mapping[str, str]
 
 
 def load_settings(
@@ -178,8 +178,8 @@ def load_settings(
     With a profile, settings come from the arguments and from the profile only. Neither the variables of the
     environment nor the settings at the top of the file are used, because they may belong to another service.
 
-    Workspace, bucket and endpoints belong to a region. Where a source names another region than the one in force,
-    its other values are not used: a bucket of Hangzhou is of no use in Shanghai.
+    Workspace, bucket and endpoints belong to a region. If a source names another region than the one in use,
+    its other values are ignored: a bucket of Hangzhou is of no use in Shanghai.
 
     Args:
         overrides: setting to value; None and empty mean "not given".
@@ -196,62 +196,62 @@ def load_settings(
         '7'
     """
     environ = os.environ if environ is None else environ
-    profile = profile_named(profile, environ)
+    profile = active_profile(profile, environ)
     sources = [_from_arguments(overrides or {}), *_below_arguments(environ, config_path, profile)]
     region = next((s.values["region_id"] for s in sources if "region_id" in s.values), None)
     values: dict[str, str] = {}
-    places: dict[str, str] = {}
-    passed_over: dict[str, str] = {}
+    locations: dict[str, str] = {}
+    unused_values: dict[str, str] = {}
     for source in sources:
-        its_region = source.values.get("region_id", region)
+        source_region = source.values.get("region_id", region)
         for name, value in source.values.items():
             if name in values:
                 continue
-            if its_region != region and name in _OF_A_REGION:
-                passed_over[name] = f"{source.places[name]} has one of {its_region}, which is not {region}"
+            if source_region != region and name in _OF_A_REGION:
+                unused_values[name] = f"{source.locations[name]} has one of {source_region}, which is not {region}"
                 continue
-            values[name] = CHECKS[name](value, f"{name} ({source.places[name]})")
-            places[name] = source.places[name]
+            values[name] = CHECKS[name](value, f"{name} ({source.locations[name]})")
+            locations[name] = source.locations[name]
     if profile is not None:
         unused = _from_environment(environ)
-        passed_over |= {
-            name: f"{place} is set, and not used with the profile {profile!r}"
-            for name, place in unused.places.items()
+        unused_values |= {
+            name: f"{location} is set, and not used with the profile {profile!r}"
+            for name, location in unused.locations.items()
             if name not in values
         }
-    _refuse_contradiction(values, places)
-    around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
-    if "network" not in values and _is_in_pai(environ) and around == region:
+    _refuse_contradiction(values, locations)
+    pai_region = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
+    if "network" not in values and _is_in_pai(environ) and pai_region == region:
         # Inside PAI the internal hosts of its region can always be reached, and are free of charge.
-        values["network"], places["network"] = "VPC", "running inside PAI"
-    for name in passed_over.keys() - values.keys():
-        _log.info("%s: %s", name, passed_over[name])
+        values["network"], locations["network"] = "VPC", "running inside PAI"
+    for name in unused_values.keys() - values.keys():
+        _log.info("%s: %s", name, unused_values[name])
     prices = _prices(config_path_of(environ, config_path), profile)
-    return Settings(**values, prices=prices, profile=profile, sources=places, passed_over=passed_over)
+    return Settings(**values, prices=prices, profile=profile, sources=locations, passed_over=unused_values)
 
 
-def profile_named(given: str | None, environ: Mapping[str, str]) -> str | None:
-    """The profile to use: the one that is given, else that of `PAI_PROFILE`; None for none.
+def active_profile(name: str | None, environ: Mapping[str, str]) -> str | None:
+    """Returns the profile to use: the argument, or that of `PAI_PROFILE`; None for none.
 
     Args:
-        given: a name; "" for none, whatever the environment says.
+        name: a name; "" for none, whatever the environment says; None for that of the environment.
         environ: the environment.
 
     Raises:
-        SettingsError: what was given is not a text.
+        SettingsError: the name is not a string.
 
     Example:
-        >>> profile_named(None, {"PAI_PROFILE": "staging"}), profile_named("", {"PAI_PROFILE": "staging"})
+        >>> active_profile(None, {"PAI_PROFILE": "staging"}), active_profile("", {"PAI_PROFILE": "staging"})
         ('staging', None)
     """
-    if given is not None and not isinstance(given, str):
-        raise SettingsError(f"profile {is_of_type(given)}; give the name of a profile")
-    named = environ.get(PROFILE_VARIABLE, "") if given is None else given
-    return named.strip() or None
+    if name is not None and not isinstance(name, str):
+        raise SettingsError(f"profile {is_of_type(name)}; give the name of a profile")
+    selected = environ.get(PROFILE_VARIABLE, "") if name is None else name
+    return selected.strip() or None
 
 
 def profiles_of(path: Path) -> dict[str, dict[str, Any]]:
-    """The profiles of the config file: name to settings, as they are written there.
+    """Returns the profiles of the config file: name to unchecked settings.
 
     Raises:
         SettingsError: the file cannot be read, or they are not written as an object of objects.
@@ -261,35 +261,35 @@ def profiles_of(path: Path) -> dict[str, dict[str, Any]]:
 
 def _prices(path: Path, profile: str | None) -> dict[str, float]:
     content = read_config(path)
-    own = profiles_in(content, path).get(profile, {}) if profile is not None else {}
-    given = own.get("prices") or content.get("prices") or {}
-    if not isinstance(given, dict) or not all(_is_price(price) for price in given.values()):
+    profile_settings = profiles_in(content, path).get(profile, {}) if profile is not None else {}
+    prices = profile_settings.get("prices") or content.get("prices") or {}
+    if not isinstance(prices, dict) or not all(_is_price(price) for price in prices.values()):
         raise SettingsError(f'prices ({path}): write an object of numbers, such as {{"ecs.c6.large": 0.78}}')
-    return {name: float(price) for name, price in given.items()}
+    return {name: float(price) for name, price in prices.items()}
 
 
 def _is_price(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _refuse_contradiction(values: Mapping[str, str], places: Mapping[str, str]) -> None:
+def _refuse_contradiction(values: Mapping[str, str], locations: Mapping[str, str]) -> None:
     region = values.get("region_id")
     for name in ("endpoint", "aiworkspace_endpoint"):
-        named = api_region_of(values[name]) if name in values else None
-        if region and named and named != region:
+        endpoint_region = api_region_of(values[name]) if name in values else None
+        if region and endpoint_region and endpoint_region != region:
             raise SettingsError(
-                f"{name} ({places[name]}): {values[name]} is a host of {named}, but region_id "
-                f"({places['region_id']}) is {region}; change one of them"
+                f"{name} ({locations[name]}): {values[name]} is a host of {endpoint_region}, but region_id "
+                f"({locations['region_id']}) is {region}; change one of them"
             )
 
 
 def save_config(settings: Settings, path: str | Path | None = None) -> Path:
-    """Write the settings that are set into the config file; what else is in it stays. Keys are never written.
+    """Write the settings that have values into the config file; its other content stays. Keys are never written.
 
     Settings of a profile are written into that profile.
 
     Args:
-        settings: what to write.
+        settings: the settings to write.
         path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
 
     Returns:
@@ -313,13 +313,13 @@ def _from_arguments(overrides: Mapping[str, str | None]) -> _Source:
 
 def _from_environment(environ: Mapping[str, str]) -> _Source:
     values: dict[str, str] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for name in _NAMES:
         variables = _VARIABLES[name] + (_REGION_IN_PAI if name == "region_id" and _is_in_pai(environ) else ())
-        found = next((v for v in variables if environ.get(v, "").strip()), None)
-        if found:
-            values[name], places[name] = environ[found].strip(), f"environment variable {found}"
-    return _Source(values, places)
+        variable = next((v for v in variables if environ.get(v, "").strip()), None)
+        if variable:
+            values[name], locations[name] = environ[variable].strip(), f"environment variable {variable}"
+    return _Source(values, locations)
 
 
 def _is_in_pai(environ: Mapping[str, str]) -> bool:
@@ -327,18 +327,18 @@ def _is_in_pai(environ: Mapping[str, str]) -> bool:
 
 
 def _below_arguments(
-    environ: Mapping[str, str], given: str | Path | None, profile: str | None
+    environ: Mapping[str, str], config_path: str | Path | None, profile: str | None
 ) -> tuple[_Source, ...]:
-    """The sources that the arguments win over, in their order."""
+    """Returns the sources below the arguments, in their order."""
     if profile is None:
-        return _from_environment(environ), _from_file(environ, given)
-    return (_from_profile(profile, config_path_of(environ, given)),)
+        return _from_environment(environ), _from_file(environ, config_path)
+    return (_from_profile(profile, config_path_of(environ, config_path)),)
 
 
 def _from_profile(name: str, path: Path) -> _Source:
     profiles = profiles_of(path)
     if name not in profiles:
-        hint = name_hint(name, profiles, shown=len(profiles)) if profiles else "there are none"
+        hint = name_hint(name, profiles, max_names=len(profiles)) if profiles else "there are none"
         raise SettingsError(
             f"there is no profile {name!r} in {path}; {hint}{'' if hint.endswith('?') else '.'} "
             f"To create it: pai-sdk config set region_id … --profile {name}"
@@ -348,19 +348,19 @@ def _from_profile(name: str, path: Path) -> _Source:
     return _source({each: content.get(each) for each in _NAMES}, f"profile {name} in {path}")
 
 
-def _warn_of_unknown(content: Mapping[str, Any], place: str) -> None:
+def _warn_of_unknown(content: Mapping[str, Any], location: str) -> None:
     if is_of_another_program(content):
-        _log.info("%s: is also the file of another program, whose settings are ignored", place)
+        _log.info("%s: is also the file of another program, whose settings are ignored", location)
         return
     unknown = sorted(set(content) - {*_NAMES, "prices", PROFILES})
     if unknown:
-        _log.warning("%s: unknown settings are ignored: %s", place, ", ".join(unknown))
+        _log.warning("%s: unknown settings are ignored: %s", location, ", ".join(unknown))
 
 
-def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
-    path = config_path_of(environ, given)
-    content = read_config(path, must_exist=given is not None)
-    if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
+def _from_file(environ: Mapping[str, str], config_path: str | Path | None) -> _Source:
+    path = config_path_of(environ, config_path)
+    content = read_config(path, must_exist=config_path is not None)
+    if config_path is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
         _log.warning("PAI_CONFIG_PATH names %s, which does not exist", path)
     _warn_of_unknown(content, str(path))
     values = {name: content.get(name) for name in _NAMES}
@@ -369,10 +369,10 @@ def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     return _source(values, str(path))
 
 
-def _source(given: Mapping[str, Any], place: str) -> _Source:
-    texts = {name: _text(value, f"{name} ({place})") for name, value in given.items()}
-    values = {name: text for name, text in texts.items() if text}
-    return _Source(values, dict.fromkeys(values, place))
+def _source(raw_values: Mapping[str, Any], location: str) -> _Source:
+    strings = {name: _text(value, f"{name} ({location})") for name, value in raw_values.items()}
+    values = {name: text for name, text in strings.items() if text}
+    return _Source(values, dict.fromkeys(values, location))
 
 
 def _text(value: Any, where: str) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 from pai_sdk.backend.base import Backend
 from pai_sdk.backend.places import backend_for_job
 from pai_sdk.base.aliases import Aliased
-from pai_sdk.base.default_session import given_or_default
+from pai_sdk.base.default_session import session_or_default
 from pai_sdk.base.keywords import checks_keywords
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
@@ -471,7 +471,7 @@ class TrainingJob(Aliased):
             StorageError: the job wrote nothing there.
             TransferError: some files could not be downloaded; the others are complete.
         """
-        folder = path_given(target, "target")
+        folder = parse_path(target, "target")
         uri = self._output(channel)
         try:
             return self._backend.download(uri, folder, progress=progress)
@@ -703,5 +703,5 @@ def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, in
 
 
 def _source(session: JobSource | None, *, local: bool) -> JobSource:
-    source: JobSource = given_or_default(session, local=local)
+    source: JobSource = session_or_default(session, local=local)
     return source

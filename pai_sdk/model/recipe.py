@@ -19,14 +19,14 @@ from pai_sdk._wire.requests import RecordedCode
 from pai_sdk.api.models import ModelVersionRecord
 from pai_sdk.base.hints import name_hint
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.definitions import AlgorithmDefinition, ChannelDefinition, ParameterDefinition
 from pai_sdk.schemas.recipes import ModelRecipeSpec, RecipeCompute, RecipeScheduler, recipes_by_method
 from pai_sdk.schemas.spec import Channel
 from pai_sdk.schemas.wire import problems_of
-from pai_sdk.session.default import given_or_default
+from pai_sdk.session.default import session_or_default
 from pai_sdk.storage.transfer import unpack
 from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator, describe_algorithm
@@ -181,8 +181,8 @@ class ModelRecipe(EstimatorBase):
                 else f"has its code on this machine: {self.source_dir}"
             )
             raise InvalidInputError([Problem("source_dir", f"the recipe {what}", "")])
-        folder = path_given(local_path, "local_path")
-        session = given_or_default(self.session, local=False)
+        folder = parse_path(local_path, "local_path")
+        session = session_or_default(self.session, local=False)
         if not self.source_dir.endswith(".tar.gz"):
             folder.mkdir(parents=True, exist_ok=True)
             session.download(self.source_dir, folder)
@@ -224,7 +224,7 @@ class ModelRecipe(EstimatorBase):
 
     def _fill(self) -> None:
         """Take what is not given from the model version."""
-        session = given_or_default(self.session, local=False)
+        session = session_or_default(self.session, local=False)
         which = (str(self.model_name), self.model_version, self.model_provider)
         model, version = session.models.find_version(*which)
         self.model_version, self.model_provider = version.version_name, model.provider
@@ -402,7 +402,7 @@ def recipe_spec(
     chosen = method or next(iter(recipes))
     if chosen not in recipes:
         what = f"{of} has no {kind} recipe {method!r}"
-        raise InvalidInputError([Problem("method", what, name_hint(str(chosen), [*spec], shown=len(spec)))])
+        raise InvalidInputError([Problem("method", what, name_hint(str(chosen), [*spec], max_names=len(spec)))])
     if method is None and len(recipes) > 1:
         logger.warning("%s has several %s recipes: %s; %r is used", of, kind, ", ".join(spec), chosen)
     try:

@@ -18,7 +18,7 @@ from pai_sdk.model.recipe import (
     recipe_spec,
 )
 from pai_sdk.schemas.recipes import ModelRecipeSpec
-from pai_sdk.session.default import given_or_default
+from pai_sdk.session.default import session_or_default
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RegisteredModel(Aliased):
         """
         if not isinstance(model_name, str) or not model_name:
             raise InvalidInputError([Problem("model_name", "must be a text that is not empty")])
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         self._set(session, *session.models.find_version(model_name, model_version, model_provider))
 
     @classmethod
@@ -134,7 +134,7 @@ class RegisteredModel(Aliased):
             task: only models for this task.
             session: where to look; the default session otherwise.
         """
-        session = given_or_default(session, local=False)
+        session = session_or_default(session, local=False)
         for model in session.models.list(name=model_name, provider=model_provider, task=task):
             yield cls._of(session, model, model.latest_version)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 
-from pai_sdk.base.default_session import given_or_default
+from pai_sdk.base.default_session import session_or_default
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -95,7 +95,7 @@ def _check(given: FileSystemInput | CpfsFileSystemInput, *, names: tuple[str, ..
 
 def _region(region_id: str | None) -> str:
     if region_id is None:
-        settings = given_or_default().settings
+        settings = session_or_default().settings
         settings.require("region_id")
         region_id = settings.region_id or ""
     return region_id

@@ -112,7 +112,7 @@ def _unknown(model: type[BaseModel], name: str) -> str:
     # Its own name in Python is unknown in a body, where only the alias is.
     by_name = name == name.lower() and name not in fields
     known = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
-    return f"is not known; {name_hint(name, known, shown=len(known))}"
+    return f"is not known; {name_hint(name, known, max_names=len(known))}"
 
 
 class Received(BaseModel):

@@ -176,7 +176,7 @@ def reference(session: Session | SessionReference | None) -> SessionReference | 
     return SessionReference.of(found) if isinstance(found, Session) else found
 
 
-def given_or_default(session: Session | SessionReference | None, *, local: bool) -> Session:
+def session_or_default(session: Session | SessionReference | None, *, local: bool) -> Session:
     """The session given, or the default one.
 
     Args:

@@ -16,7 +16,7 @@ from pai_sdk.backend.places import backend_for_job, backend_for_type
 from pai_sdk.base.aliases import Aliased
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
@@ -159,7 +159,7 @@ class Session(Aliased):
             ServiceStartError: it does not come up, the extra `[service]` is not installed, or the data folder
                 belongs to another executor.
         """
-        folder = None if data_dir is None else path_given(data_dir, "data_dir")
+        folder = None if data_dir is None else parse_path(data_dir, "data_dir")
         info = _ensure_running(folder, executor, executor_options or {})
         session = cls(
             info.region_id,
@@ -467,7 +467,7 @@ class Session(Aliased):
         from pai_sdk.storage.transfer import upload
 
         where = OssUri.parse(uri)  # a wrong one raises before anything is started
-        what = path_given(path, "path")
+        what = parse_path(path, "path")
         if links not in ("follow", "inside", "error"):
             raise InvalidInputError([Problem("links", f"is {links!r}", "follow, inside or error")])
         return str(upload(self._backends.service.files(), what, where, progress=progress, links=links))
@@ -491,7 +491,7 @@ class Session(Aliased):
         """
         from pai_sdk.storage.transfer import download
 
-        where, target = OssUri.parse(uri), path_given(path, "path")
+        where, target = OssUri.parse(uri), parse_path(path, "path")
         return download(self._backends.service.files(), where, target, progress=progress)
 
     @staticmethod

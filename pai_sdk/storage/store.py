@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.default_session import given_or_default
+from pai_sdk.base.default_session import session_or_default
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
@@ -59,5 +59,5 @@ def open_store(
     if scheme == "file":
         return LocalStore(path_of_file_uri(text))
     if scheme == "oss":
-        return OssStore(client or given_or_default(session).files(), OssUri.parse(text))
+        return OssStore(client or session_or_default(session).files(), OssUri.parse(text))
     return FsspecStore(text, storage_options)

@@ -57,7 +57,7 @@ def chunks_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
     """Yields the content that was passed to `Store.write`.
 
     Example:
-        >>> list(pieces_of(b"hello"))
+        >>> list(chunks_of(b"hello"))
         [b'hello']
     """
     if isinstance(content, Path):

@@ -26,9 +26,9 @@ class Permits:
     slow disk, such as a network file system.
 
     Example:
-        >>> turns = Turns()
-        >>> with turns.take():
-        ...     with without_turn():
+        >>> permits = Permits()
+        >>> with permits.hold():
+        ...     with without_permit():
         ...         pass
     """
 

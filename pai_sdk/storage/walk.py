@@ -153,7 +153,7 @@ class FolderWalk:
         ...     Path(root, "a").mkdir()
         ...     for name in ("a.txt", "a/b"):
         ...         Path(root, name).touch()
-        ...     [file.path for file in FolderWalk(Path(root)).found()]
+        ...     [file.path for file in FolderWalk(Path(root)).entries()]
         ['a.txt', 'a/b']
     """
 

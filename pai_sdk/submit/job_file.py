@@ -234,7 +234,7 @@ def _unknown(name: str, known: list[str]) -> Problem:
         return Problem(name, "is not known", hint)
     # What is near in meaning and not in letters.
     meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
-    hint = f"did you mean {meant!r}?" if meant in known else name_hint(name, known, shown=len(known))
+    hint = f"did you mean {meant!r}?" if meant in known else name_hint(name, known, max_names=len(known))
     return Problem(name, "is not known", hint)
 
 

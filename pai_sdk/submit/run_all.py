@@ -18,7 +18,7 @@ from pai_sdk.job.follow.watch import JobWatch
 from pai_sdk.job.gather import FailFast, Gathering
 from pai_sdk.job.result_lists import ResultList
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.session import Session, given_or_default
+from pai_sdk.session import Session, session_or_default
 from pai_sdk.submit.channels import InputSource
 from pai_sdk.submit.submitter import JobSubmitter
 
@@ -137,5 +137,5 @@ def _planned(
 def _submit_plan(plan: Plan, session: Session | None) -> TrainingJob:
     compute = plan.request.compute_resource
     is_local = compute is not None and backend_for_type(compute.ecs_spec).is_local
-    found: Session = given_or_default(session, local=is_local)
+    found: Session = session_or_default(session, local=is_local)
     return found.submit(plan)

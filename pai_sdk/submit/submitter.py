@@ -271,9 +271,9 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         return self.jobs[-1]
 
     def _session(self) -> Session:
-        from pai_sdk.session import given_or_default
+        from pai_sdk.session import session_or_default
 
-        self.session = given_or_default(self.session, local=backend_for_type(self.instance_type).is_local)
+        self.session = session_or_default(self.session, local=backend_for_type(self.instance_type).is_local)
         return self.session
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.retry import RetryPolicy, one_attempt
+from pai_sdk.base.retry import RetryPolicy, single_attempt
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.block import BlockBuilder
 from pai_sdk.trace.columns import Columns
@@ -537,7 +537,7 @@ class TraceWriter:
             return bool(getattr(error, "retryable", False)) and self._error is None
 
         def once() -> Any:
-            with one_attempt():  # a store must not retry within this retry
+            with single_attempt():  # a store must not retry within this retry
                 return call()
 
         return self._retry.call(once, is_transient=is_transient, on_retry=self._count_retry)

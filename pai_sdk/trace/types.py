@@ -245,7 +245,7 @@ def _parse(tokens: Iterator[str], text: str, ntz_unit: str, depth: int = 0) -> p
         return pa.timestamp(ntz_unit if name == _NTZ else "ns" if name == "timestamp" else "ms")
     if name not in _ARROW_NAMES:
         known = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
-        raise ValueError(f"{text!r} is not a type; {name_hint(name, known, shown=16)}")
+        raise ValueError(f"{text!r} is not a type; {name_hint(name, known, max_names=16)}")
     return _plain(_ARROW_NAMES[name])
 
 

@@ -116,7 +116,7 @@ def _ambiguous(given: str, jobs: list[TrainingJob]) -> InvalidInputError:
 
 
 def _absent(given: str, jobs: list[TrainingJob]) -> NotFoundError:
-    near = nearest(given, {text for job in jobs for text in (job.id, job.name)}, most=2, cutoff=0.8)
+    near = nearest(given, {text for job in jobs for text in (job.id, job.name)}, max_count=2, cutoff=0.8)
     place = chosen_place()
     command = f"pai-sdk ps {place.option}".rstrip()
     other = "" if place.is_named else "; other places: --embedded, --profile NAME"

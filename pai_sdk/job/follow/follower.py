@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
-from pai_sdk.base.retry import one_attempt
+from pai_sdk.base.retry import single_attempt
 from pai_sdk.errors import PaiError
 from pai_sdk.job.follow.log_reasons import shows_reason
 from pai_sdk.job.follow.poller import Subscription, shared_pollers
@@ -388,7 +388,7 @@ class Follower:
         """Returns the response; None after a transient error, and then `retry` is scheduled."""
         try:
             # One attempt, whatever the policy of the backend is: a pause would keep this thread from other jobs.
-            with one_attempt():
+            with single_attempt():
                 response = call()
         except PaiError as error:
             pause_s = poll.pause_after(error, may_pass=error.may_pass or is_transient(error))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pai_sdk.backend.base import Backend, JobChanges
-from pai_sdk.base.retry import one_attempt
+from pai_sdk.base.retry import single_attempt
 from pai_sdk.errors import InvalidRequestError, NotFoundError, PaiError, PermissionDeniedError
 from pai_sdk.job.follow.polling import FollowPolicy, PollState
 from pai_sdk.job.follow.watched_jobs import Watched, WatchedJobs
@@ -304,7 +304,7 @@ class JobPoller:
                 self._is_long_poll = wait_s > 0
                 since = self._unfinished
             try:
-                with one_attempt():
+                with single_attempt():
                     if job is None:
                         response = self._backend.changes(last_records, since, wait_s=wait_s)
                     else:

@@ -104,7 +104,7 @@ class PollState:
         was_reported = self._reported_at is not None and now - self._reported_at < _REPORT_INTERVAL_S
         if failing_s + pause_s >= _REPORT_AFTER_S and not was_reported:
             self._reported_at = now
-            self._policy.retry.warnings.warn(error, left_s=self._policy.patience_s - failing_s)
+            self._policy.retry.warnings.warn(error, remaining_s=self._policy.patience_s - failing_s)
         return pause_s
 
 

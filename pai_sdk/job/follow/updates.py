@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
-from pai_sdk.base.retry import one_attempt
+from pai_sdk.base.retry import single_attempt
 from pai_sdk.errors import PaiError
 from pai_sdk.job.follow.polling import FollowPolicy, PollState
 from pai_sdk.job.follow.workers import Schedule
@@ -115,7 +115,7 @@ def _attempt(call: Callable[[], T], future: Future[T]) -> None:
     if not future.set_running_or_notify_cancel():
         return  # the task was cancelled before a thread was free
     try:
-        with one_attempt():
+        with single_attempt():
             response = call()
     except Exception as error:  # of any kind: a future without a result would suspend the task for ever
         future.set_exception(error)

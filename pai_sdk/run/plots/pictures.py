@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from pai_sdk.base.paths import path_given
+from pai_sdk.base.paths import parse_path
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["FONT", "run_colour", "safe_text", "save_picture", "small_curve"]
@@ -127,7 +127,7 @@ def save_picture(
     Raises:
         InvalidInputError: the path has another suffix.
     """
-    target = path_given(path, "path")
+    target = parse_path(path, "path")
     if target.suffix == ".html":
         content = _PAGE.format(title=safe_text(title), body=html())
     elif target.suffix == ".svg" and svg is not None:

@@ -60,7 +60,7 @@ def is_transient_error(error: BaseException) -> bool:
     """Returns True if a later attempt may succeed: after a broken connection, a timeout, 429 or 5xx.
 
     Example:
-        >>> may_pass(ConnectionResetError()), may_pass(PermissionError())
+        >>> is_transient_error(ConnectionResetError()), is_transient_error(PermissionError())
         (True, False)
     """
     # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than

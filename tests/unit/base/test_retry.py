@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.base.retry import RetryPolicy, RetryWarnings, one_attempt
+from pai_sdk.base.retry import RetryPolicy, RetryWarnings, single_attempt
 from tests.waiting import PATIENCE_S
 
 
@@ -147,7 +147,7 @@ def test_whoever_waits_long_is_told_what_for(caplog: pytest.LogCaptureFixture) -
 def test_a_caller_that_plans_its_attempts_itself_has_one_and_no_pause() -> None:
     clock, prepared = Clock(), []
     for is_transient in (True, False):
-        with one_attempt(), pytest.raises(Fault):
+        with single_attempt(), pytest.raises(Fault):
             policy(clock).call(
                 failing(1, Fault()),
                 is_transient=lambda error, said=is_transient: said,
@@ -161,7 +161,7 @@ def test_a_caller_that_plans_its_attempts_itself_has_one_and_no_pause() -> None:
 def test_such_a_caller_may_say_that_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
     warnings = RetryWarnings(lambda: 100.0)
     for left_s in (570.0, 569.0):
-        warnings.warn(Fault(), left_s=left_s)
+        warnings.warn(Fault(), remaining_s=left_s)
     assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]
 
 

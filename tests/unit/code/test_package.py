@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.code.package import package_code
-from pai_sdk.code.secrets import looks_secret
+from pai_sdk.code.secrets import is_secret_path
 from pai_sdk.errors import CodeError
 from pai_sdk.storage.tree import FileTree
 from tests.unit.storage.test_tree import deny
@@ -131,7 +131,7 @@ def test_keys_are_refused_unless_allowed(tmp_path: Path, path: str) -> None:
     "path", [".env.example", "id_rsa.pub", "train.py", "keys.py", "environment.yml", "tokenizer.json"]
 )
 def test_harmless_names(path: str) -> None:
-    assert not looks_secret(path)
+    assert not is_secret_path(path)
 
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----\n"

@@ -302,7 +302,7 @@ class TestRenewal:
             searches.append(1)
             yield "here", lambda: provider
 
-        monkeypatch.setattr(module, "_places", places)
+        monkeypatch.setattr(module, "_sources", places)
         find = default_credentials()
         keys: list[Credentials] = []
         threads = [threading.Thread(target=lambda: keys.append(find())) for _ in range(20)]
@@ -316,7 +316,7 @@ class TestRenewal:
 
     def test_a_key_that_cannot_be_renewed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         provider = self.Provider()
-        monkeypatch.setattr(module, "_places", lambda: iter([("here", lambda: provider)]))
+        monkeypatch.setattr(module, "_sources", lambda: iter([("here", lambda: provider)]))
         find = default_credentials()
         find()
         provider.broken = True

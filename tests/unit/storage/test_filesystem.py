@@ -90,7 +90,7 @@ def test_pyarrow_and_fsspec_open_oss_once_it_is_registered(
 ) -> None:
     files = OssFileSystem(client=client)
     monkeypatch.setattr(
-        "pai_sdk.storage.store.given_or_default", lambda session: SimpleNamespace(files=lambda: client)
+        "pai_sdk.storage.store.session_or_default", lambda session: SimpleNamespace(files=lambda: client)
     )
     table = pyarrow.table({"x": list(range(1000))})
     with fsspec.open(f"oss://{BUCKET}/data/a.parquet", "wb") as out:

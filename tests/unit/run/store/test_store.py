@@ -66,7 +66,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> RunStore:
     monkeypatch = request.getfixturevalue("monkeypatch")
     session = SessionOf(request.getfixturevalue("client"))
     # A store that was pickled uses the default session.
-    monkeypatch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given or session)
+    monkeypatch.setattr("pai_sdk.storage.store.session_or_default", lambda given: given or session)
     return RunStore.create(f"oss://{BUCKET}/team")
 
 
@@ -902,7 +902,7 @@ def test_two_services_with_one_name_of_a_bucket_are_told_apart(
             for each in (client, other):
                 store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(each))
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+                    patch.setattr("pai_sdk.storage.store.session_or_default", lambda given: given)
                     assert _moved(store.sync("r1", tmp_path)) == 1
                     assert store.exists(f"{store.get_run_path('r1')}/a")
                     oss.seen.clear()
@@ -916,7 +916,7 @@ def test_a_sync_without_changes_costs_one_request(client: OssClient, oss: FakeOs
     write(tmp_path, a="1")
     save_step(str(tmp_path), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+        patch.setattr("pai_sdk.storage.store.session_or_default", lambda given: given)
         store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(client))
         store.sync("r1", tmp_path)
         oss.seen.clear()

@@ -170,7 +170,7 @@ def test_a_run_store_is_watched_where_it_keeps_runs(tmp_path: Path) -> None:
 
 def test_runs_in_oss(client: OssClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(files=lambda: client)
-    monkeypatch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given or session)
+    monkeypatch.setattr("pai_sdk.storage.store.session_or_default", lambda given: given or session)
     store = RunStore.create(f"oss://{BUCKET}/team")
     for name in ("a", "b"):
         write_run(tmp_path / name / "tensorboard", {"loss": [0.5, 0.25]})

@@ -138,7 +138,7 @@ def test_oss_takes_the_client_of_the_session_or_of_the_default_one(
         asked.append(session)
         return session or FakeSession()
 
-    monkeypatch.setattr("pai_sdk.session.default.given_or_default", provide)
+    monkeypatch.setattr("pai_sdk.session.default.session_or_default", provide)
     session = FakeSession()
     for given in (None, session):
         store = open_store(f"oss://{BUCKET}/x/", given)
