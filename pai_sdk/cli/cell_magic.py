@@ -30,7 +30,7 @@ _MAGIC = "pai_job"
 _SCRIPT = "cell.py"
 _FOLDER = Path("~/.pai/cells")
 _COMMAND = f"python {_SCRIPT} $PAI_USER_ARGS"
-_NOT_HERE = ("save", "schema", "as_json", "source_dir")
+_UNAVAILABLE = ("save", "schema", "as_json", "source_dir")
 _SESSION = "--session"
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of the click that typer has, which may be a copy
 
@@ -61,19 +61,19 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
         %%pai_job --instance-type ecs.c6.large --set lr=0.1
         print("this runs in the job")
     """
-    words = shlex.split(line)
-    session_name = _taken(words, _SESSION)
-    options = _options(words)
+    tokens = shlex.split(line)
+    session_name = _pop_option(tokens, _SESSION)
+    options = _options(tokens)
     if options is None:
         return None  # --help
     if session_name is not None and session_name not in shell.user_ns:
         raise InvalidInputError([Problem(_SESSION, f"there is no variable {session_name!r}")])
     dry_run, wait = options.pop("dry_run"), options.pop("wait")
-    described = submitting.described_job(source_dir=str(_script_folder(cell)), **options)
+    job_file = submitting.job_file_of(source_dir=str(_script_folder(cell)), **options)
     defaults = {"image_uri": f"python:{sys.version_info[0]}.{sys.version_info[1]}", "command": _COMMAND}
-    missing = {name: value for name, value in defaults.items() if name not in described.values}
+    missing = {name: value for name, value in defaults.items() if name not in job_file.values}
     session = shell.user_ns[session_name] if session_name else None
-    submitter, plan = described.with_values(missing).plan(session)
+    submitter, plan = job_file.with_values(missing).plan(session)
     if dry_run:
         return plan
     try:
@@ -83,7 +83,7 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
             shell.user_ns[_MAGIC] = submitter.latest_job
 
 
-def _options(words: list[str]) -> dict[str, Any] | None:
+def _options(tokens: list[str]) -> dict[str, Any] | None:
     """The options of `pai-sdk run`, by the names of its parameters; None after `--help`.
 
     Raises:
@@ -92,23 +92,23 @@ def _options(words: list[str]) -> dict[str, Any] | None:
     parser = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     parser.command(help=inspect.cleandoc(run_cell.__doc__ or ""))(submitting.run)
     command = typer.main.get_command(parser)
-    command.params = [option for option in command.params if option.name not in _NOT_HERE]
+    command.params = [option for option in command.params if option.name not in _UNAVAILABLE]
     try:
-        return dict(command.make_context(f"%%{_MAGIC}", words).params)
+        return dict(command.make_context(f"%%{_MAGIC}", tokens).params)
     except typer.Exit:
         return None
     except _UsageError as error:
         raise InvalidInputError([Problem(f"%%{_MAGIC}", error.format_message())]) from None
 
 
-def _taken(words: list[str], option: str) -> str | None:
+def _pop_option(tokens: list[str], option: str) -> str | None:
     """The value of an option that is only here, taken out of the words."""
-    for number, word in enumerate(words):
-        if word == option and number + 1 < len(words):
-            del words[number]
-            return words.pop(number)
-        if word.startswith(f"{option}="):
-            return words.pop(number).partition("=")[2]
+    for number, token in enumerate(tokens):
+        if token == option and number + 1 < len(tokens):
+            del tokens[number]
+            return tokens.pop(number)
+        if token.startswith(f"{option}="):
+            return tokens.pop(number).partition("=")[2]
     return None
 
 

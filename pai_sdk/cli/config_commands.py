@@ -13,7 +13,7 @@ import typer
 
 from pai_sdk.base.hints import did_you_mean, name_hint, nearest
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
+from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
 from pai_sdk.cli.where.place import complete_profile
 from pai_sdk.config.file import config_path_of, read_config, write_config
 from pai_sdk.config.rules import CHECKS, REGIONS
@@ -29,8 +29,8 @@ _KEYS = {  # the parts of a key in the environment; whether one may be seen
     "access_key_secret": ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", False),
     "security_token": ("ALIBABA_CLOUD_SECURITY_TOKEN", False),
 }
-_SHOWN_OF_AN_ID = 4
-_OF_A_PROFILE = ("region_id", "workspace_id", "endpoint")
+_VISIBLE_CHARACTERS = 4
+_PROFILE_SETTINGS = ("region_id", "workspace_id", "endpoint")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -72,10 +72,10 @@ def _show(profile: str | None, *, as_json: bool) -> None:
         for name, value, source in rows:
             print_json({"setting": name, "value": value or None, "source": source or None})
         return
-    facts = [("file", str(config_path_of(os.environ)))]
-    print_facts(facts if settings.profile is None else [*facts, ("profile", settings.profile)])
+    properties = [("file", str(config_path_of(os.environ)))]
+    print_properties(properties if settings.profile is None else [*properties, ("profile", settings.profile)])
     typer.echo("")
-    columns = (Column("SETTING"), Column("VALUE"), Column("FROM", own_line=True))
+    columns = (Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True))
     print_table(columns, [(name, value or "-", source) for name, value, source in rows])
     if settings.is_empty:
         typer.echo(f"\nNo region and no endpoint is set: jobs go to {_target(settings)}.")
@@ -87,7 +87,7 @@ def get(name: Name, profile: Profile = None) -> None:
 
     Example: pai-sdk config get workspace_id
     """
-    value = getattr(load_settings(profile=profile), _known(name))
+    value = getattr(load_settings(profile=profile), _checked_name(name))
     if value is None:
         raise typer.Exit(exit_codes.NOT_FOUND)
     typer.echo(value)
@@ -100,18 +100,18 @@ def profiles(as_json: Json = False) -> None:
     Example: pai-sdk config profiles
     """
     file, used = config_path_of(os.environ), active_profile(None, os.environ)
-    found = profiles_of(file)
+    profiles_by_name = profiles_of(file)
     if as_json:
-        for name, settings in found.items():
+        for name, settings in profiles_by_name.items():
             print_json({"profile": name, "used": name == used, **{key: settings.get(key) for key in CHECKS}})
         return
-    if not found:
+    if not profiles_by_name:
         typer.echo(f"no profiles in {file}; to make one: pai-sdk config set region_id … --profile NAME")
         return
     columns = ("", "PROFILE", "REGION", "WORKSPACE", "ENDPOINT")
     rows = [
-        ("*" if name == used else "", name, *(str(settings.get(key) or "-") for key in _OF_A_PROFILE))
-        for name, settings in found.items()
+        ("*" if name == used else "", name, *(str(settings.get(key) or "-") for key in _PROFILE_SETTINGS))
+        for name, settings in profiles_by_name.items()
     ]
     print_table([Column(title, drop=1 if title == "ENDPOINT" else 0) for title in columns], rows)
 
@@ -138,19 +138,19 @@ def set_(
 
     Example: pai-sdk config set region_id cn-hangzhou
     """
-    check = CHECKS[_known(name)]
+    check = CHECKS[_checked_name(name)]
     file, profile = config_path_of(os.environ), _to_write(profile)
     checked = check(value.strip(), f"{name} (argument)")
-    before = _written(file, profile)
+    before = _file_content(file, profile)
     if name == "region_id" and not no_check:
         _refuse_unknown_region(checked, before)
     write_config(file, {name: checked}, profile=profile)
-    typer.echo(f"{name} = {checked} in {_place_of(file, profile)}")
+    typer.echo(f"{name} = {checked} in {_target_text(file, profile)}")
     if profile is None:
         source = load_settings(profile="").sources.get(name, "")
         if source.startswith("environment"):
             typer.echo(f"but it is not used: {source} is set and takes precedence", err=True)
-    _tell_move(before, file, profile)
+    _report_target_change(before, file, profile)
 
 
 @app.command()
@@ -169,14 +169,14 @@ def unset(
     file, profile = config_path_of(os.environ), _to_write(profile)
     if all_ == bool(names) or (all_ and profile is None):
         raise typer.BadParameter("give settings, or --all with --profile", param_hint="KEY")
-    before = _written(file, profile)
+    before = _file_content(file, profile)
     if profile is not None and profile not in profiles_of(file):
         raise NotFoundError(f"there is no profile {profile!r} in {file}", code="ProfileNotFound", status_code=404)
-    chosen = before if all_ else [_known(name) for name in names or ()]
+    chosen = before if all_ else [_checked_name(name) for name in names or ()]
     write_config(file, dict.fromkeys(chosen), profile=profile)
-    what = f"{', '.join(chosen)} {'is' if len(chosen) == 1 else 'are'} not set in"
-    typer.echo(f"profile {profile} is removed from {file}" if all_ else f"{what} {_place_of(file, profile)}")
-    _tell_move(before, file, profile)
+    removed = f"{', '.join(chosen)} {'is' if len(chosen) == 1 else 'are'} not set in"
+    typer.echo(f"profile {profile} is removed from {file}" if all_ else f"{removed} {_target_text(file, profile)}")
+    _report_target_change(before, file, profile)
 
 
 def _to_write(profile: str | None) -> str | None:
@@ -193,11 +193,11 @@ def _to_write(profile: str | None) -> str | None:
     return profile
 
 
-def _written(file: Path, profile: str | None) -> dict[str, Any]:
+def _file_content(file: Path, profile: str | None) -> dict[str, Any]:
     return dict(read_config(file) if profile is None else profiles_of(file).get(profile, {}))
 
 
-def _place_of(file: Path, profile: str | None) -> str:
+def _target_text(file: Path, profile: str | None) -> str:
     return str(file) if profile is None else f"profile {profile} of {file}"
 
 
@@ -216,17 +216,17 @@ def _refuse_unknown_region(region: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _tell_move(before: Mapping[str, Any], file: Path, profile: str | None) -> None:
+def _report_target_change(before: Mapping[str, Any], file: Path, profile: str | None) -> None:
     """Say where jobs go now, if that has changed by a change of the settings at the top of the file."""
     if profile is not None:
         return
-    was, now = (Settings(**_service_of(content)) for content in (before, _written(file, None)))
-    if _target(was) == _target(now):
+    old, new = (Settings(**_service_of(content)) for content in (before, _file_content(file, None)))
+    if _target(old) == _target(new):
         return
-    if was.is_empty and urlsplit(now.pai_url).hostname not in _LOOPBACK:
-        typer.echo(f"Jobs now leave this machine: they go to {_target(now)}. `--embedded` keeps a job here.")
+    if old.is_empty and urlsplit(new.pai_url).hostname not in _LOOPBACK:
+        typer.echo(f"Jobs now leave this machine: they go to {_target(new)}. `--embedded` keeps a job here.")
     else:
-        typer.echo(f"Jobs now go to {_target(now)}.")
+        typer.echo(f"Jobs now go to {_target(new)}.")
 
 
 def _service_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def masked(text: str) -> str:
     return "******" if text else ""
 
 
-def _known(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name not in CHECKS:
         hint = name_hint(name, CHECKS, max_names=len(CHECKS))
         if name in _KEYS:
@@ -271,11 +271,11 @@ def _rows(settings: Settings) -> list[tuple[str, str, str]]:
 
 def _key_rows() -> list[tuple[str, str, str]]:
     rows = []
-    for name, (variable, may_be_seen) in _KEYS.items():
+    for name, (variable, is_partly_visible) in _KEYS.items():
         value = os.environ.get(variable, "")
-        shown = f"{value[:_SHOWN_OF_AN_ID]}…" if may_be_seen and value else masked(value)
+        text = f"{value[:_VISIBLE_CHARACTERS]}…" if is_partly_visible and value else masked(value)
         if value:
-            rows.append((name, shown, f"environment variable {variable}"))
+            rows.append((name, text, f"environment variable {variable}"))
     if not rows:
         rows.append(("access_key_id", "", "not in the environment; `pai-sdk doctor` looks in all places"))
     return rows

@@ -11,7 +11,7 @@ import typer
 
 import pai_sdk
 from pai_sdk.backend.places import LOCAL, backend_for_type
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.config.settings import load_settings
 from pai_sdk.display.commands import commands_with_option, list_command, page_url
 from pai_sdk.errors import PaiError
@@ -37,24 +37,24 @@ def demo(
 
     Example: pai-sdk demo --output /tmp/demo
     """
-    named = chosen_place()
-    if named.local:
+    selection = selected_backend()
+    if selection.local:
         instance_type = LOCAL.instance_types[0]
-    place = backend_for_type(instance_type)
-    if place.is_local:
+    backend_info = backend_for_type(instance_type)
+    if backend_info.is_local:
         session = pai_sdk.Session()
         typer.echo("The jobs run in Docker on this machine.")
-    elif named.profile is not None:
+    elif selection.profile is not None:
         session = pai_sdk.get_default_session()
-        typer.echo(f"The jobs run in {named.describe()}.")
+        typer.echo(f"The jobs run in {selection.describe()}.")
     else:
         session = pai_sdk.Session.embedded()
         typer.echo(f"The embedded service is running: {session.settings.endpoint}")
 
     # Where a region is set, jobs of the embedded service are listed with an option only.
-    is_elsewhere = session.is_embedded and not load_settings().is_empty
-    option = place.list_option or named.option or ("--embedded" if is_elsewhere else "")
-    with commands_with_option("" if place.is_local else option):
+    needs_option = session.is_embedded and not load_settings().is_empty
+    option = backend_info.list_option or selection.option or ("--embedded" if needs_option else "")
+    with commands_with_option("" if backend_info.is_local else option):
         _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
         prepared = _prepare(session, instance_type, image)
         _headline("2. Estimator: train on it")

@@ -24,7 +24,7 @@ from pai_sdk.base.version import __version__
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import print_json, table_console, wrapped
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError
@@ -80,11 +80,11 @@ Health: TypeAlias = Literal["ok", "note", "broken"]
 """`note`: something that only some jobs need."""
 
 _SERVICE_NEEDS = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
-_SHOWN_VERSIONS = ("pydantic", "requests", "oss2", "docker", "typer", "rich")
+_REPORTED_PACKAGES = ("pydantic", "requests", "oss2", "docker", "typer", "rich")
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 5 << 30, 500 << 20
 _ENDPOINT_SETTINGS = {"workspaces": "aiworkspace_endpoint", "storage": "oss_endpoint"}
 _SKEW_S, _BROKEN_SKEW_S = 60.0, 600.0  # a signature counts for 15 minutes
-_RESPONSE_WITHIN_S = 10.0
+_RESPONSE_TIMEOUT_S = 10.0
 _QUICK = RetryPolicy(deadline_s=8.0, max_attempts=2)
 
 
@@ -109,8 +109,8 @@ def examine() -> Iterator[Finding]:
     """All findings, each as soon as it is known. It takes seconds, longer where something does not respond."""
     yield _versions()
     yield _disk()
-    settings, session, found = _session()
-    yield from found
+    settings, session, findings = _session()
+    yield from findings
     if session is not None:
         with session:
             yield from _service(settings, session)
@@ -118,8 +118,8 @@ def examine() -> Iterator[Finding]:
 
 
 def _versions() -> Finding:
-    shown = [f"{name} {_version_of(name)}" for name in _SHOWN_VERSIONS]
-    text = f"pai-sdk {__version__}, Python {platform.python_version()}, {platform.system()}; {', '.join(shown)}"
+    versions = [f"{name} {_version_of(name)}" for name in _REPORTED_PACKAGES]
+    text = f"pai-sdk {__version__}, Python {platform.python_version()}, {platform.system()}; {', '.join(versions)}"
     return Finding("versions", "ok", text)
 
 
@@ -146,31 +146,31 @@ def _disk() -> Finding:
 def _session() -> tuple[Settings, Session | None, list[Finding]]:
     """The settings, and a session on what they name; without any, on the embedded service."""
     try:
-        settings = load_settings(profile="" if chosen_place().embedded else chosen_place().profile)
+        settings = load_settings(profile="" if selected_backend().embedded else selected_backend().profile)
     except SettingsError as error:
         return Settings(), None, [Finding("settings", "broken", str(error), "see `pai-sdk config`")]
-    if chosen_place().embedded or settings.is_empty:
+    if selected_backend().embedded or settings.is_empty:
         return _embedded(settings)
-    found = [_settings_finding(settings)]
-    return settings, Session(retry=_QUICK, profile=settings.profile or ""), found
+    findings = [_settings_finding(settings)]
+    return settings, Session(retry=_QUICK, profile=settings.profile or ""), findings
 
 
 def _embedded(settings: Settings) -> tuple[Settings, Session | None, list[Finding]]:
-    why = "nothing is set: " if settings.is_empty else ""
-    found = [Finding("settings", "ok", f"{why}jobs go to the embedded service on this machine")]
+    reason = "nothing is set: " if settings.is_empty else ""
+    findings = [Finding("settings", "ok", f"{reason}jobs go to the embedded service on this machine")]
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing or sys.platform == "win32":
         text = f"is not installed ({', '.join(missing)})" if missing else "does not run on Windows"
         remedy = f"{install_command('service')}, or set a region: pai-sdk config set region_id cn-hangzhou"
-        return settings, None, [*found, Finding("service", "broken", f"the embedded service {text}", remedy)]
-    begun = time.monotonic()
+        return settings, None, [*findings, Finding("service", "broken", f"the embedded service {text}", remedy)]
+    started_at = time.monotonic()
     try:
         session = Session.embedded()
     except PaiError as error:
         remedy = "see its log, ~/.pai/service/service.log"
-        return settings, None, [*found, Finding("service", "broken", str(error), remedy)]
-    found.append(Finding("service", "ok", f"{session.settings.endpoint} responds{_took(begun)}"))
-    return session.settings, session, found
+        return settings, None, [*findings, Finding("service", "broken", str(error), remedy)]
+    findings.append(Finding("service", "ok", f"{session.settings.endpoint} responds{_elapsed_text(started_at)}"))
+    return session.settings, session, findings
 
 
 def _settings_finding(settings: Settings) -> Finding:
@@ -195,8 +195,8 @@ def _service(settings: Settings, session: Session) -> Iterator[Finding]:
         return
     skews: list[float] = []
     reached: dict[str, bool] = {}
-    for place, (name, url) in enumerate(endpoints.items()):
-        if url not in [*endpoints.values()][:place]:  # a service of one's own has one for all
+    for index, (name, url) in enumerate(endpoints.items()):
+        if url not in [*endpoints.values()][:index]:  # a service of one's own has one for all
             finding = _reach(name, url, skews)
             setting = _ENDPOINT_SETTINGS.get(name, "")
             if finding.health != "ok" and settings.endpoint and setting and not getattr(settings, setting):
@@ -208,9 +208,9 @@ def _service(settings: Settings, session: Session) -> Iterator[Finding]:
     if key.health != "ok":
         return
     if reached[endpoints["API"]]:
-        yield _tried(
+        yield _checked(
             "jobs",
-            lambda: f"can be listed in workspace {settings.workspace_id or '(all)'}{_listed(session)}",
+            lambda: f"can be listed in workspace {settings.workspace_id or '(all)'}{_list_time(session)}",
             "grant the permissions of docs/alibaba-cloud.md; check the workspace with `pai-sdk config`",
         )
     if settings.oss_bucket_name and reached[endpoints["storage"]]:
@@ -221,8 +221,8 @@ def _access_key(session: Session) -> Finding:
     try:
         key = session._credentials()
     except CredentialsError as error:
-        first, _, rest = str(error).partition("\n")
-        return Finding("access key", "broken", first, rest)
+        first, _, remedy = str(error).partition("\n")
+        return Finding("access key", "broken", first, remedy)
     except PaiError as error:
         return Finding("access key", "broken", str(error), "try again, or set a key in the environment")
     kind = "temporary" if key.security_token else "permanent"
@@ -235,9 +235,9 @@ def _reach(name: str, url: str, skews: list[float]) -> Finding:
 
     from pai_sdk.base.missing_response import diagnose
 
-    begun, asked_at = time.monotonic(), time.time()
+    started_at, requested_at = time.monotonic(), time.time()
     try:
-        response = requests.get(url, timeout=_RESPONSE_WITHIN_S, allow_redirects=False)
+        response = requests.get(url, timeout=_RESPONSE_TIMEOUT_S, allow_redirects=False)
     except requests.RequestException as error:
         remedy = (
             "check network, proxy (HTTPS_PROXY, NO_PROXY) and `pai-sdk config`; inside a VPC: set network to VPC"
@@ -245,10 +245,10 @@ def _reach(name: str, url: str, skews: list[float]) -> Finding:
         return Finding(name, "broken", diagnose(error, url).sentence, remedy)
     try:
         served_at = parsedate_to_datetime(response.headers["date"]).timestamp()
-        skews.append((asked_at + time.time()) / 2 - served_at)
+        skews.append((requested_at + time.time()) / 2 - served_at)
     except (KeyError, ValueError, TypeError):
         pass  # no date, nothing to compare
-    return Finding(name, "ok", f"{url} responds{_took(begun)}")
+    return Finding(name, "ok", f"{url} responds{_elapsed_text(started_at)}")
 
 
 def _clock(skews: list[float]) -> Iterator[Finding]:
@@ -268,11 +268,11 @@ def _clock(skews: list[float]) -> Iterator[Finding]:
     )
 
 
-def _listed(session: Session) -> str:
-    begun = time.monotonic()
+def _list_time(session: Session) -> str:
+    started_at = time.monotonic()
     for _ in islice(session.list_jobs(), 1):
         break
-    return _took(begun)
+    return _elapsed_text(started_at)
 
 
 def _bucket(session: Session, bucket: str) -> Finding:
@@ -280,21 +280,21 @@ def _bucket(session: Session, bucket: str) -> Finding:
 
     def written_and_read() -> str:
         files: OssClient = session.files()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         files.put_bytes(uri, b"pai-sdk doctor")
         try:
             files.get_bytes(uri)
         finally:
             files.delete(uri)
-        return f"{bucket} can be written and read{_took(begun)}"
+        return f"{bucket} can be written and read{_elapsed_text(started_at)}"
 
     remedy = "the key needs PutObject, GetObject and DeleteObject there: see docs/alibaba-cloud.md"
-    return _tried("bucket", written_and_read, remedy)
+    return _checked("bucket", written_and_read, remedy)
 
 
-def _tried(subject: str, look: Callable[[], str], remedy: str) -> Finding:
+def _checked(subject: str, check: Callable[[], str], remedy: str) -> Finding:
     try:
-        return Finding(subject, "ok", look())
+        return Finding(subject, "ok", check())
     except PaiError as error:
         return Finding(subject, "broken", str(error), remedy)
 
@@ -304,18 +304,18 @@ def _docker() -> Finding:
         return Finding("Docker", "note", "local jobs do not run on Windows", "use WSL, or instances of a service")
     from pai_sdk.execution.docker.engine import find_engine
 
-    begun = time.monotonic()
+    started_at = time.monotonic()
     try:
         engine = find_engine()
     except PaiError as error:
-        first, _, rest = str(error).partition(" Tried:\n")
-        return Finding("Docker", "note", f"{first} Only instance_type='local' needs one.", f"tried:\n{rest}")
+        first, _, attempts = str(error).partition(" Tried:\n")
+        return Finding("Docker", "note", f"{first} Only instance_type='local' needs one.", f"tried:\n{attempts}")
     try:
         kind = "Podman" if engine.is_podman else "Docker"
-        return Finding("Docker", "ok", f"{kind} at {engine.url} responds{_took(begun)}")
+        return Finding("Docker", "ok", f"{kind} at {engine.url} responds{_elapsed_text(started_at)}")
     finally:
         engine.close()
 
 
-def _took(begun: float) -> str:
-    return f", {1000 * (time.monotonic() - begun):.0f} ms"
+def _elapsed_text(started_at: float) -> str:
+    return f", {1000 * (time.monotonic() - started_at):.0f} ms"

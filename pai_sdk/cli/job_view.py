@@ -16,13 +16,13 @@ from pai_sdk.cli.jobs import (
     Json,
     ignore_further_interrupts,
     json_of,
+    masked_record,
     print_next_commands,
-    shown_record,
     status_text,
     time_text,
 )
 from pai_sdk.cli.options import moment_of
-from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
+from pai_sdk.cli.tables import print_json, print_properties, table_console, wrapped
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.commands import page_url
@@ -52,7 +52,7 @@ def status(job_id: JobId, as_json: Json = False) -> None:
         typer.echo(json_of(record))
     else:
         event = "" if record.status.is_terminal else _last_event(job)
-        print_facts(_short_facts(record, event), prose=("last event", "parameters", "labels"))
+        print_properties(_summary(record, event), prose=("last event", "parameters", "labels"))
         _print_reason(job)
     raise typer.Exit(exit_codes.of_status(record.status))
 
@@ -65,28 +65,28 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
     Example: pai-sdk describe train129f212o89d
     """
     job = find_job(job_id)
-    record, happened = job.record, _events(job)
+    record, events = job.record, _events(job)
     if as_json:
-        print_json({**shown_record(record), **wire_names(events=happened)})
+        print_json({**masked_record(record), **wire_names(events=events)})
         return
-    print_facts(_head(record))
-    for group, facts in request_groups(record).items():
+    print_properties(_head(record))
+    for group, fields in request_groups(record).items():
         _print_title(group)
-        print_facts(facts.items(), indent="  ")
+        print_properties(fields.items(), indent="  ")
     if record.latest_metrics:
         _print_title("metrics")
-        print_facts(_metrics(record), indent="  ")
+        print_properties(_metrics(record), indent="  ")
     _print_title("status changes")
-    print_facts(_transitions(record), indent="  ")
+    print_properties(_transitions(record), indent="  ")
     if record.instances:
         _print_title("instances")
-        print_facts(
+        print_properties(
             ((i.name or "", f"{i.status or ''} {i.role or ''}".strip()) for i in record.instances), indent="  "
         )
-    if happened:
+    if events:
         _print_title("events")
-        timed = [_event(event) for event in happened]
-        print_facts(timed, indent="  ", prose={time for time, _ in timed})
+        timed = [_event(event) for event in events]
+        print_properties(timed, indent="  ", prose={time for time, _ in timed})
     _print_reason(job)
 
 
@@ -101,30 +101,40 @@ def diff(
 
     Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
-    ours, theirs = find_job(first).record, find_job(second).record
-    found = differences(ours, theirs)
+    first_record, second_record = find_job(first).record, find_job(second).record
+    changed = differences(first_record, second_record)
     if as_json:
-        for each in found:
-            print_json({"group": each.group, "name": each.name, "first": each.first, "second": each.second})
+        for difference in changed:
+            print_json(
+                {
+                    "group": difference.group,
+                    "name": difference.name,
+                    "first": difference.first,
+                    "second": difference.second,
+                }
+            )
         return
     console = table_console()
-    heads = [f"{record.training_job_id}  {record.training_job_name or ''}".rstrip() for record in (ours, theirs)]
+    heads = [
+        f"{record.training_job_id}  {record.training_job_name or ''}".rstrip()
+        for record in (first_record, second_record)
+    ]
     console.print(f"[red]- {heads[0]}[/red]\n[green]+ {heads[1]}[/green]", soft_wrap=True)
-    if not found:
+    if not changed:
         typer.echo("no differences")
-    group, widths = "", {each.group: 0 for each in found}
-    for each in found:
-        widths[each.group] = max(widths[each.group], len(each.name))
-    for each in found:
-        if each.group != group:
-            group = each.group
+    group, widths = "", {difference.group: 0 for difference in changed}
+    for difference in changed:
+        widths[difference.group] = max(widths[difference.group], len(difference.name))
+    for difference in changed:
+        if difference.group != group:
+            group = difference.group
             _print_title(group)
-        if "\n" in (each.first or "") + (each.second or "") or console.width < 100:
-            typer.echo(f"  {visible_text(each.name)}")
-            _print_side("    - ", each.first, "red")
-            _print_side("    + ", each.second, "green")
+        if "\n" in (difference.first or "") + (difference.second or "") or console.width < 100:
+            typer.echo(f"  {visible_text(difference.name)}")
+            _print_side("    - ", difference.first, "red")
+            _print_side("    + ", difference.second, "green")
         else:
-            _print_pair(each.name.ljust(widths[each.group]), each.first, each.second)
+            _print_pair(difference.name.ljust(widths[difference.group]), difference.first, difference.second)
 
 
 def _print_pair(name: str, first: str | None, second: str | None) -> None:
@@ -162,18 +172,18 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
         yield "page", page
 
 
-def _short_facts(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
+def _summary(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
     """The facts that `status` shows, the most important ones first."""
-    facts = request_groups(record)
+    groups = request_groups(record)
     yield from _head(record)
     if event:
         yield "last event", event
-    if command := facts.get("code", {}).get("command"):
+    if command := groups.get("code", {}).get("command"):
         first, _, more = command.strip().partition("\n")
         yield "command", first[:_SHORT_COMMAND] + (" …" if more or len(first) > _SHORT_COMMAND else "")
-    if values := facts.get("hyperparameters"):
+    if values := groups.get("hyperparameters"):
         yield "parameters", "  ".join(f"{name}={value}" for name, value in values.items())
-    if labels := facts.get("labels"):
+    if labels := groups.get("labels"):
         yield "labels", "  ".join(f"{name}={value}" for name, value in labels.items())
     for instance in record.instances:
         name = short_instance(record.training_job_id, instance.name or "")
@@ -205,8 +215,8 @@ def _events(job: TrainingJob) -> list[str]:
 
 def _event(text: str) -> tuple[str, str]:
     """The time of an event, where it begins with one, and what happened."""
-    first, _, rest = text.partition(" ")
-    return (time_text(first), rest) if _TIME.match(first) else ("", text)
+    first, _, description = text.partition(" ")
+    return (time_text(first), description) if _TIME.match(first) else ("", text)
 
 
 def _last_event(job: TrainingJob) -> str:
@@ -246,11 +256,11 @@ def logs(
 
     Example: pai-sdk logs train129f212o89d --tail 20 --timestamps --follow
     """
-    begin = None if since is None else moment_of(since, "--since")
+    since_time = None if since is None else moment_of(since, "--since")
     job = find_job(job_id)
     writer = LogWriter()
     try:
-        stream = job.logs(follow=follow, instance=instance, tail=tail, since=begin, times=timestamps)
+        stream = job.logs(follow=follow, instance=instance, tail=tail, since=since_time, times=timestamps)
         for update in stream.updates():
             if isinstance(update, JobRecord):
                 if instance is None:

@@ -20,7 +20,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
 from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import attach_lines
@@ -42,11 +42,11 @@ __all__ = [
     "events",
     "ignore_further_interrupts",
     "json_of",
+    "masked_record",
     "print_next_commands",
     "prune",
     "ps",
-    "shown_record",
-    "shows_again",
+    "repeat_display",
     "status_text",
     "stop",
     "table_console",
@@ -56,18 +56,18 @@ __all__ = [
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
-_LOOK_S = 2.0
+_POLL_INTERVAL_S = 2.0
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 _COLUMNS = (
     Column("JOB"),
-    Column("NAME", own_line=True),
+    Column("NAME", wraps=True),
     Column("STATUS"),
     Column("TIME", justify="right"),
     Column("CREATED (UTC)", drop=1),
 )
 
 
-def _known_status(status: str | None) -> str | None:
+def _canonical_status(status: str | None) -> str | None:
     """The status as the service spells it.
 
     Raises:
@@ -75,10 +75,10 @@ def _known_status(status: str | None) -> str | None:
     """
     if status is None:
         return None
-    known = {each.lower(): each for each in KNOWN_STATUSES}
-    if status.lower() not in known:
+    by_lower_case = {each.lower(): each for each in KNOWN_STATUSES}
+    if status.lower() not in by_lower_case:
         raise typer.BadParameter(f"{status!r} is not a status; there are {', '.join(KNOWN_STATUSES)}")
-    return known[status.lower()]
+    return by_lower_case[status.lower()]
 
 
 def ps(
@@ -86,7 +86,7 @@ def ps(
         str | None,
         typer.Option(
             help="Only jobs in this status: Running, Succeed, Failed, Terminated, …",
-            callback=_known_status,
+            callback=_canonical_status,
             autocompletion=lambda: list(KNOWN_STATUSES),
         ),
     ] = None,
@@ -109,38 +109,38 @@ def ps(
     labels = pairs(label, "--label") or None
 
     def records() -> list[JobRecord]:
-        jobs = TrainingJob.list(status=status, name=name, labels=labels, local=chosen_place().local)
+        jobs = TrainingJob.list(status=status, name=name, labels=labels, local=selected_backend().local)
         return [job.record for job in islice(jobs, limit)]
 
-    def show(listed: list[JobRecord]) -> None:
+    def show(rows: list[JobRecord]) -> None:
         if quiet or as_json:
-            for record in listed:
+            for record in rows:
                 typer.echo(record.training_job_id if quiet else json_of(record))
-        elif listed:
-            print_table(_COLUMNS, [_row(record) for record in listed])
+        elif rows:
+            print_table(_COLUMNS, [_row(record) for record in rows])
         else:
             typer.echo("no jobs")
 
     if not watch:
         show(records())
         return
-    seen: dict[str, str] = {}
+    last_statuses: dict[str, str] = {}
 
     def show_changes() -> None:
-        nonlocal seen
-        listed = records()
-        now = {record.training_job_id: str(record.status) for record in listed}
-        changed = [record for record in listed if seen.get(record.training_job_id) != record.status]
+        nonlocal last_statuses
+        current = records()
+        statuses = {record.training_job_id: str(record.status) for record in current}
+        changed = [record for record in current if last_statuses.get(record.training_job_id) != record.status]
         if quiet or as_json:
             show(changed)
-        elif table_console().is_terminal or now != seen or not seen:
-            show(listed)
-        seen = now
+        elif table_console().is_terminal or statuses != last_statuses or not last_statuses:
+            show(current)
+        last_statuses = statuses
 
-    shows_again(show_changes, in_pipe=True)
+    repeat_display(show_changes, in_pipe=True)
 
 
-def shows_again(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
+def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
     """Show something every two seconds until Ctrl-C, in a terminal always in the same place.
 
     Args:
@@ -157,7 +157,7 @@ def shows_again(show: Callable[[], object], *, once: bool = False, in_pipe: bool
             sys.stdout.flush()
             if once or not refresh or not (console.is_terminal or in_pipe):
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
 
 def _row(record: JobRecord) -> tuple[str | Text, ...]:
@@ -271,14 +271,14 @@ def download(
         typer.echo(f"{channel}: {job.download(channel, target or Path(channel))}")
         return
     folder = target or Path(job.id)
-    found = 0
+    num_downloaded = 0
     for name in job.outputs:
         try:
             typer.echo(f"{name}: {job.download(name, folder / name)}")
-            found += 1
+            num_downloaded += 1
         except ObjectNotFoundError:
             typer.echo(f"{name}: empty")
-    if not found:
+    if not num_downloaded:
         raise ObjectNotFoundError(f"the outputs of job {job.id} are empty", uri="")
 
 
@@ -287,13 +287,13 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk events train129f212o89d
     """
-    found = find_job(job_id).events()
-    for event in found:
+    job_events = find_job(job_id).events()
+    for event in job_events:
         if as_json:
             print_json({"job": job_id, "event": event})
         else:
             typer.echo(visible_text(event))
-    if not found and not as_json:
+    if not job_events and not as_json:
         typer.echo("no events")
 
 
@@ -333,10 +333,10 @@ def print_next_commands(job: TrainingJob) -> None:
 
 def json_of(record: JobRecord) -> str:
     """A job as one line of JSON. Values of environment variables and of secrets are masked."""
-    return json.dumps(shown_record(record), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(masked_record(record), ensure_ascii=False, separators=(",", ":"))
 
 
-def shown_record(record: JobRecord) -> dict[str, Any]:
+def masked_record(record: JobRecord) -> dict[str, Any]:
     """A job's fields by their names on the wire, as they may be shown."""
     return public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))
 
@@ -362,14 +362,14 @@ def prune(
 
     Example: pai-sdk prune --service --older-than 30d
     """
-    if service or (chosen_place().is_named and not chosen_place().local):
+    if service or (selected_backend().is_explicit and not selected_backend().local):
         _prune_service(
             seconds_of("7d" if older_than is None else older_than, "--older-than"), name, dry_run=dry_run, yes=yes
         )
         return
 
-    given = {"--older-than": older_than, "--name": name, "--dry-run": dry_run or None}
-    for option, value in given.items():  # if it were ignored, all local jobs would be removed
+    service_options = {"--older-than": older_than, "--name": name, "--dry-run": dry_run or None}
+    for option, value in service_options.items():  # if it were ignored, all local jobs would be removed
         if value is not None:
             raise typer.BadParameter("is only for jobs of a service: add --service", param_hint=option)
     removed = get_default_session(local=True).local.prune()

@@ -25,7 +25,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.run.events.sources import point_order
 from pai_sdk.schemas.record import MetricPoint
 
-_LOOK_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 Run = Annotated[
@@ -50,24 +50,27 @@ def metrics(
     """
     job = None if is_folder(run) else find_job(run)
     if job is None:
-        found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
+        values: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
     else:
-        found = _following(job, name) if follow else iter(job.metrics(name))
+        values = _following(job, name) if follow else iter(job.metrics(name))
     if not follow:
-        first = next(found, None)
+        first = next(values, None)
         if first is None:
-            known = run_points(run, None) if job is None else job.metrics()
-            line = _nothing(
-                run if job is None else job.id, name, known, has_ended=job is not None and job.status.is_terminal
+            all_points = run_points(run, None) if job is None else job.metrics()
+            line = _no_values_text(
+                run if job is None else job.id,
+                name,
+                all_points,
+                has_ended=job is not None and job.status.is_terminal,
             )
             typer.echo(line, err=points or as_json)
             return
-        found = chain([first], found)
+        values = chain([first], values)
     if not (follow or points or as_json):
-        _print_summary("" if job is None else job.id, found)
+        _print_summary("" if job is None else job.id, values)
         return
     try:
-        for point in found:
+        for point in values:
             _print_point(point, as_json=as_json)
     except KeyboardInterrupt:
         if follow:
@@ -94,21 +97,21 @@ def tensorboard(
 def _following(job: TrainingJob, name: str | None) -> Iterator[MetricPoint]:
     """Each value once, as it comes; ends when the job has ended."""
     # Values of one key keep their order. A restart removes values with steps: by step and time they differ.
-    shown: Counter[tuple[object, ...]] = Counter()
+    num_yielded: Counter[tuple[object, ...]] = Counter()
     while True:
         has_ended = job.status.is_terminal  # asked first: what was reported before the end is read then
-        seen: Counter[tuple[object, ...]] = Counter()
+        counts: Counter[tuple[object, ...]] = Counter()
         for point in job.metrics(name):
             key: tuple[object, ...] = point.name, point.instance
             if point.step is not None:
                 key = *key, point.rank, point.step, point.timestamp
-            seen[key] += 1
-            if seen[key] > shown[key]:
-                shown[key] = seen[key]
+            counts[key] += 1
+            if counts[key] > num_yielded[key]:
+                num_yielded[key] = counts[key]
                 yield point
         if has_ended:
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _print_point(point: MetricPoint, *, as_json: bool) -> None:
@@ -122,25 +125,25 @@ def _print_point(point: MetricPoint, *, as_json: bool) -> None:
     typer.echo("  ".join(field for field in fields if field))
 
 
-def _nothing(run: str, name: str | None, known: Iterable[MetricPoint], *, has_ended: bool) -> str:
+def _no_values_text(run: str, name: str | None, all_points: Iterable[MetricPoint], *, has_ended: bool) -> str:
     """The line for a run without values.
 
     Args:
         run: the job or the folder.
         name: of the metric that is asked for.
-        known: the points of all metrics; only read when a name is given.
+        all_points: the points of all metrics; only read when a name is given.
         has_ended: nothing more will come.
 
     Raises:
         InvalidInputError: the run has other metrics, and has ended or is a folder.
     """
-    what = run if is_folder(run) else f"job {run}"
-    names = dict.fromkeys(visible_text(point.name) for point in known if point.name) if name else ()
+    subject = run if is_folder(run) else f"job {run}"
+    names = dict.fromkeys(visible_text(point.name) for point in all_points if point.name) if name else ()
     hint = name_hint(name or "", names, intro="there are")
     if hint and (has_ended or is_folder(run)):
-        raise InvalidInputError([Problem("--name", f"{what} has no metric {name!r}", hint)])
-    wanted = f" {name!r}" if name else ""
-    return f"{what} has no metric{wanted}" + ("" if has_ended else " yet") + (f"; {hint}" if hint else "")
+        raise InvalidInputError([Problem("--name", f"{subject} has no metric {name!r}", hint)])
+    quoted_name = f" {name!r}" if name else ""
+    return f"{subject} has no metric{quoted_name}" + ("" if has_ended else " yet") + (f"; {hint}" if hint else "")
 
 
 @dataclass
@@ -166,9 +169,9 @@ class _Values:
     def cells(self) -> tuple[str, ...]:
         """What the summary shows of it."""
         values = self.curve.values
-        ends = (f"{least:.6g}" for least in (min(values), max(values))) if len(values) else ("-", "-")
+        limits = (f"{value:.6g}" for value in (min(values), max(values))) if len(values) else ("-", "-")
         step = "" if self.curve.last_step is None else str(self.curve.last_step)
-        return f"{self.last:.6g}", *ends, step, str(self.count), self.curve.blocks()
+        return f"{self.last:.6g}", *limits, step, str(self.count), self.curve.blocks()
 
 
 _COLUMNS = (
@@ -182,16 +185,16 @@ _COLUMNS = (
 )
 
 
-def _print_summary(job_id: str, found: Iterable[MetricPoint]) -> None:
+def _print_summary(job_id: str, points: Iterable[MetricPoint]) -> None:
     """Print a row for each metric; of several instances with one metric, a row for each of them."""
     by_name: dict[str, dict[tuple[Any, ...], tuple[str, _Values]]] = {}
-    for point in found:
+    for point in points:
         sources = by_name.setdefault(visible_text(point.name or ""), {})
         order = point_order(point)
         if order not in sources:
             # What a metric definition finds in a log has no step.
-            ending = f" rank-{point.rank}" if point.rank else "" if point.step is not None else ".log"
-            sources[order] = f"{short_instance(job_id, point.instance or '')}{ending}", _Values()
+            suffix = f" rank-{point.rank}" if point.rank else "" if point.step is not None else ".log"
+            sources[order] = f"{short_instance(job_id, point.instance or '')}{suffix}", _Values()
         sources[order][1].add(point)
     rows = []
     for name, sources in by_name.items():

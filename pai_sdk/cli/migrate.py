@@ -21,7 +21,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from pai_sdk.cli.migration import Migrated
 
-_PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
+_SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
 
 def migrate(
@@ -43,7 +43,7 @@ def migrate(
     missing = [Problem("PATH", f"{path} does not exist") for path in paths if not path.exists()]
     if missing:
         raise InvalidInputError(missing)
-    changed = left = failed = 0
+    changed = num_findings = failed = 0
     for path in _files(paths):
         try:
             migrated = _migrate(path, write=write)
@@ -56,17 +56,19 @@ def migrate(
                 print_error(f"{visible_text(str(path))}: {visible_text(reason)}")
             continue
         changed += bool(migrated.changes)
-        left += len(migrated.findings)
+        num_findings += len(migrated.findings)
         if as_json:
-            findings = [asdict(one) for one in migrated.findings]
+            findings = [asdict(finding) for finding in migrated.findings]
             print_json({"path": str(path), "changed": bool(migrated.changes), "findings": findings})
         else:
             _show(path, migrated)
     if not as_json:
-        said = "changed" if write else "to change; --write changes them"
-        typer.echo(f"{changed} file{'' if changed == 1 else 's'} {said}")
-        if left:
-            typer.echo(f"{left} place{' needs' if left == 1 else 's need'} a manual change: see above")
+        outcome = "changed" if write else "to change; --write changes them"
+        typer.echo(f"{changed} file{'' if changed == 1 else 's'} {outcome}")
+        if num_findings:
+            typer.echo(
+                f"{num_findings} place{' needs' if num_findings == 1 else 's need'} a manual change: see above"
+            )
     raise typer.Exit(exit_codes.ERROR if failed else exit_codes.SUCCEEDED)
 
 
@@ -78,15 +80,15 @@ def _reason(error: Exception) -> str:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     """The given files, and those below the given folders, each once; without hidden folders and environments."""
-    seen: set[Path] = set()
-    for path in _found(paths):
+    resolved: set[Path] = set()
+    for path in _walk(paths):
         real_path = path.resolve()
-        if real_path not in seen:
-            seen.add(real_path)
+        if real_path not in resolved:
+            resolved.add(real_path)
             yield path
 
 
-def _found(paths: Iterable[Path]) -> Iterator[Path]:
+def _walk(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path
@@ -96,7 +98,7 @@ def _found(paths: Iterable[Path]) -> Iterator[Path]:
                 name
                 for name in below
                 if not name.startswith(".")
-                and name not in _PASSED_OVER
+                and name not in _SKIPPED_FOLDERS
                 and not Path(folder, name, "pyvenv.cfg").exists()
             )
             yield from (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
@@ -121,7 +123,7 @@ def _show(path: Path, migrated: Migrated) -> None:
         for line in difflib.unified_diff(old, new, name, name):
             colour = {"+": "green", "-": "red"}.get(line[0]) if line[:3] not in ("+++", "---") else None
             typer.secho(visible_text(line.rstrip("\r\n")), fg=colour)
-    for one in migrated.findings:
-        cell = f"cell {one.cell}, " if one.cell else ""
-        place = f"{path}, {cell}line {one.line}"
-        typer.echo(f"{visible_text(place)}: {visible_text(one.what)}: {visible_text(one.instead)}")
+    for finding in migrated.findings:
+        cell = f"cell {finding.cell}, " if finding.cell else ""
+        location = f"{path}, {cell}line {finding.line}"
+        typer.echo(f"{visible_text(location)}: {visible_text(finding.what)}: {visible_text(finding.instead)}")

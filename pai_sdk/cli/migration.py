@@ -111,17 +111,17 @@ def migrate_notebook(text: str) -> Migrated:
     migrated, binds_old = Migrated(text), False
     for cell, source in zip(cells, sources, strict=True):
         number = numbers[id(cell)]
-        python, found = _without_magics(source)
+        python, findings = _without_magics(source)
         try:
             tree = ast.parse(python)
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, in older Pythons
             line = getattr(error, "lineno", None) or 1
-            found.append(Leftover(line, "this cell is not Python", "change it by hand"))
-            migrated.findings += _in_cell(found, number)
+            findings.append(Leftover(line, "this cell is not Python", "change it by hand"))
+            migrated.findings += _in_cell(findings, number)
             continue
         binds_old = binds_old or _binds_old(tree)
         new, more = _rewritten(source, tree, binds_old=binds_old)
-        migrated.findings += _in_cell([*found, *more], number)
+        migrated.findings += _in_cell([*findings, *more], number)
         if new != source:
             migrated.changes.append((f"cell {number}", _lines(source), _lines(new)))
             cell["source"] = _lines(new) if isinstance(cell["source"], list) else new
@@ -131,7 +131,7 @@ def migrate_notebook(text: str) -> Migrated:
 
 
 def _in_cell(findings: Sequence[Leftover], number: int) -> list[Leftover]:
-    return [Leftover(one.line, one.what, one.instead, number) for one in sorted(findings)]
+    return [Leftover(finding.line, finding.what, finding.instead, number) for finding in sorted(findings)]
 
 
 def _written_like(text: str, notebook: Any) -> str:
@@ -154,7 +154,7 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
     lines = _lines(source)
     is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
     has_python = is_other and _OF_PYTHON.match(lines[0]) is not None
-    found, python, refresh = [], [], False
+    findings, python, refresh = [], [], False
     for number, line in enumerate(lines, 1):
         match = None if refresh else _MAGIC.match(line)
         if not is_other and not refresh and match is None:
@@ -164,10 +164,10 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
         refresh = not is_other and line.rstrip().endswith("\\")
         if _OF_ALIPAI.search(line):
             instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else install_command()
-            found.append(Leftover(number, line.strip(), instead))
+            findings.append(Leftover(number, line.strip(), instead))
         elif (has_python or _OF_PYTHON.match(line.lstrip())) and _USE.search(line):
-            found.append(Leftover(number, line.strip(), f"write {_NEW} there"))
-    return "".join(python), found
+            findings.append(Leftover(number, line.strip(), f"write {_NEW} there"))
+    return "".join(python), findings
 
 
 # ---- names --------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _binds_old(tree: ast.AST) -> bool:
 
 def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[Leftover]]:
     lines = [line.encode() for line in _lines(text)]  # columns of a syntax tree count bytes of UTF-8
-    places: set[tuple[int, int]] = set()
+    positions: set[tuple[int, int]] = set()
     findings: set[Leftover] = set()
     uses = _Uses(binds_old=binds_old)
     uses.visit(tree)
@@ -197,21 +197,21 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
         findings.add(
             Leftover(line, "pai in a class with an attribute pai", "write pai_sdk there if it is the package")
         )
-    for node in uses.places:
+    for node in uses.nodes:
         line, column = node.lineno, node.col_offset
         if isinstance(node, ast.ImportFrom):
-            rest = b"".join(lines[line - 1 :])[column:].decode(errors="replace")
-            match = _FROM.match(rest)
+            tail = b"".join(lines[line - 1 :])[column:].decode(errors="replace")
+            match = _FROM.match(tail)
             before = (match[0] if match else "")[: -len(_OLD)]
             *above, last = _LINE_END.split(before) if match else [""]
             line, column = line + len(above), len(last.encode()) + (0 if above else column)
         elif isinstance(node, ast.Global | ast.Nonlocal):  # which have no places of their names
             column += _column_of_name(lines[line - 1][column:])
         if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
-            places.add((line, column))
+            positions.add((line, column))
         else:  # in a formatted text, where older Pythons do not tell the place
             findings.add(Leftover(line, "pai in a formatted text, or behind a line break", "write pai_sdk there"))
-    for line, column in sorted(places, reverse=True):
+    for line, column in sorted(positions, reverse=True):
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
     for attribute in uses.attributes:
@@ -226,25 +226,25 @@ class _Uses(ast.NodeVisitor):
     """Collects where `pai` stands, and the full names that are imported from it or reached through it."""
 
     def __init__(self, *, binds_old: bool) -> None:
-        self.places: list[Any] = []
+        self.nodes: list[Any] = []
         self.names: list[tuple[Any, str]] = []
         self.attributes: list[ast.Attribute] = []
         self.imports = binds_old
         self.unclear: list[ast.AST] = []
         self._outer = [binds_old]  # a scope each: what functions and classes within it see
-        self._is_ours = [binds_old]  # a scope each: whether `pai` is the package there
+        self._is_package = [binds_old]  # a scope each: whether `pai` is the package there
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.name.partition(".")[0] == _OLD:
                 self.imports = True
-                self.places.append(alias)
+                self.nodes.append(alias)
                 self.names.append((alias, alias.name if "." in alias.name else ""))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.level == 0 and (node.module or "").partition(".")[0] == _OLD:
             self.imports = True
-            self.places.append(node)
+            self.nodes.append(node)
             self.names += [(alias, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*"]
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -254,22 +254,22 @@ class _Uses(ast.NodeVisitor):
         while isinstance(inner, ast.Attribute):
             parts.append(inner.attr)
             inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id == _OLD and self._is_ours[-1]:
+        if isinstance(inner, ast.Name) and inner.id == _OLD and self._is_package[-1]:
             self.names.append((node, ".".join([_OLD, *reversed(parts)])))
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id == _OLD and self._is_ours[-1]:
-            self.places.append(node)
+        if node.id == _OLD and self._is_package[-1]:
+            self.nodes.append(node)
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
-        if _OLD in node.names and self._is_ours[-1]:
-            self.places.append(node)
+        if _OLD in node.names and self._is_package[-1]:
+            self.nodes.append(node)
 
     visit_Nonlocal = visit_Global
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        self._visit_scope(node, is_ours=self._outer[-1] and not _rebinds(node))
+        self._visit_scope(node, is_package=self._outer[-1] and not _rebinds(node))
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_Lambda = visit_FunctionDef
@@ -277,22 +277,22 @@ class _Uses(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         has_attribute = _rebinds(node)
         if has_attribute and self._outer[-1]:
-            self.unclear += [name for name in _own_nodes(node) if _is_name(name, ast.Load)]
-        self._visit_scope(node, is_ours=self._outer[-1] and not has_attribute)
+            self.unclear += [name for name in _scope_nodes(node) if _is_name(name, ast.Load)]
+        self._visit_scope(node, is_package=self._outer[-1] and not has_attribute)
 
-    def _visit_scope(self, node: ast.AST, *, is_ours: bool) -> None:
+    def _visit_scope(self, node: ast.AST, *, is_package: bool) -> None:
         # What is within a class does not see the attributes of that class.
-        self._outer.append(self._outer[-1] if isinstance(node, ast.ClassDef) else is_ours)
-        self._is_ours.append(is_ours)
+        self._outer.append(self._outer[-1] if isinstance(node, ast.ClassDef) else is_package)
+        self._is_package.append(is_package)
         self.generic_visit(node)
-        self._is_ours.pop()
+        self._is_package.pop()
         self._outer.pop()
 
 
 def _rebinds(scope: ast.AST) -> bool:
     """True if `pai` is something else within a function or class: a parameter, variable, attribute or function."""
-    own = list(_own_nodes(scope))
-    if any(isinstance(node, ast.Global | ast.Nonlocal) and _OLD in node.names for node in own):
+    nodes = list(_scope_nodes(scope))
+    if any(isinstance(node, ast.Global | ast.Nonlocal) and _OLD in node.names for node in nodes):
         return False
     return any(
         _is_name(node, ast.Store)
@@ -300,11 +300,11 @@ def _rebinds(scope: ast.AST) -> bool:
         or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == _OLD)
         or (isinstance(node, ast.ExceptHandler) and node.name == _OLD)
         or (isinstance(node, ast.alias) and node.asname == _OLD)
-        for node in own
+        for node in nodes
     )
 
 
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def _scope_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """Yields the nodes of a function or class, without those of the functions and classes within it."""
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:
@@ -327,7 +327,7 @@ def _column_of_name(statement: bytes) -> int:
 def _missing(line: int, name: str) -> Iterator[Leftover]:
     """The finding about a name of alipai that pai_sdk lacks, or has to refuse."""
     try:
-        _look_up(name.split("."))
+        _resolve(name.split("."))
         if name in CALLED_OTHERWISE:
             yield Leftover(line, name, instead_of(name))
     except NotOfferedError as error:
@@ -336,24 +336,24 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
         yield Leftover(line, name, instead_of(name) or _OTHERWISE)
 
 
-def _look_up(parts: Sequence[str]) -> None:
+def _resolve(parts: Sequence[str]) -> None:
     """Find a name of alipai in pai_sdk, modules first.
 
     Raises:
         AttributeError: there is no such name.
         NotOfferedError: it is a name that only says what replaces it.
     """
-    module, rest = _NEW, list(parts[1:])
-    while rest and find_spec(f"{module}.{rest[0]}") is not None:
-        module = f"{module}.{rest.pop(0)}"
+    module, remaining = _NEW, list(parts[1:])
+    while remaining and find_spec(f"{module}.{remaining[0]}") is not None:
+        module = f"{module}.{remaining.pop(0)}"
         if not getattr(import_module(module), "__path__", ()):  # no package, or one without modules
             break
-    here, name = import_module(module), ".".join(parts)
-    if rest:
-        found = getattr(here, rest[0])
-        if isinstance(found, type) and "instead" in vars(found):
-            raise NotOfferedError(name, vars(found)["instead"])
-    elif not hasattr(here, "__all__") and (instead := instead_of(name)):  # a module that only says so
+    owner, name = import_module(module), ".".join(parts)
+    if remaining:
+        target = getattr(owner, remaining[0])
+        if isinstance(target, type) and "instead" in vars(target):
+            raise NotOfferedError(name, vars(target)["instead"])
+    elif not hasattr(owner, "__all__") and (instead := instead_of(name)):  # a module that only says so
         raise NotOfferedError(name, instead)
 
 

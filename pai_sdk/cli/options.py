@@ -20,14 +20,14 @@ __all__ = ["OBJECTS_KEY_VARIABLE", "host_names", "moment_of", "objects_uri", "pa
 OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
 
 _TOKEN_BYTES = 32
-_LEAST_TOKEN = 16
+_MIN_TOKEN_LENGTH = 16
 
 
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
     """The values by name; the last one of a name counts.
 
     Args:
-        given: texts, each `KEY=VALUE`. A value may have further `=`.
+        values: texts, each `KEY=VALUE`. A value may have further `=`.
         option: as its user wrote it, for the message.
 
     Raises:
@@ -37,16 +37,16 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
         >>> pairs(["lr=0.1", "note=a=b"], "--set")
         {'lr': '0.1', 'note': 'a=b'}
     """
-    found = {}
-    for text in given or ():
+    parsed = {}
+    for text in values or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
-        found[name.strip()] = value
-    return found
+        parsed[name.strip()] = value
+    return parsed
 
 
-def host_names(given: list[str] | None) -> list[str] | None:
+def host_names(names: list[str] | None) -> list[str] | None:
     """The names of hosts as they were given; the callback of an option.
 
     Raises:
@@ -54,12 +54,12 @@ def host_names(given: list[str] | None) -> list[str] | None:
     """
     from pai_sdk.service.web.host_names import check_name
 
-    for name in given or ():
+    for name in names or ():
         try:
             check_name(name)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
-    return given
+    return names
 
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
@@ -79,10 +79,10 @@ def seconds_of(text: str, option: str) -> float:
         >>> seconds_of("7d", "--older-than"), seconds_of("1.5h", "--older-than"), seconds_of("0", "--older-than")
         (604800.0, 5400.0, 0.0)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
-    if not found or not (found[2] or float(found[1]) == 0):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
+    if not match or not (match[2] or float(match[1]) == 0):
         raise typer.BadParameter(f"{text!r} is not a duration; examples: 7d, 12h, 30m, 90s, 0", param_hint=option)
-    return float(found[1]) * _UNITS_S.get(found[2], 1.0)
+    return float(match[1]) * _UNITS_S.get(match[2], 1.0)
 
 
 def moment_of(text: str, option: str) -> datetime:
@@ -126,9 +126,9 @@ def token_in(file: Path) -> str:
                 opened.write(f"{token}\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
-    if len(token) < _LEAST_TOKEN:
+    if len(token) < _MIN_TOKEN_LENGTH:
         raise ServiceStartError(
-            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
+            f"{file} has no token of at least {_MIN_TOKEN_LENGTH} characters; delete it for a new one"
         )
     return token
 
@@ -137,9 +137,9 @@ def objects_uri(uri: str | None) -> str | None:
     """The URI of `--objects`, as it was given."""
     if uri is None:
         return None
-    bucket, _, rest = uri.partition("://")[2].partition("/")
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
     if uri_scheme(uri) not in ("s3", "oss") or not bucket or "@" in bucket:
         raise typer.BadParameter("give s3://bucket/prefix or oss://bucket/prefix, without a key.")
-    if any(character in rest for character in "?#*["):
+    if any(character in prefix for character in "?#*["):
         raise typer.BadParameter("the prefix may not contain any of ?#*[.")
     return uri

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk.cli.where.place import placed
+from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.recipes import check_model_uri, check_recipes
 from pai_sdk.schemas.spec import AlgorithmSpec
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["algorithms", "models"]
 
-_placed = partial(placed, with_local=False)
+_with_backend_options = partial(with_backend_options, with_local=False)
 algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
 models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)
 
@@ -35,7 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for 
 
 
 @algorithms.command("create")
-@_placed
+@_with_backend_options
 def create_algorithm(
     name: Name,
     version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
@@ -53,40 +53,44 @@ def create_algorithm(
     except ValidationError as error:
         raise InvalidInputError(problems_of(error, "--spec")) from None
     registered = get_default_session().algorithms
-    known = [algorithm for algorithm in registered.list(name=name) if algorithm.algorithm_name == name]
-    algorithm_id = known[0].algorithm_id if known else registered.create(name, description=description)
+    matches = [algorithm for algorithm in registered.list(name=name) if algorithm.algorithm_name == name]
+    algorithm_id = matches[0].algorithm_id if matches else registered.create(name, description=description)
     registered.create_version(algorithm_id, version, content)
     typer.echo(f"{name} {version} is registered; run it with AlgorithmEstimator({name!r}, {version!r})")
 
 
 @algorithms.command("list")
-@_placed
+@_with_backend_options
 def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
     """List algorithms, as the service orders them.
 
     Example: pai-sdk algorithm list --provider pai
     """
-    found = get_default_session().algorithms.list(provider=provider)
-    _print_all(((one, (one.algorithm_name, one.algorithm_description)) for one in found), "algorithms", as_json)
+    algorithms_of_provider = get_default_session().algorithms.list(provider=provider)
+    _print_all(
+        ((record, (record.algorithm_name, record.algorithm_description)) for record in algorithms_of_provider),
+        "algorithms",
+        as_json,
+    )
 
 
 @algorithms.command("show")
-@_placed
+@_with_backend_options
 def show_algorithm(name: Name, version: Version = None, provider: Provider = None) -> None:
     """Show what a version of an algorithm takes and does, as JSON.
 
     Example: pai-sdk algorithm show digits v1
     """
     registered = get_default_session().algorithms
-    found = registered.find(name, provider)
-    wanted = version or getattr(registered.latest_version(found.algorithm_id), "algorithm_version", None)
-    if wanted is None:
+    algorithm = registered.find(name, provider)
+    selected = version or getattr(registered.latest_version(algorithm.algorithm_id), "algorithm_version", None)
+    if selected is None:
         raise InvalidInputError([Problem("name", f"the algorithm {name!r} has no version yet")])
-    _print_one(registered.get_version(found.algorithm_id, wanted))
+    _print_record(registered.get_version(algorithm.algorithm_id, selected))
 
 
 @models.command("create")
-@_placed
+@_with_backend_options
 def create_model(
     name: Name,
     uri: Annotated[str, typer.Argument(help="Where its files are: oss://bucket/folder/.")],
@@ -108,51 +112,58 @@ def create_model(
         check_recipes(spec, "--training-spec")
     check_model_uri(uri, "URI")
     registered = get_default_session().models
-    known = [model for model in registered.list(name=name, exact=True) if model.model_name == name]
-    model_id = known[0].model_id if known else registered.create(name, description=description, task=task)
-    made = registered.create_version(model_id, uri, version, training_spec=spec, description=description)
-    use = "" if spec is None else f"; train it with ModelTrainingRecipe({name!r}, {made!r})"
-    typer.echo(f"{name} {made} is registered{use}")
+    matches = [model for model in registered.list(name=name, exact=True) if model.model_name == name]
+    model_id = matches[0].model_id if matches else registered.create(name, description=description, task=task)
+    created = registered.create_version(model_id, uri, version, training_spec=spec, description=description)
+    use = "" if spec is None else f"; train it with ModelTrainingRecipe({name!r}, {created!r})"
+    typer.echo(f"{name} {created} is registered{use}")
 
 
 @models.command("list")
-@_placed
+@_with_backend_options
 def list_models(provider: Provider = None, as_json: Json = False) -> None:
     """List models, the newest first, each with its newest version.
 
     Example: pai-sdk model list --provider pai
     """
-    found = get_default_session().models.list(provider=provider)
-    _print_all(((one, (one.model_name, _newest(one), one.model_description)) for one in found), "models", as_json)
+    models_of_provider = get_default_session().models.list(provider=provider)
+    _print_all(
+        (
+            (record, (record.model_name, _newest(record), record.model_description))
+            for record in models_of_provider
+        ),
+        "models",
+        as_json,
+    )
 
 
 @models.command("show")
-@_placed
+@_with_backend_options
 def show_model(name: Name, version: Version = None, provider: Provider = None) -> None:
     """Show a version of a model with its recipes, as JSON.
 
     Example: pai-sdk model show digits
     """
-    _print_one(get_default_session().models.find_version(name, version, provider)[1])
+    _print_record(get_default_session().models.find_version(name, version, provider)[1])
 
 
-def _print_all(found: Iterable[tuple[Received, tuple[str | None, ...]]], what: str, as_json: bool) -> None:
-    shown = False
-    for record, words in found:
-        shown = True
+def _print_all(rows: Iterable[tuple[Received, tuple[str | None, ...]]], title: str, as_json: bool) -> None:
+    has_rows = False
+    for record, cells in rows:
+        has_rows = True
         if as_json:
             typer.echo(json.dumps(record.model_dump(by_alias=True), ensure_ascii=False))
         else:
-            typer.echo("  ".join(word for word in words if word))
-    if not shown and not as_json:
-        typer.echo(f"no {what}")
+            typer.echo("  ".join(cell for cell in cells if cell))
+    if not has_rows and not as_json:
+        typer.echo(f"no {title}")
 
 
 def _newest(model: ModelRecord) -> str | None:
     return model.latest_version.version_name if model.latest_version else None
 
 
-def _print_one(record: Received) -> None:
+def _print_record(record: Received) -> None:
     typer.echo(json.dumps(record.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False, indent=2))
 
 

@@ -34,7 +34,7 @@ from pai_sdk.cli.pipelines import commands as pipelines
 from pai_sdk.cli.service import schedule_commands, wheel_command
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.tune import tune
-from pai_sdk.cli.where.place import placed
+from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
 from pai_sdk.job.interrupts import single_interrupt
 
@@ -105,13 +105,13 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
     },
 }
 # They work on no job and on no service of a session.
-_WITHOUT_PLACE = {"migrate", "pack", "serve", "wheel"}
+_WITHOUT_BACKEND = {"migrate", "pack", "serve", "wheel"}
 # Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
 _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui"}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
-        if _name not in _WITHOUT_PLACE:
-            _command = placed(_command, with_local=_name not in _WITHOUT_LOCAL)
+        if _name not in _WITHOUT_BACKEND:
+            _command = with_backend_options(_command, with_local=_name not in _WITHOUT_LOCAL)
         _settings = exec_command.TAKES_ALL if _name == "exec" else None
         app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
 for _panel, _apps in _GROUPS.items():
@@ -119,8 +119,8 @@ for _panel, _apps in _GROUPS.items():
         app.add_typer(_app, name=_name, rich_help_panel=_panel)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(f"pai-sdk {__version__}")
         raise typer.Exit
 
@@ -162,10 +162,10 @@ def run() -> None:
     except KeyboardInterrupt as interrupt:
         _print_interrupt(interrupt)
         sys.exit(exit_codes.INTERRUPTED)
-    except SystemExit as end:
-        if end.code == exit_codes.INTERRUPTED and end.__context__ is not None:
-            _print_interrupt(end.__context__.__cause__)
-        if isinstance(end.__context__, BrokenPipeError):
+    except SystemExit as exit_error:
+        if exit_error.code == exit_codes.INTERRUPTED and exit_error.__context__ is not None:
+            _print_interrupt(exit_error.__context__.__cause__)
+        if isinstance(exit_error.__context__, BrokenPipeError):
             # `pai-sdk logs … | head`: the reader has closed the pipe, which is no error.
             sys.exit(exit_codes.SUCCEEDED)
         raise
@@ -177,5 +177,5 @@ def _print_error(error: Exception) -> None:
 
 def _print_interrupt(interrupt: BaseException | None) -> None:
     """Say what an interrupt means for the job, where there is one; no traceback."""
-    said = str(interrupt) if isinstance(interrupt, KeyboardInterrupt) else ""
-    typer.echo(f"\nInterrupted{f': {said}' if said else '.'}", err=True)
+    message = str(interrupt) if isinstance(interrupt, KeyboardInterrupt) else ""
+    typer.echo(f"\nInterrupted{f': {message}' if message else '.'}", err=True)

@@ -21,7 +21,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import Column, print_json, print_table, table_console
 from pai_sdk.cli.where.job_names import find_job
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 __all__ = ["compare", "follow_run", "is_folder", "run_points", "runs"]
 
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
-_LOOK_S = 1.0
-_MOST_JOBS = 200
-_MOST_RUNS = 10_000
-_MOST_HPARAMS, _MOST_TAGS = 6, 8
-_MOST_NAMES = 10  # in a line below the table
+_POLL_INTERVAL_S = 1.0
+_MAX_JOBS = 200
+_MAX_RUNS = 10_000
+_MAX_HPARAMS, _MAX_TAGS = 6, 8
+_MAX_NAMES = 10  # in a line below the table
 _BLOCKS = 24
 
 Prefixes = Annotated[
@@ -88,23 +88,23 @@ def runs(
 
     Example: pai-sdk runs ./runs --filter "loss<0.3" --sort loss --tag loss --tag eval/acc
     """
-    asked = _Question(filter_by, sort, limit, tuple(tag or ()))
+    query = _Query(filter_by, sort, limit, tuple(tag or ()))
     with _manager_of(prefixes or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
         if watch:  # which waits for folders and for metrics, too
             with suppress(KeyboardInterrupt):
-                _watch(manager, asked, as_json=as_json)
+                _watch(manager, query, as_json=as_json)
             return
         page = manager.runs(filter_by, sort, limit)
-        every = manager.runs(limit=_MOST_RUNS).runs
-        _check_folders(prefixes or [], len(every))
-        check_names(every, filter_by, sort, asked.tags)
+        all_runs = manager.runs(limit=_MAX_RUNS).runs
+        _check_folders(prefixes or [], len(all_runs))
+        check_names(all_runs, filter_by, sort, query.tags)
         _print_links(manager)
         if not page.runs and not as_json:
-            typer.echo(_no_runs(prefixes or [], every, filter_by))
+            typer.echo(_no_runs(prefixes or [], all_runs, filter_by))
             return
-        _print_page(page, asked, as_json=as_json)
+        _print_page(page, query, as_json=as_json)
 
 
 def compare(
@@ -130,21 +130,21 @@ def compare(
     with _manager_of(run or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
-        runs = manager.runs(sort="id", limit=_MOST_RUNS).runs
+        runs = manager.runs(sort="id", limit=_MAX_RUNS).runs
         _check_folders(run or [], len(runs))
         _print_links(manager)
         if not runs and not as_json:
             typer.echo(_no_runs(run or [], runs, ""))
             return
         tag = _tag_to_compare(runs, tag)
-        having = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-        ids = [brief.id for brief in having]
-        found = manager.compare(ids, tag, x=x, smooth=smooth, buckets=_BLOCKS)  # type: ignore[arg-type]  # checked
+        comparable = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+        ids = [brief.id for brief in comparable]
+        comparison = manager.compare(ids, tag, x=x, smooth=smooth, buckets=_BLOCKS)  # type: ignore[arg-type]  # checked
         if as_json:
-            for brief in having:
+            for brief in comparable:
                 print_json(_json_of(brief, [tag]))
         else:
-            _print_comparison(runs, tag, found)
+            _print_comparison(runs, tag, comparison)
         if save is not None:
             curves = manager.compare(ids, tag, x=x, smooth=smooth)  # type: ignore[arg-type]
             typer.echo(f"saved to {curves.plot(log_y=log_y).save(save)}", err=as_json)
@@ -156,17 +156,17 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
     Raises:
         InvalidInputError: no run has it, or there are several.
     """
-    known = usual_tags(runs, _MOST_RUNS)
-    if tag is not None and tag not in known:
-        hint = name_hint(tag, known, intro="there are") or "nothing is reported yet"
+    tags = usual_tags(runs, _MAX_RUNS)
+    if tag is not None and tag not in tags:
+        hint = name_hint(tag, tags, intro="there are") or "nothing is reported yet"
         raise InvalidInputError([Problem("--tag", f"no run has a metric {tag!r}", hint)])
-    if not known:
+    if not tags:
         raise InvalidInputError([Problem("RUN", "no run has a metric yet")])
     if tag is None:
-        common = [name for name in known if all(name in brief.tags for brief in runs)]
-        if len(known) > 1 and len(common) != 1:
-            raise InvalidInputError([Problem("--tag", "is needed: which metric?", f"one of {_some(known)}")])
-        tag = known[0] if len(known) == 1 else common[0]
+        common = [name for name in tags if all(name in brief.tags for brief in runs)]
+        if len(tags) > 1 and len(common) != 1:
+            raise InvalidInputError([Problem("--tag", "is needed: which metric?", f"one of {_some(tags)}")])
+        tag = tags[0] if len(tags) == 1 else common[0]
     return tag
 
 
@@ -185,43 +185,45 @@ def run_points(folder: str, name: str | None) -> list[MetricPoint]:
         InvalidInputError: there is no run, or there are several.
     """
     with _manager_of([folder]) as manager:
-        return [point for _, points in _points(manager, _the_run(manager, folder), name, {}) for point in points]
+        return [
+            point for _, points in _points(manager, _single_run_id(manager, folder), name, {}) for point in points
+        ]
 
 
 def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
     """Each point of the one run in a folder, as it comes, until the run has ended."""
     with _manager_of([folder]) as manager:
-        run_id = _the_run(manager, folder)
-        shown: dict[str, int] = {}
+        run_id = _single_run_id(manager, folder)
+        num_yielded: dict[str, int] = {}
         while True:
-            for tag, points in _points(manager, run_id, name, shown):
-                yield from points[shown.get(tag, 0) :]
-                shown[tag] = len(points)
+            for tag, points in _points(manager, run_id, name, num_yielded):
+                yield from points[num_yielded.get(tag, 0) :]
+                num_yielded[tag] = len(points)
             if manager.run(run_id).brief.ended_at is not None:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
             manager.refresh()
 
 
-def _the_run(manager: RunManager, folder: str) -> str:
+def _single_run_id(manager: RunManager, folder: str) -> str:
     manager.refresh()
     _raise_if_failed(manager)
     page = manager.runs(limit=2)
     _check_folders([folder], page.total)
     if page.total == 1:
         return page.runs[0].id
-    what = "has no event files" if not page.total else f"has {page.total} runs"
+    problem = "has no event files" if not page.total else f"has {page.total} runs"
     hint = "give the folder of a run" if not page.total else f"give one of them: pai-sdk runs {folder}"
-    raise InvalidInputError([Problem("RUN", f"{folder} {what}", hint)])
+    raise InvalidInputError([Problem("RUN", f"{folder} {problem}", hint)])
 
 
 def _points(
-    manager: RunManager, run_id: str, name: str | None, shown: dict[str, int]
+    manager: RunManager, run_id: str, name: str | None, num_yielded: dict[str, int]
 ) -> Iterator[tuple[str, list[MetricPoint]]]:
     """The points of each metric that has more of them than were shown."""
     run = manager.run(run_id)
     for tag, summary in run.tags().items():
-        if summary.kind != "scalar" or name not in (None, tag) or summary.count <= shown.get(tag, 0):
+        if summary.kind != "scalar" or name not in (None, tag) or summary.count <= num_yielded.get(tag, 0):
             continue
         series = run.scalars(tag)
         columns = zip(series.wall.tolist(), series.step.tolist(), series.value.tolist(), strict=True)
@@ -236,7 +238,7 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     """A manager of folders and jobs, which scans when it is asked to."""
     from pai_sdk.run.watch.manager import RunManager
 
-    folders = _apart(
+    folders = _distinct_roots(
         [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
     )
     ids = [name for name in names if not is_folder(name)]
@@ -244,7 +246,7 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
         jobs = RunsOfJobs(lambda: [_job_of(name) for name in ids])
         jobs()  # an unknown job is an error of the command, not a state of the manager
     else:
-        jobs = RunsOfJobs(lambda: islice(TrainingJob.list(local=chosen_place().local), _MOST_JOBS))
+        jobs = RunsOfJobs(lambda: islice(TrainingJob.list(local=selected_backend().local), _MAX_JOBS))
     manager = RunManager(*folders, records=jobs, opener=jobs.open, refresh_s=0)
     try:
         yield manager
@@ -252,19 +254,19 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
         manager.close()
 
 
-def _apart(folders: Sequence[str]) -> list[str]:
+def _distinct_roots(folders: Sequence[str]) -> list[str]:
     """The folders without those that are given twice, or are found below another one."""
-    places = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
-    return [name for place, name in places.items() if not any(_is_found_below(place, one) for one in places)]
+    paths = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
+    return [name for path, name in paths.items() if not any(_is_scanned_below(path, root) for root in paths)]
 
 
-def _is_found_below(place: str, other: str) -> bool:
-    if not place.startswith(f"{other}/"):
+def _is_scanned_below(path: str, root: str) -> bool:
+    if not path.startswith(f"{root}/"):
         return False
-    inner = Path(place.removeprefix(f"{other}/"))
-    is_plain = not any(part.startswith(".") for part in inner.parts)  # a manager passes over hidden folders
+    relative = Path(path.removeprefix(f"{root}/"))
+    is_plain = not any(part.startswith(".") for part in relative.parts)  # a manager passes over hidden folders
     return is_plain and (
-        uri_scheme(place) is not None or Path(place).resolve() == Path(f"{other}/").resolve() / inner
+        uri_scheme(path) is not None or Path(path).resolve() == Path(f"{root}/").resolve() / relative
     )
 
 
@@ -273,9 +275,9 @@ def _job_of(name: str) -> TrainingJob:
         return find_job(name)
     except NotFoundError as error:
         near = did_you_mean(nearest(name, [path.name for path in Path().iterdir()]))
-        what = f"{error}\nthere is no folder {name!r} here either{f'; {near}' if near else ''}"
+        message = f"{error}\nthere is no folder {name!r} here either{f'; {near}' if near else ''}"
         raise NotFoundError(
-            what, code=error.code, status_code=error.status_code, request_id=error.request_id
+            message, code=error.code, status_code=error.status_code, request_id=error.request_id
         ) from error
 
 
@@ -296,31 +298,31 @@ def _check_folders(names: Sequence[str], runs: int) -> None:
     """
     for name in filter(is_folder, names):
         if (scheme := uri_scheme(name)) in (None, "file"):
-            is_there = Path(path_of_file_uri(name) if scheme else expanded(Path(name))).exists()
+            exists = Path(path_of_file_uri(name) if scheme else expanded(Path(name))).exists()
         else:
-            is_there = bool(runs) or any(True for _ in open_store(name).list())
-        if not is_there:
+            exists = bool(runs) or any(True for _ in open_store(name).list())
+        if not exists:
             raise ObjectNotFoundError(f"{name}: there is no such file or folder", uri=name)
 
 
-def _watch(manager: RunManager, asked: _Question, *, as_json: bool) -> None:
+def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:
     """Show the runs again whenever they have changed."""
     version = -1
     console = table_console()
     while True:
-        page = manager.runs(asked.filter, asked.sort, asked.limit)
+        page = manager.runs(query.filter, query.sort, query.limit)
         if as_json:
             for brief in page.runs:
                 if brief.version > version:
-                    print_json(_json_of(brief, asked.tags))
+                    print_json(_json_of(brief, query.tags))
         elif console.is_terminal:
             console.clear()
-            _print_page(page, asked, as_json=False)
+            _print_page(page, query, as_json=False)
         elif page.version != version:
-            _print_page(page, asked, as_json=False)
+            _print_page(page, query, as_json=False)
             typer.echo()
         version = page.version
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
         manager.refresh()
 
 
@@ -328,7 +330,7 @@ def _watch(manager: RunManager, asked: _Question, *, as_json: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Query:
     """The options of `runs`."""
 
     filter: str
@@ -337,32 +339,32 @@ class _Question:
     tags: tuple[str, ...]
 
 
-def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
+def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
     from pai_sdk.run.watch.table import age_text
 
     if as_json:
         for brief in page.runs:
-            print_json(_json_of(brief, asked.tags))
+            print_json(_json_of(brief, query.tags))
         return
     if not page.runs:
         typer.echo("no runs")
         return
-    named = tags_in(page.runs, asked.filter, asked.sort)
-    known = asked.tags or tuple(dict.fromkeys([*named, *usual_tags(page.runs, _MOST_RUNS)]))
+    queried_tags = tags_in(page.runs, query.filter, query.sort)
+    tags = query.tags or tuple(dict.fromkeys([*queried_tags, *usual_tags(page.runs, _MAX_RUNS)]))
     table = _RunTable(page.runs)
     table.add(Column("AGE", drop=1, justify="right"), [age_text(brief, time.time()) for brief in page.runs])
     table.add_hparams()
     # The first metric stays, whatever the width; then others go from the right, then hyperparameters, then ages.
-    usual = [tag for tag in known if tag in named or not is_of_instance(tag, known)]
-    for number, tag in enumerate(known if asked.tags else usual[:_MOST_TAGS]):
+    usual = [tag for tag in tags if tag in queried_tags or not is_of_instance(tag, tags)]
+    for number, tag in enumerate(tags if query.tags else usual[:_MAX_TAGS]):
         column = Column(table.title_of(tag), drop=20 + number if number else 0, justify="right")
         table.add(column, [_last(brief, tag) for brief in page.runs], tag)
-    shown = table.print()
-    missing = [tag for tag in known if tag not in shown]
-    if missing and asked.tags:
+    printed = table.print()
+    missing = [tag for tag in tags if tag not in printed]
+    if missing and query.tags:
         typer.echo(f"not shown, because the terminal is too narrow: {_some(missing)} (--json shows all)")
     elif missing:
-        of_instances = [tag for tag in missing if is_of_instance(tag, known)]
+        of_instances = [tag for tag in missing if is_of_instance(tag, tags)]
         names = [_some([tag for tag in missing if tag not in of_instances])]
         if of_instances:
             names.append(f"{len(of_instances)} of other instances, such as {visible_text(of_instances[0])}")
@@ -372,22 +374,22 @@ def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
         typer.echo(f"{len(page.runs)} of {page.total} runs; --limit {page.total} shows all")
 
 
-def _print_comparison(runs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
-    shown = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-    courses = {curve.name: _thinned(curve.value.tolist()) for curve in found.curves}
-    ends = [value for values in courses.values() for value in values if math.isfinite(value)]
-    scale = (min(ends), max(ends)) if ends else None
-    table = _RunTable(shown, status=9)
+def _print_comparison(runs: Sequence[RunBrief], tag: str, comparison: Comparison) -> None:
+    comparable = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+    curves = {curve.name: _thinned(curve.value.tolist()) for curve in comparison.curves}
+    finite = [value for values in curves.values() for value in values if math.isfinite(value)]
+    scale = (min(finite), max(finite)) if finite else None
+    table = _RunTable(comparable, status=9)
     table.add_hparams()
     for title, drop, text in _FIGURES:
-        table.add(Column(title, drop=drop, justify="right"), [text(brief.tags[tag]) for brief in shown])
-    blocks = [blocks_of(courses.get(brief.id, []), _BLOCKS, scale) for brief in shown]
+        table.add(Column(title, drop=drop, justify="right"), [text(brief.tags[tag]) for brief in comparable])
+    blocks = [blocks_of(curves.get(brief.id, []), _BLOCKS, scale) for brief in comparable]
     table.add(Column(visible_text(tag)), blocks, tag)
     table.print()
     table.print_notes()
-    if len(shown) < len(runs):
+    if len(comparable) < len(runs):
         names = run_names(runs)
-        without = [names[brief.id] for brief in runs if brief not in shown]
+        without = [names[brief.id] for brief in runs if brief not in comparable]
         typer.echo(f"without {visible_text(tag)}: {_some(without)}")
 
 
@@ -404,7 +406,7 @@ class _RunTable:
         self._runs = runs
         self._columns: list[tuple[Column, Sequence[str | Text], str]] = []
         self._hparams = compare_hyperparameters([brief.hparams for brief in runs])
-        self._left: Sequence[str] = ()  # hyperparameters without a column
+        self._hidden_hparams: Sequence[str] = ()  # hyperparameters without a column
         self.add(Column("RUN"), [visible_text(names[brief.id]) for brief in runs])
         if any(map(has_explicit_name, runs)):
             self.add(Column("JOB", drop=50), [brief.id if has_explicit_name(brief) else "" for brief in runs])
@@ -417,34 +419,39 @@ class _RunTable:
     def add_hparams(self) -> None:
         """Add the hyperparameters that differ; of a single run, all."""
         names = tuple(self._hparams.constant) if len(self._runs) == 1 else self._hparams.differing
-        for number, name in enumerate(names[:_MOST_HPARAMS]):
+        for number, name in enumerate(names[:_MAX_HPARAMS]):
             column = Column(visible_text(name), drop=10 + number)
             self.add(column, [hparam_text(brief.hparams, name) for brief in self._runs], f"hparams.{name}")
-        self._left = names[_MOST_HPARAMS:]
+        self._hidden_hparams = names[_MAX_HPARAMS:]
 
     def title_of(self, tag: str) -> str:
         """The title of a metric's column; hyperparameters may have the same name."""
-        is_taken = any(column.title == visible_text(tag) for column, _, _ in self._columns)
-        return visible_text(f"metrics.{tag}" if is_taken else tag)
+        is_used = any(column.title == visible_text(tag) for column, _, _ in self._columns)
+        return visible_text(f"metrics.{tag}" if is_used else tag)
 
     def print(self) -> set[str]:
         """Print the table; returns the names for which there was room."""
         rows = [list(row) for row in zip(*(cells for _, cells, _ in self._columns), strict=True)]
         dropped = print_table([column for column, _, _ in self._columns], rows)
-        shown = {name for column, _, name in self._columns if column not in dropped}
+        printed = {name for column, _, name in self._columns if column not in dropped}
         names = (name.removeprefix("hparams.") for _, _, name in self._columns if name.startswith("hparams."))
-        self._left = [*(name for name in names if f"hparams.{name}" not in shown), *self._left]
-        return shown
+        self._hidden_hparams = [
+            *(name for name in names if f"hparams.{name}" not in printed),
+            *self._hidden_hparams,
+        ]
+        return printed
 
     def print_notes(self) -> None:
         """Print what is known beside the table: other hyperparameters, and points that do not count."""
-        if self._left:
-            typer.echo(f"more hyperparameters: {_some(self._left)} (--json shows all)")
+        if self._hidden_hparams:
+            typer.echo(f"more hyperparameters: {_some(self._hidden_hparams)} (--json shows all)")
         if self._hparams.constant and len(self._runs) > 1:
             constant = self._hparams.constant
             typer.echo(f"the same in all: {_some([f'{name}={hparam_text(constant, name)}' for name in constant])}")
         names = run_names(self._runs)
-        replaced = {names[brief.id]: sum(one.replaced for one in brief.tags.values()) for brief in self._runs}
+        replaced = {
+            names[brief.id]: sum(summary.replaced for summary in brief.tags.values()) for brief in self._runs
+        }
         if any(replaced.values()):
             counts = [f"{count:,} of {name}" for name, count in replaced.items() if count]
             typer.echo(f"points replaced by those of later event files: {_some(counts)}")
@@ -452,22 +459,22 @@ class _RunTable:
 
 def _some(names: Sequence[str]) -> str:
     """The first names of many, in one line."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return visible_text(", ".join(names[:_MOST_NAMES])) + more
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return visible_text(", ".join(names[:_MAX_NAMES])) + more
 
 
 def _print_links(manager: RunManager) -> None:
     """Print which links were not followed: there may be runs behind them."""
     links = manager.state.links
     if links:
-        what = "a symbolic link is" if len(links) == 1 else f"{len(links):,} symbolic links are"
-        typer.echo(f"{what} not followed: {_some(links)}; give what they lead to as further folders", err=True)
+        subject = "a symbolic link is" if len(links) == 1 else f"{len(links):,} symbolic links are"
+        typer.echo(f"{subject} not followed: {_some(links)}; give what they lead to as further folders", err=True)
 
 
-def _no_runs(names: Sequence[str], known: Sequence[RunBrief], filter_by: str) -> str:
+def _no_runs(names: Sequence[str], runs: Sequence[RunBrief], filter_by: str) -> str:
     """The reason why there is nothing to show."""
-    if known:
-        return f"no run matches {filter_by!r}, of {len(known)}"
+    if runs:
+        return f"no run matches {filter_by!r}, of {len(runs)}"
     if not names:
         return "no jobs"
     return f"no runs in {_some(names)}: there are no event files, which `report` and TensorBoard write"
@@ -494,12 +501,12 @@ def _thinned(values: list[float]) -> list[float]:
 def _status(brief: RunBrief) -> Text:
     from rich.text import Text
 
-    shown = Text(
+    text = Text(
         visible_text(brief.status), style=_COLOURS.get(exit_codes.of_status(JobStatus(brief.status)), "cyan")
     )
     if brief.error or brief.damaged:
-        shown.append(" !", style="yellow")
-    return shown
+        text.append(" !", style="yellow")
+    return text
 
 
 def _last(brief: RunBrief, tag: str) -> str:

@@ -19,7 +19,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, host_names, objects_uri, seconds_of, token_in
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
-from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
+from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
 from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text
 from pai_sdk.errors import PaiError, ServiceStartError
@@ -39,7 +39,7 @@ _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
 
 
-def _known_executor(name: str) -> str:
+def _checked_executor(name: str) -> str:
     if name not in EXECUTORS and name not in executor_names():
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, executor_names()))}.")
     return name
@@ -135,7 +135,7 @@ def serve(
         str,
         typer.Option(
             metavar="NAME",
-            callback=_known_executor,
+            callback=_checked_executor,
             autocompletion=executor_names,
             help="What runs the jobs: process: processes here; docker: containers, from each job's image; ray: "
             "processes on the nodes of a Ray cluster; slurm: likewise of a Slurm cluster; or an executor of an "
@@ -211,7 +211,7 @@ def serve(
     Example: pai-sdk serve --port 8765 --data ./pai-data
     """
     try:
-        from pai_sdk.service.server import serve as serve_until_told
+        from pai_sdk.service.server import serve as serve_until_stopped
         from pai_sdk.service.settings import ConnectionLimits, ServiceSettings
     except ImportError as error:
         typer.secho(
@@ -256,7 +256,7 @@ def serve(
         metrics_token=None if metrics_token_file is None else token_in(expanded(metrics_token_file)),
     )
     try:
-        serve_until_told(settings, on_ready=ready, on_standby=stands_by)
+        serve_until_stopped(settings, on_ready=ready, on_standby=stands_by)
     except PaiError as error:
         if log_format == "text":
             raise
@@ -265,9 +265,9 @@ def serve(
 
 
 def _objects(uri: str | None, endpoint: str | None, region: str | None, key_file: Path | None) -> Store | None:
-    from pai_sdk.cli.service.objects_elsewhere import objects_store, take_key
+    from pai_sdk.cli.service.objects_elsewhere import objects_store, read_key
 
-    key = take_key(key_file)
+    key = read_key(key_file)
     if uri is None:
         if endpoint is not None or region is not None or key_file is not None:
             raise typer.BadParameter("give it, too.", param_hint="--objects")
@@ -275,33 +275,33 @@ def _objects(uri: str | None, endpoint: str | None, region: str | None, key_file
     return objects_store(uri, endpoint=endpoint, region=region, key=key)
 
 
-def _executor_options(executor: str, given: list[str], ray_address: str | None) -> dict[str, str]:
-    found = {}
-    for text in given:
+def _executor_options(executor: str, options: list[str], ray_address: str | None) -> dict[str, str]:
+    parsed = {}
+    for text in options:
         name, separator, value = text.partition("=")
         if not (separator and name):
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint="--executor-option")
-        if name in found:
+        if name in parsed:
             raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--executor-option")
-        found[name] = value
+        parsed[name] = value
     if ray_address is not None:
         if executor != "ray":
             raise typer.BadParameter("it is for --executor ray only.", param_hint="--ray-address")
-        if "address" in found:
+        if "address" in parsed:
             raise typer.BadParameter(
                 "give it, or --executor-option address=…, not both.", param_hint="--ray-address"
             )
-        found["address"] = ray_address
-    return found
+        parsed["address"] = ray_address
+    return parsed
 
 
-def _database_url(given: str | None, file: Path | None) -> str | None:
+def _database_url(url: str | None, file: Path | None) -> str | None:
     # Removed from the environment, because the jobs of the service inherit it.
     from_environment = os.environ.pop(_DATABASE_VARIABLE, None)
-    if given is not None and file is not None:
+    if url is not None and file is not None:
         raise typer.BadParameter("give --database or --database-file, not both")
-    if given is not None:
-        return given
+    if url is not None:
+        return url
     if file is None:
         return from_environment or None
     try:
@@ -361,30 +361,30 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
     root = expanded(data).absolute()
     idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
     running = running_service(root)
-    held = _holdings().holdings(root)
+    holdings = _holdings().holdings(root)
     if as_json:
-        facts: dict[str, Any] = {
+        state: dict[str, Any] = {
             "data": str(root),
             "running": running is not None,
-            "holds": [asdict(h) for h in held],
+            "holds": [asdict(h) for h in holdings],
         }
         if running is not None:
-            facts |= {
+            state |= {
                 "endpoint": running.endpoint,
                 "pid": running.pid,
                 "version": running.version,
                 "idle_s": idle_s,
             }
-        print_json(facts)
+        print_json(state)
     else:
-        print_facts(_facts(root, running, idle_s))
+        print_properties(_state_rows(root, running, idle_s))
         typer.echo("")
         rows = [
             (h.kind, size_text(h.size_bytes), "" if h.count is None else str(h.count))
-            for h in held
+            for h in holdings
             if h.size_bytes
         ]
-        total = sum(h.size_bytes for h in held)
+        total = sum(h.size_bytes for h in holdings)
         columns = (Column("HOLDS"), Column("SIZE", justify="right"), Column("COUNT", justify="right"))
         print_table(columns, [*rows, ("all", size_text(total), "")])
     raise typer.Exit(exit_codes.SUCCEEDED if running is not None else exit_codes.NOT_FOUND)
@@ -467,7 +467,7 @@ def restore(
 
 
 def _copy(
-    what: Literal["back_up", "restore"],
+    operation: Literal["back_up", "restore"],
     source: Path,
     target: Path,
     database_file: Path | None,
@@ -476,15 +476,15 @@ def _copy(
 ) -> None:
     from pai_sdk.service import backup as backups
 
-    action = backups.back_up if what == "back_up" else backups.restore
+    action = backups.back_up if operation == "back_up" else backups.restore
     url = _database_url(None, database_file)
-    ends = expanded(source).absolute(), expanded(target).absolute()
-    contents = action(*ends, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True), **options)
+    paths = expanded(source).absolute(), expanded(target).absolute()
+    contents = action(*paths, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True), **options)
     if as_json:
         print_json(asdict(contents))
     else:
-        made_at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(contents.made_at))
-        typer.echo(f"{contents.files} files, {size_text(contents.size_bytes)}, made {made_at}")
+        created_at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(contents.made_at))
+        typer.echo(f"{contents.files} files, {size_text(contents.size_bytes)}, made {created_at}")
 
 
 def _holdings() -> ModuleType:
@@ -493,19 +493,19 @@ def _holdings() -> ModuleType:
     return holdings
 
 
-def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
-    facts = [("service", "running" if running is not None else "not running")]
+def _state_rows(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
+    rows = [("service", "running" if running is not None else "not running")]
     if running is not None:
         embedded = "embedded, ends after 30 minutes without a request, a job or a schedule"
         kind = embedded if running.embedded else "started by `pai-sdk serve`"
-        facts += [
+        rows += [
             ("endpoint", running.endpoint),
             ("process", f"{running.pid} ({kind})"),
             ("version", running.version or "unknown"),
         ]
     if idle_s is not None:
-        facts.append(("last request", f"{duration_text(idle_s)} ago"))
-    return [*facts, ("data", str(root))]
+        rows.append(("last request", f"{duration_text(idle_s)} ago"))
+    return [*rows, ("data", str(root))]
 
 
 def _idle_s(root: Path) -> float | None:

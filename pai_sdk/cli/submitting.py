@@ -15,7 +15,7 @@ from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, pr
 from pai_sdk.cli.options import pairs
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.where.job_names import find_job
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.display.base import Silent
 from pai_sdk.display.choice import choose_display
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
@@ -24,58 +24,70 @@ from pai_sdk.session import get_default_session
 if TYPE_CHECKING:
     from pai_sdk.submit.job_file import JobFile
 
-__all__ = ["clone", "described_job", "run", "submit"]
+__all__ = ["clone", "job_file_of", "run", "submit"]
 
-_WHAT, _WHERE, _THEN = "What runs", "Where it runs", "What happens"
+_CONTENT_PANEL, _LOCATION_PANEL, _ACTION_PANEL = "What runs", "Where it runs", "What happens"
 
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="A hyperparameter; may be repeated.", rich_help_panel=_WHAT
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="A hyperparameter; may be repeated.",
+        rich_help_panel=_CONTENT_PANEL,
     ),
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", "-e", metavar="KEY=VALUE", help="An environment variable.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--env", "-e", metavar="KEY=VALUE", help="An environment variable.", rich_help_panel=_CONTENT_PANEL
+    ),
 ]
 Label = Annotated[
-    list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label.", rich_help_panel=_WHAT)
+    list[str] | None,
+    typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label.", rich_help_panel=_CONTENT_PANEL),
 ]
 Input = Annotated[
     list[str] | None,
     typer.Option(
-        "--input", "-i", metavar="NAME=URI", help="An input channel: URI or path.", rich_help_panel=_WHAT
+        "--input", "-i", metavar="NAME=URI", help="An input channel: URI or path.", rich_help_panel=_CONTENT_PANEL
     ),
 ]
 Output = Annotated[
     list[str] | None,
-    typer.Option("--output", "-o", metavar="NAME=URI", help="An output channel.", rich_help_panel=_WHAT),
+    typer.Option("--output", "-o", metavar="NAME=URI", help="An output channel.", rich_help_panel=_CONTENT_PANEL),
 ]
-Image = Annotated[str | None, typer.Option("--image", help="The image.", rich_help_panel=_WHAT)]
+Image = Annotated[str | None, typer.Option("--image", help="The image.", rich_help_panel=_CONTENT_PANEL)]
 Command = Annotated[
-    str | None, typer.Option("--command", "-c", help="The command, for `sh -c`.", rich_help_panel=_WHAT)
+    str | None, typer.Option("--command", "-c", help="The command, for `sh -c`.", rich_help_panel=_CONTENT_PANEL)
 ]
-JobName = Annotated[str | None, typer.Option("--name", help="The job's name.", rich_help_panel=_WHAT)]
+JobName = Annotated[str | None, typer.Option("--name", help="The job's name.", rich_help_panel=_CONTENT_PANEL)]
 InstanceType = Annotated[
     str | None,
     typer.Option(
-        "--instance-type", "-t", help="Such as ecs.c6.large; local means Docker here.", rich_help_panel=_WHERE
+        "--instance-type",
+        "-t",
+        help="Such as ecs.c6.large; local means Docker here.",
+        rich_help_panel=_LOCATION_PANEL,
     ),
 ]
 InstanceCount = Annotated[
-    int | None, typer.Option("--instance-count", min=1, help="How many instances.", rich_help_panel=_WHERE)
+    int | None,
+    typer.Option("--instance-count", min=1, help="How many instances.", rich_help_panel=_LOCATION_PANEL),
 ]
 MaxRunTime = Annotated[
     int | None,
     typer.Option(
-        "--max-run-time", min=1, help="Stop the job after this number of seconds.", rich_help_panel=_WHERE
+        "--max-run-time", min=1, help="Stop the job after this number of seconds.", rich_help_panel=_LOCATION_PANEL
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_THEN)
+    bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_ACTION_PANEL)
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Show the log until the job has ended.", rich_help_panel=_THEN)
+    bool,
+    typer.Option("--wait/--no-wait", help="Show the log until the job has ended.", rich_help_panel=_ACTION_PANEL),
 ]
 
 
@@ -84,12 +96,14 @@ def run(
         Path | None, typer.Argument(metavar="FILE", help="A job file in YAML; options override it.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Estimator, Processor or AlgorithmEstimator.", rich_help_panel=_WHAT)
+        str | None,
+        typer.Option(help="Estimator, Processor or AlgorithmEstimator.", rich_help_panel=_CONTENT_PANEL),
     ] = None,
     image: Image = None,
     command: Command = None,
     source_dir: Annotated[
-        str | None, typer.Option("--source-dir", "-d", help="The folder with the code.", rich_help_panel=_WHAT)
+        str | None,
+        typer.Option("--source-dir", "-d", help="The folder with the code.", rich_help_panel=_CONTENT_PANEL),
     ] = None,
     values: Set = None,
     env: Env = None,
@@ -97,7 +111,10 @@ def run(
     requirement: Annotated[
         list[str] | None,
         typer.Option(
-            "--requirement", "-r", help="A package for pip to install first: numpy==2.1", rich_help_panel=_WHAT
+            "--requirement",
+            "-r",
+            help="A package for pip to install first: numpy==2.1",
+            rich_help_panel=_CONTENT_PANEL,
         ),
     ] = None,
     inputs: Input = None,
@@ -116,13 +133,16 @@ def run(
     save: Annotated[
         Path | None,
         typer.Option(
-            help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.", rich_help_panel=_THEN
+            help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.",
+            rich_help_panel=_ACTION_PANEL,
         ),
     ] = None,
     wait: Wait = True,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Print the JSON schema of job files, for editors.", rich_help_panel=_THEN),
+        typer.Option(
+            "--schema", help="Print the JSON schema of job files, for editors.", rich_help_panel=_ACTION_PANEL
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -137,7 +157,7 @@ def run(
         return
     if not (file or image or kind or parameter):
         raise typer.BadParameter("give a job file, or options such as --image, --command and --instance-type")
-    described = described_job(
+    job_file = job_file_of(
         file=file,
         kind=kind,
         image=image,
@@ -150,12 +170,12 @@ def run(
         inputs=inputs,
         outputs=outputs,
         job_name=job_name,
-        instance_type=_type_here(instance_type),
+        instance_type=_effective_type(instance_type),
         instance_count=instance_count,
         max_run_time=max_run_time,
         parameter=parameter,
     )
-    submitter, plan = described.plan()
+    submitter, plan = job_file.plan()
     if dry_run:
         typer.echo(str(plan))
     elif save is not None:
@@ -164,13 +184,13 @@ def run(
         _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
 
 
-def _type_here(instance_type: str | None) -> str | None:
+def _effective_type(instance_type: str | None) -> str | None:
     """The instance type that `--local` means, or the one that was given.
 
     Raises:
         BadParameter: both are given, and the type is one of a service.
     """
-    if not chosen_place().local:
+    if not selected_backend().local:
         return instance_type
     if instance_type is not None and not backend_for_type(instance_type).is_local:
         raise typer.BadParameter(
@@ -180,7 +200,7 @@ def _type_here(instance_type: str | None) -> str | None:
     return instance_type or LOCAL.instance_types[0]
 
 
-def described_job(
+def job_file_of(
     *,
     file: Path | None = None,
     kind: str | None = None,
@@ -291,13 +311,13 @@ def clone(
 
 def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
     """Submit a plan, and leave with the exit code of its job."""
-    place = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec)
-    session = get_default_session(local=place.is_local)
+    backend_info = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec)
+    session = get_default_session(local=backend_info.is_local)
     try:
         job = session.submit(plan, instance_type=instance_type)
     except KeyboardInterrupt:
         name = plan.request.training_job_name
-        option = place.list_option or chosen_place().option
+        option = backend_info.list_option or selected_backend().option
         command = f"pai-sdk ps --name {name} {option}".rstrip()
         raise KeyboardInterrupt(f"if the job was created, this shows it: {command}") from None
     if not wait:
@@ -310,10 +330,10 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
     display = Silent() if as_json else choose_display(job=job)
     try:
         display.submitted(job.record)
-        job.wait(show_logs=not as_json, display=display, on_interrupt=place.capabilities.on_interrupt)
-    except (JobFailed, JobStopped) as end:
+        job.wait(show_logs=not as_json, display=display, on_interrupt=backend_info.capabilities.on_interrupt)
+    except (JobFailed, JobStopped) as error:
         if not as_json:
-            print_error(str(end))
+            print_error(str(error))
     except KeyboardInterrupt:
         ignore_further_interrupts()
         if not job.record.status.is_terminal:  # a local job was stopped, and has usually ended
@@ -328,8 +348,8 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
 def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
     """Put the files of a plan in place, and save its request."""
     if plan.uploads and backend_for_type(instance_type).capabilities.shares_files:
-        what = "a saved plan contains no files, and the files of a local job are not uploaded"
-        raise InvalidInputError([Problem("--save", what, "run it, or give an instance type of a service")])
+        problem = "a saved plan contains no files, and the files of a local job are not uploaded"
+        raise InvalidInputError([Problem("--save", problem, "run it, or give an instance type of a service")])
     if plan.uploads:
         get_default_session().backend_for(instance_type).upload(plan)
     typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")

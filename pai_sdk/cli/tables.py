@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Column", "print_error", "print_facts", "print_json", "print_table", "table_console", "wrapped"]
+__all__ = ["Column", "print_error", "print_json", "print_properties", "print_table", "table_console", "wrapped"]
 
 _WIDE = 1000
 _GAP = 2
-_LEAST_VALUE = 24  # cells that a value needs beside its name
+_MIN_VALUE_WIDTH = 24  # cells that a value needs beside its name
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Column:
     title: str
     drop: int = 0
     justify: str = "left"
-    own_line: bool = False
+    wraps: bool = False
 
 
 def table_console() -> Console:
@@ -67,48 +67,52 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]])
     cells = [[Text(visible_text(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
     console = table_console()
     widths = [
-        max([len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
+        max([len(column.title), *(row[index].cell_len for row in cells)]) for index, column in enumerate(columns)
     ]
-    shown, below = _fitted(columns, widths, console.width)
-    _print_line(console, [Text(columns[place].title, style="bold") for place in shown], columns, shown, widths)
+    visible, below = _fitted(columns, widths, console.width)
+    _print_line(console, [Text(columns[index].title, style="bold") for index in visible], columns, visible, widths)
     for row in cells:
-        _print_line(console, [row[place] for place in shown], columns, shown, widths)
-        for place in below:
-            if row[place].plain:
-                console.print(Text("  ").append_text(row[place]), soft_wrap=True)
-    return [column for place, column in enumerate(columns) if widths[place] and place not in (*shown, *below)]
+        _print_line(console, [row[index] for index in visible], columns, visible, widths)
+        for index in below:
+            if row[index].plain:
+                console.print(Text("  ").append_text(row[index]), soft_wrap=True)
+    return [column for index, column in enumerate(columns) if widths[index] and index not in (*visible, *below)]
 
 
-def _fitted(columns: Sequence[Column], widths: Sequence[int], most: int) -> tuple[list[int], list[int]]:
+def _fitted(columns: Sequence[Column], widths: Sequence[int], max_width: int) -> tuple[list[int], list[int]]:
     """The columns that fit side by side, and those below them."""
-    places = [place for place in range(len(columns)) if widths[place]]
+    indexes = [index for index in range(len(columns)) if widths[index]]
 
     def fits(chosen: Sequence[int]) -> bool:
-        return sum(widths[place] for place in chosen) + _GAP * (len(chosen) - 1) <= most
+        return sum(widths[index] for index in chosen) + _GAP * (len(chosen) - 1) <= max_width
 
     # The least that is lost first: one droppable column, then lines of their own, then more columns.
-    droppable = sorted((place for place in places if columns[place].drop), key=lambda at: -columns[at].drop)
-    below = [place for place in places if columns[place].own_line]
+    droppable = sorted((index for index in indexes if columns[index].drop), key=lambda at: -columns[at].drop)
+    below = [index for index in indexes if columns[index].wraps]
     for moved in ([], below):
         for count in range(len(droppable) + 1):
             if below and not moved and count > 1:
                 break
-            chosen = [place for place in places if place not in moved and place not in droppable[:count]]
+            chosen = [index for index in indexes if index not in moved and index not in droppable[:count]]
             if fits(chosen):
                 return chosen, moved
-    return [place for place in places if place not in below and place not in droppable], below
+    return [index for index in indexes if index not in below and index not in droppable], below
 
 
 def _print_line(
-    console: Console, cells: Sequence[Text], columns: Sequence[Column], shown: Sequence[int], widths: Sequence[int]
+    console: Console,
+    cells: Sequence[Text],
+    columns: Sequence[Column],
+    visible: Sequence[int],
+    widths: Sequence[int],
 ) -> None:
     from rich.text import Text
 
     line = Text()
-    for number, (place, cell) in enumerate(zip(shown, cells, strict=True)):
-        padding = " " * (widths[place] - cell.cell_len)
+    for number, (index, cell) in enumerate(zip(visible, cells, strict=True)):
+        padding = " " * (widths[index] - cell.cell_len)
         line.append(" " * _GAP if number else "")
-        if columns[place].justify == "right":
+        if columns[index].justify == "right":
             line.append(padding).append_text(cell)
         else:
             line.append_text(cell).append(padding if number + 1 < len(cells) else "")
@@ -116,37 +120,39 @@ def _print_line(
     console.print(line, soft_wrap=True)
 
 
-def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "", prose: Collection[str] = ()) -> None:
+def print_properties(
+    properties: Iterable[tuple[str, str | Text]], *, indent: str = "", prose: Collection[str] = ()
+) -> None:
     """Print names and values, one pair a line. The terminal wraps long values, so that they can be copied whole.
 
     Args:
-        facts: the pairs.
+        properties: the pairs.
         indent: in front of each.
         prose: the names of values that are wrapped at words instead.
     """
     from rich.text import Text
 
-    rows = [(name, Text(visible_text(value)) if isinstance(value, str) else value) for name, value in facts]
+    rows = [(name, Text(visible_text(value)) if isinstance(value, str) else value) for name, value in properties]
     console = table_console()
-    most = max(8, console.width - _LEAST_VALUE) if console.is_terminal else _WIDE
-    width = max((len(name) for name, _ in rows if len(name) <= most), default=0)
+    max_width = max(8, console.width - _MIN_VALUE_WIDTH) if console.is_terminal else _WIDE
+    width = max((len(name) for name, _ in rows if len(name) <= max_width), default=0)
     for name, value in rows:
         head = Text(indent).append(name.ljust(width), style="dim").append("  ")
         if name not in prose:
             console.print(head.append_text(value), soft_wrap=True)
             continue
-        begin = head.cell_len
-        first, *more = wrapped(value.plain, console.width - begin - 1)
+        start = head.cell_len
+        first, *more = wrapped(value.plain, console.width - start - 1)
         console.print(head.append(first), soft_wrap=True)
         for line in more:
-            console.print(Text(" " * begin + line), soft_wrap=True)
+            console.print(Text(" " * start + line), soft_wrap=True)
 
 
 def print_error(text: str) -> None:
     """Print what went wrong to stderr, in a terminal wrapped at words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else _WIDE
-    shown = text if width >= _WIDE else "\n".join(wrapped(text, width - 1))
-    typer.secho(shown, fg=None if os.environ.get("NO_COLOR") else "red", err=True)
+    message = text if width >= _WIDE else "\n".join(wrapped(text, width - 1))
+    typer.secho(message, fg=None if os.environ.get("NO_COLOR") else "red", err=True)
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -180,5 +186,5 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {name: _finite(inside) for name, inside in value.items()}
-    return [_finite(inside) for inside in value] if isinstance(value, list | tuple) else value
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

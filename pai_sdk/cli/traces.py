@@ -14,7 +14,7 @@ import typer
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli.tables import print_json
 from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import placed
+from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.display.base import visible_text
 from pai_sdk.storage.uri import uri_scheme
 
@@ -50,7 +50,7 @@ Uncommitted = Annotated[
 
 
 @app.command()
-@placed
+@with_backend_options
 def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommitted: Uncommitted = False) -> None:
     """Print the first rows.
 
@@ -60,7 +60,7 @@ def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommi
 
 
 @app.command()
-@placed
+@with_backend_options
 def query(
     run: Run,
     sql: Annotated[
@@ -87,23 +87,23 @@ def _trace_of(run: str, uncommitted: bool) -> TraceData:
     return find_job(run).trace(uncommitted=uncommitted)
 
 
-def _print(found: pa.Table, as_format: RowFormat) -> None:
+def _print(table: pa.Table, as_format: RowFormat) -> None:
     from pai_sdk.trace.cells import rows_of_table
 
-    found = found.rename_columns(_distinct(found.column_names))
-    rows = rows_of_table(found)
+    table = table.rename_columns(_distinct(table.column_names))
+    rows = rows_of_table(table)
     if as_format is RowFormat.json:
         for row in rows:
-            print_json(dict(zip(found.column_names, row, strict=True)))
+            print_json(dict(zip(table.column_names, row, strict=True)))
     elif as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(found.column_names)
+        writer.writerow(table.column_names)
         # Python 3.10 neither writes nor reads a NUL in CSV, and other readers end the text there.
         writer.writerows(
             [cell.replace("\0", r"\x00") if isinstance(cell, str) else cell for cell in row] for row in rows
         )
     else:
-        _print_table(found.column_names, rows)
+        _print_table(table.column_names, rows)
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -29,11 +29,11 @@ __all__ = ["cp", "ls", "rm", "sync"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with everything below it.")]
-_PLACE = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
+_LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
 
 def cp(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_PLACE)],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_LOCATION_HELP)],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="A local path or a URI; a folder if it ends with /.")
     ],
@@ -44,26 +44,26 @@ def cp(
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
-    found = _find(source)
-    if found.file is None:
-        _need_recursive(found, recursive, "cp")
+    source_entry = _find(source)
+    if source_entry.file is None:
+        _need_recursive(source_entry, recursive, "cp")
         _show(_move(source, target, dry_run=dry_run, remember=False), "copied", target, dry_run=dry_run)
         return
-    place = _place_of(target)
-    if target.endswith("/") or (isinstance(place, Path) and place.is_dir()):
-        store, name = open_store(place), found.name
+    location = _location_of(target)
+    if target.endswith("/") or (isinstance(location, Path) and location.is_dir()):
+        store, name = open_store(location), source_entry.name
     else:
-        store, name = _parent_of(place)
+        store, name = _parent_of(location)
     if not dry_run:
         from pai_sdk.storage.sync.dir_sync import move_file
 
-        move_file(found.store, found.file, store, name, progress=True)
-    size = "" if dry_run else f" ({size_text(found.file.size_bytes)})"
-    _say(f"{'would copy' if dry_run else 'copied'} {source}{size} to {store.uri}{name}")
+        move_file(source_entry.store, source_entry.file, store, name, progress=True)
+    size = "" if dry_run else f" ({size_text(source_entry.file.size_bytes)})"
+    _print_line(f"{'would copy' if dry_run else 'copied'} {source}{size} to {store.uri}{name}")
 
 
 def ls(
-    place: Annotated[str, typer.Argument(metavar="PLACE", help=_PLACE)] = ".",
+    location: Annotated[str, typer.Argument(metavar="PLACE", help=_LOCATION_HELP)] = ".",
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="All files below, not only what is directly in the folder.")
     ] = False,
@@ -73,19 +73,19 @@ def ls(
 
     Example: pai-sdk ls -r oss://models/digits/
     """
-    found = _find(place)
-    if found.file is not None:
-        rows: Iterator[tuple[str, StoredFile | None]] = iter([(found.name, found.file)])
+    entry = _find(location)
+    if entry.file is not None:
+        rows: Iterator[tuple[str, StoredFile | None]] = iter([(entry.name, entry.file)])
     else:
-        cut = len(found.prefix)
-        files = ((file.path[cut:], file) for file in found.store.list(found.prefix))
+        prefix_length = len(entry.prefix)
+        files = ((file.path[prefix_length:], file) for file in entry.store.list(entry.prefix))
         rows = iter(files) if recursive else _directly_in(files)
     for path, file in rows:
-        _say(_json_row(path, file) if as_json else _row(path, file))
+        _print_line(_json_row(path, file) if as_json else _row(path, file))
 
 
 def sync(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"A folder. {_PLACE}")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"A folder. {_LOCATION_HELP}")],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="The folder to copy into: a local path or a URI.")
     ],
@@ -103,15 +103,15 @@ def sync(
 
     Example: pai-sdk sync data oss://models/datasets/points --delete --dry-run
     """
-    found = _find(source)
-    if found.file is not None:
+    source_entry = _find(source)
+    if source_entry.file is not None:
         raise InvalidInputError([Problem("SOURCE", f"{source} is a file", "copy it with: pai-sdk cp")])
     report = _move(source, target, dry_run=dry_run, delete=delete, checksum=checksum, verify=True)
     _show(report, "moved", target, dry_run=dry_run)
 
 
 def rm(
-    place: Annotated[str, typer.Argument(metavar="PLACE", help=_PLACE)],
+    location: Annotated[str, typer.Argument(metavar="PLACE", help=_LOCATION_HELP)],
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -119,20 +119,20 @@ def rm(
 
     Example: pai-sdk rm -r oss://models/digits/ --dry-run
     """
-    found = _find(place, follow=False)
-    if found.file is None:
-        _need_recursive(found, recursive, "rm")
-        paths = [file.path for file in found.store.list(found.prefix, folders=True)]
+    entry = _find(location, follow=False)
+    if entry.file is None:
+        _need_recursive(entry, recursive, "rm")
+        paths = [file.path for file in entry.store.list(entry.prefix, folders=True)]
     else:
-        paths = [found.name]
+        paths = [entry.name]
     count = sum(not path.endswith("/") for path in paths)
     if not dry_run:
-        found.store.delete(paths)
-    _say(f"{'would delete' if dry_run else 'deleted'} {_objects(count)} at {place}")
+        entry.store.delete(paths)
+    _print_line(f"{'would delete' if dry_run else 'deleted'} {_objects(count)} at {location}")
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Entry:
     """The file or folder at a place.
 
     Attributes:
@@ -142,7 +142,7 @@ class _Found:
         file: None for a folder.
     """
 
-    place: str
+    location: str
     store: Store
     name: str
     file: StoredFile | None = None
@@ -153,24 +153,24 @@ class _Found:
         return f"{self.name}/" if self.name else ""
 
 
-def _find(text: str, *, follow: bool = True) -> _Found:
-    place = _place_of(text)
-    store, name = _parent_of(place)
+def _find(text: str, *, follow: bool = True) -> _Entry:
+    location = _location_of(text)
+    store, name = _parent_of(location)
     store = store if follow else store.without_links()
-    if not follow and isinstance(place, Path) and place.is_symlink():
-        return _Found(text, store, name, next(iter(store.list(name))))
+    if not follow and isinstance(location, Path) and location.is_symlink():
+        return _Entry(text, store, name, next(iter(store.list(name))))
     if name and not text.endswith("/"):
         try:
-            return _Found(text, store, name, store.head(name))
+            return _Entry(text, store, name, store.head(name))
         except ObjectNotFoundError:
             pass
-    found = _Found(text, store, name)
-    if not (isinstance(place, Path) and place.is_dir()) and not any(True for _ in store.list(found.prefix)):
+    entry = _Entry(text, store, name)
+    if not (isinstance(location, Path) and location.is_dir()) and not any(True for _ in store.list(entry.prefix)):
         raise ObjectNotFoundError(f"{text}: there is no such file or folder", uri=text)
-    return found
+    return entry
 
 
-def _place_of(text: str) -> Path | str:
+def _location_of(text: str) -> Path | str:
     """A local path, or a URI."""
     if not text:
         raise InvalidInputError([Problem("PLACE", "is empty", "give a path or a URI; '.' is the current folder")])
@@ -179,24 +179,24 @@ def _place_of(text: str) -> Path | str:
     return expanded(text).absolute() if uri_scheme(text) is None else text
 
 
-def _parent_of(place: Path | str) -> tuple[Store, str]:
+def _parent_of(location: Path | str) -> tuple[Store, str]:
     """The store of the folder around a place, and the place's name in it; a whole bucket has no name."""
-    if isinstance(place, Path):
-        place = place.resolve() if ".." in place.parts else place
-        return open_store(place.parent), place.name
-    scheme, _, rest = place.partition("://")
-    folder, slash, name = rest.rstrip("/").rpartition("/")
-    return (open_store(f"{scheme}://{folder}/"), name) if slash else (open_store(place), "")
+    if isinstance(location, Path):
+        location = location.resolve() if ".." in location.parts else location
+        return open_store(location.parent), location.name
+    scheme, _, path = location.partition("://")
+    folder, slash, name = path.rstrip("/").rpartition("/")
+    return (open_store(f"{scheme}://{folder}/"), name) if slash else (open_store(location), "")
 
 
-def _need_recursive(found: _Found, recursive: bool, command: str) -> None:
+def _need_recursive(entry: _Entry, recursive: bool, command: str) -> None:
     if recursive:
         return
-    count = sum(1 for _ in found.store.list(found.prefix))
+    count = sum(1 for _ in entry.store.list(entry.prefix))
     raise InvalidInputError(
         [
             Problem(
-                found.place,
+                entry.location,
                 f"is a folder with {_objects(count)}",
                 f"pai-sdk {command} --recursive takes all of it",
             )
@@ -208,11 +208,11 @@ def _move(source: str, target: str, *, dry_run: bool, **options: Any) -> SyncRep
     from pai_sdk.storage.sync.dir_sync import DirSync
 
     def note(action: str, path: str) -> None:
-        _say(f"would {action} {path}")
+        _print_line(f"would {action} {path}")
 
     if dry_run:
         options["note"] = note
-    stores = open_store(_place_of(source)), open_store(_place_of(target))
+    stores = open_store(_location_of(source)), open_store(_location_of(target))
     return DirSync(*stores, dry_run=dry_run, progress=True, title="copying", **options).run()
 
 
@@ -236,10 +236,10 @@ def _row(path: str, file: StoredFile | None) -> str:
 
 
 def _json_row(path: str, file: StoredFile | None) -> str:
-    facts: dict[str, Any] = {"path": path}
+    row: dict[str, Any] = {"path": path}
     if file is not None:
-        facts.update(size_bytes=file.size_bytes, modified_ns=file.modified_ns, etag=file.etag)
-    return json.dumps(facts, ensure_ascii=False)
+        row.update(size_bytes=file.size_bytes, modified_ns=file.modified_ns, etag=file.etag)
+    return json.dumps(row, ensure_ascii=False)
 
 
 def _show(report: SyncReport, done: str, target: str, *, dry_run: bool) -> None:
@@ -248,19 +248,19 @@ def _show(report: SyncReport, done: str, target: str, *, dry_run: bool) -> None:
     grown = f", {len(report.grown)} still being written" if report.grown else ""
     head = f"would have {done}" if dry_run else done
     moved = f"{_objects(report.moved)} ({size_text(report.moved_bytes)})"
-    _say(f"{head} {moved} to {target}{unchanged}{deleted}{grown}")
+    _print_line(f"{head} {moved} to {target}{unchanged}{deleted}{grown}")
 
 
 def _objects(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     """Print one line; characters that cannot be printed are escaped."""
     typer.echo("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
 
 
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 
 
 def pack(
@@ -277,19 +277,19 @@ def pack(
     """
     from pai_sdk.code.package import package_code
 
-    left: list[tuple[str, str]] = []
+    excluded: list[tuple[str, str]] = []
     tree = package_code(
-        folder, allow_secrets=allow_secrets, left_behind=lambda path, reason: left.append((path, reason))
+        folder, allow_secrets=allow_secrets, left_behind=lambda path, reason: excluded.append((path, reason))
     )
-    left.sort()
+    excluded.sort()
     if as_json:
-        typer.echo(json.dumps(_facts(tree, left), ensure_ascii=False))
+        typer.echo(json.dumps(_json_of(tree, excluded), ensure_ascii=False))
         return
-    _show_files(tree, len(tree.entries) if show_all else _MOST_ROWS)
-    _show_left(left, len(left) if show_all else _MOST_ROWS)
+    _show_files(tree, len(tree.entries) if show_all else _MAX_ROWS)
+    _show_excluded(excluded, len(excluded) if show_all else _MAX_ROWS)
 
 
-def _facts(tree: FileTree, left: Sequence[tuple[str, str]]) -> dict[str, object]:
+def _json_of(tree: FileTree, excluded: Sequence[tuple[str, str]]) -> dict[str, object]:
     return {
         "root": str(tree.root),
         "digest": tree.digest,
@@ -298,30 +298,30 @@ def _facts(tree: FileTree, left: Sequence[tuple[str, str]]) -> dict[str, object]
             {"path": e.path, "size_bytes": e.size_bytes, "executable": e.executable, "sha256": e.sha256}
             for e in tree.entries
         ],
-        "left_behind": [{"path": path, "reason": reason} for path, reason in left],
+        "left_behind": [{"path": path, "reason": reason} for path, reason in excluded],
     }
 
 
-def _show_files(tree: FileTree, most: int) -> None:
-    shown = heapq.nlargest(most, tree.entries, key=lambda entry: entry.size_bytes)
-    for entry in sorted(shown, key=lambda entry: entry.path):
-        typer.echo(f"{size_text(entry.size_bytes):>10}  {_shown(entry.path)}")
-    if len(shown) < len(tree.entries):
-        typer.echo(f"{'…':>10}  and {len(tree.entries) - len(shown)} smaller ones; --all shows them")
+def _show_files(tree: FileTree, limit: int) -> None:
+    largest = heapq.nlargest(limit, tree.entries, key=lambda entry: entry.size_bytes)
+    for entry in sorted(largest, key=lambda entry: entry.path):
+        typer.echo(f"{size_text(entry.size_bytes):>10}  {_printable(entry.path)}")
+    if len(largest) < len(tree.entries):
+        typer.echo(f"{'…':>10}  and {len(tree.entries) - len(largest)} smaller ones; --all shows them")
     typer.echo(f"\n{tree.summary()}, digest {tree.digest[:32]}")
 
 
-def _show_left(left: Sequence[tuple[str, str]], most: int) -> None:
-    if not left:
+def _show_excluded(excluded: Sequence[tuple[str, str]], limit: int) -> None:
+    if not excluded:
         return
     typer.echo("\nleft behind:")
-    width = max(len(_shown(path)) for path, _ in left[:most])
-    for path, reason in left[:most]:
-        typer.echo(f"  {_shown(path):{min(width, 50)}}  {_shown(reason)}")
-    if len(left) > most:
-        typer.echo(f"  … and {len(left) - most} more; --all shows them")
+    width = max(len(_printable(path)) for path, _ in excluded[:limit])
+    for path, reason in excluded[:limit]:
+        typer.echo(f"  {_printable(path):{min(width, 50)}}  {_printable(reason)}")
+    if len(excluded) > limit:
+        typer.echo(f"  … and {len(excluded) - limit} more; --all shows them")
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """The text on one line, whatever a file is called."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

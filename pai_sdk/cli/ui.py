@@ -22,7 +22,7 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names, token_in
 from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import chosen_place, service_on, session_on
+from pai_sdk.cli.where.place import selected_backend, service_on, session_on
 from pai_sdk.display.base import visible_text
 from pai_sdk.pipeline.found_runs import FoundRuns
 from pai_sdk.session.default import default_session_from, get_default_session
@@ -115,24 +115,29 @@ def ui(
     """
     if folder is not None and logdir is not None:
         raise typer.BadParameter("give the folder once", param_hint="--logdir")
-    given = folder or logdir
-    if given is None:
+    root = folder or logdir
+    if root is None:
         of_folder = {"--host": host, "--port": port, "--name": name or None, "--token-file": token_file}
         _refuse(of_folder, "is for a folder of runs: pai-sdk ui DIR; without DIR, the service serves the page")
         with _service_on(data):
             _show_service(job, run, open_browser=open_browser)
         return
-    place = chosen_place()
-    of_service = {"--job": job, "--data": data, "--embedded": place.embedded or None, "--profile": place.profile}
+    selection = selected_backend()
+    of_service = {
+        "--job": job,
+        "--data": data,
+        "--embedded": selection.embedded or None,
+        "--profile": selection.profile,
+    }
     _refuse(of_service, "is for the page of a service; leave DIR out")
-    _serve_folder(given, host or _HOST, _PORT if port is None else port, name, token_file, run, open_browser)
+    _serve_folder(root, host or _HOST, _PORT if port is None else port, name, token_file, run, open_browser)
 
 
-def _refuse(options: dict[str, Any], why: str) -> None:
+def _refuse(options: dict[str, Any], reason: str) -> None:
     """Raise for the first option that was given."""
     for option, value in options.items():
         if value is not None:
-            raise typer.BadParameter(why, param_hint=option)
+            raise typer.BadParameter(reason, param_hint=option)
 
 
 # ---- the page of a service
@@ -144,7 +149,7 @@ def _service_on(data: Path | None) -> Iterator[None]:
     if data is None:
         yield
         return
-    if chosen_place().is_named:
+    if selected_backend().is_explicit:
         raise typer.BadParameter("give one of --data, --embedded and --profile", param_hint="--data")
     root = expanded(data).absolute()
     with default_session_from(partial(session_on, service_on(root))):
@@ -157,7 +162,7 @@ def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> No
     session = get_default_session()
     _require_page(session)
     link = session.new_page_link(_id_of(job) if job is not None else run)
-    typer.echo(f"The page of {chosen_place().describe()}. Open this link within a minute; it works once:")
+    typer.echo(f"The page of {selected_backend().describe()}. Open this link within a minute; it works once:")
     typer.echo(f"  {link}")
     address = urlsplit(link)
     if is_loopback(f"{address.scheme}://{address.netloc}"):
@@ -178,25 +183,25 @@ def _require_page(session: Session) -> None:
     """
     if host_of(session.settings.pai_url).endswith(".aliyuncs.com"):
         raise typer.BadParameter(
-            f"the jobs are on Alibaba Cloud's PAI ({chosen_place().describe()}): its console, {_CONSOLE}, shows "
+            f"the jobs are on Alibaba Cloud's PAI ({selected_backend().describe()}): its console, {_CONSOLE}, shows "
             "them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
             param_hint="DIR",
         )
 
 
 def _id_of(job: str) -> str:
-    found = find_job(job)
-    if backend_for_job(found.id).is_local:
-        message = f"{found.id} runs in Docker on this machine, outside of the service that serves the page"
+    training_job = find_job(job)
+    if backend_for_job(training_job.id).is_local:
+        message = f"{training_job.id} runs in Docker on this machine, outside of the service that serves the page"
         raise typer.BadParameter(message, param_hint="--job")
-    return found.id
+    return training_job.id
 
 
 # ---- the page of a folder
 
 
 def _serve_folder(
-    given: str,
+    root: str,
     host: str,
     port: int,
     names: list[str] | None,
@@ -210,21 +215,21 @@ def _serve_folder(
         message = f"error: the server is not installed ({error.name}): {install_command('service')}"
         typer.secho(message, fg="red", err=True)
         raise typer.Exit(exit_codes.ERROR) from error
-    place = given if uri_scheme(given) is not None else expanded(Path(given))
-    if isinstance(place, Path) and not place.is_dir():
-        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
+    location = root if uri_scheme(root) is not None else expanded(Path(root))
+    if isinstance(location, Path) and not location.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(location)!r}", param_hint="DIR")
     token = token_in(token_file.expanduser()) if token_file is not None else ""
-    pipelines = FoundRuns(place) if isinstance(place, Path) else None
-    server = UiServer(UiSettings(place, host, port, tuple(names or ()), token, pipelines))
+    pipelines = FoundRuns(location) if isinstance(location, Path) else None
+    server = UiServer(UiSettings(location, host, port, tuple(names or ()), token, pipelines))
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(lambda: _greet(server, place, run, open_browser=open_browser))
+        server.run(lambda: _print_link(server, location, run, open_browser=open_browser))
 
 
-def _greet(server: UiServer, place: str | Path, run: str | None, *, open_browser: bool) -> None:
+def _print_link(server: UiServer, location: str | Path, run: str | None, *, open_browser: bool) -> None:
     gc.freeze()  # what was imported stays: the garbage collector, which stops all threads, passes it over
     link = server.new_link(run)
-    shown = place.absolute() if isinstance(place, Path) else place
-    typer.echo(f"Runs in {visible_text(str(shown))} on {server.url}; Ctrl-C stops the server.")
+    absolute = location.absolute() if isinstance(location, Path) else location
+    typer.echo(f"Runs in {visible_text(str(absolute))} on {server.url}; Ctrl-C stops the server.")
     typer.echo(f"Open this link within a minute; it works once:\n  {link}")
     if open_browser:
         typer.launch(link)

@@ -32,7 +32,7 @@ def exec_(
 
     Example: pai-sdk exec train129f212o89d nvidia-smi
     """
-    words = [*(command or _SHELL)]
-    if words[0] == "--":
-        words = words[1:] or _SHELL
-    raise typer.Exit(find_job(job_id).exec(words, instance=instance))
+    argv = [*(command or _SHELL)]
+    if argv[0] == "--":
+        argv = argv[1:] or _SHELL
+    raise typer.Exit(find_job(job_id).exec(argv, instance=instance))

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pai_sdk.cli.jobs import Json, shows_again, status_text
+from pai_sdk.cli.jobs import Json, repeat_display, status_text
 from pai_sdk.cli.tables import Column, print_json, print_table
 from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.cli.where.place import selected_backend
 from pai_sdk.display.base import short_instance
 from pai_sdk.errors import NotFoundError
 from pai_sdk.job.training_job import TrainingJob
@@ -21,7 +21,7 @@ from pai_sdk.storage.tree import size_text
 
 __all__ = ["top"]
 
-_MOST_JOBS = 20
+_MAX_JOBS = 20
 _FIGURES = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 _COLUMNS = (
     Column("JOB"),
@@ -58,40 +58,40 @@ def top(
         return
 
     def show() -> bool:
-        shown = [each for each in jobs if not each.status.is_terminal] if job is not None else _running()
-        rows = [row for each in shown for row in _rows(each)]
+        running = [each for each in jobs if not each.status.is_terminal] if job is not None else _running()
+        rows = [row for each in running for row in _rows(each)]
         if rows:
             print_table(_COLUMNS, rows)
         else:
             typer.echo("no running jobs" if job is None else f"{jobs[0].id} {jobs[0].status}: nothing is running")
         return bool(rows)
 
-    shows_again(show, once=once)
+    repeat_display(show, once=once)
 
 
 def _running() -> list[TrainingJob]:
-    listed = iter(TrainingJob.list(status=JobStatus.RUNNING, local=chosen_place().local))
-    jobs = [*islice(listed, _MOST_JOBS)]
-    if next(listed, None) is not None:
+    running = iter(TrainingJob.list(status=JobStatus.RUNNING, local=selected_backend().local))
+    jobs = [*islice(running, _MAX_JOBS)]
+    if next(running, None) is not None:
         typer.echo(
-            f"more jobs are running: these are the newest {_MOST_JOBS}; name a job to see another one", err=True
+            f"more jobs are running: these are the newest {_MAX_JOBS}; name a job to see another one", err=True
         )
     return jobs
 
 
 def _rows(job: TrainingJob) -> list[tuple[Any, ...]]:
-    found: dict[str, InstanceUsage] = {}
+    usage_by_name: dict[str, InstanceUsage] = {}
     with suppress(NotFoundError):  # it was deleted just now
-        found = {usage.instance: usage for usage in job.usage()}
+        usage_by_name = {usage.instance: usage for usage in job.usage()}
     rows = []
     record = job.record if job.record.instances else job.refresh()  # a list may leave instances out
     for instance in record.instances:
         name = instance.name or ""
-        usage = found.get(name, InstanceUsage(name))
-        held = "-" if usage.memory_bytes is None else size_text(usage.memory_bytes)
+        usage = usage_by_name.get(name, InstanceUsage(name))
+        memory_size = "-" if usage.memory_bytes is None else size_text(usage.memory_bytes)
         cpu, memory, gpu, gpu_memory = (_percent(getattr(usage, figure)) for figure in _FIGURES)
         status = status_text(JobStatus(instance.status or ""))
-        rows.append((job.id, short_instance(job.id, name), status, cpu, memory, held, gpu, gpu_memory))
+        rows.append((job.id, short_instance(job.id, name), status, cpu, memory, memory_size, gpu, gpu_memory))
     return rows
 
 

@@ -11,10 +11,10 @@ import typer
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.pipelines.files import parameters_of, pipeline_of
-from pai_sdk.cli.pipelines.scheduling import job_that_runs
+from pai_sdk.cli.pipelines.scheduling import pipeline_job
 from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json
-from pai_sdk.cli.where.place import placed
+from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.errors import PipelineFailed, PipelineStopped
 from pai_sdk.pipeline import PipelineRun
 from pai_sdk.pipeline.pipeline_run import as_dict
@@ -24,7 +24,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Pipelines: run, show, resume, stop, schedule.", no_args_is_help=True)
 
-_placed = partial(placed, with_local=False)
+_with_backend_options = partial(with_backend_options, with_local=False)
 _CODES = {
     "succeeded": exit_codes.SUCCEEDED,
     "failed": exit_codes.FAILED,
@@ -41,7 +41,7 @@ NoShow = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the URI 
 
 
 @app.command("run")
-@_placed
+@_with_backend_options
 def run(
     file: File,
     set_: Annotated[
@@ -68,11 +68,11 @@ def run(
         typer.echo(f"# steps: {len(pipeline.steps)}, requests: {len(plans)}; nothing was sent", err=True)
         return
     pipeline.check(**parameters)
-    _leave(lambda: pipeline.run(show=not quiet, cache=not no_cache, **parameters))
+    _run_and_exit(lambda: pipeline.run(show=not quiet, cache=not no_cache, **parameters))
 
 
 @app.command("resume")
-@_placed
+@_with_backend_options
 def resume(
     file: File,
     run_id: Annotated[
@@ -85,11 +85,11 @@ def resume(
     Example: pai-sdk pipeline resume digits.py
     """
     pipeline = pipeline_of(file)
-    _leave(lambda: pipeline.resume(run_id, show=not quiet))
+    _run_and_exit(lambda: pipeline.resume(run_id, show=not quiet))
 
 
 @app.command("show")
-@_placed
+@_with_backend_options
 def show(
     uri: Uri,
     svg: Annotated[Path | None, typer.Option(help="Write the picture of the run to this file.")] = None,
@@ -99,36 +99,36 @@ def show(
 
     Example: pai-sdk pipeline show ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b --svg digits.svg
     """
-    found = PipelineRun.load(_place(uri))
+    run = PipelineRun.load(_expanded_uri(uri))
     if svg is not None:
-        svg.write_text(found.svg(), encoding="utf-8")
+        svg.write_text(run.svg(), encoding="utf-8")
     if as_json:
-        print_json(as_dict(found))
+        print_json(as_dict(run))
     else:
-        typer.echo(repr(found))
-    if found.status == "interrupted":
+        typer.echo(repr(run))
+    if run.status == "interrupted":
         typer.echo("no process works on it; `pai-sdk pipeline resume FILE` goes on with it", err=True)
-    raise typer.Exit(_CODES.get(found.status, exit_codes.ERROR))
+    raise typer.Exit(_CODES.get(run.status, exit_codes.ERROR))
 
 
 @app.command("stop")
-@_placed
+@_with_backend_options
 def stop(uri: Uri) -> None:
     """Stop a run and its jobs, also where the process that ran it is gone.
 
     Example: pai-sdk pipeline stop ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b
     """
-    found = PipelineRun.load(_place(uri))
-    if found.status not in ("running", "interrupted"):
-        typer.echo(f"{found.uri} has ended already: {found.status}")
-    elif found.stop():
-        typer.echo(f"{found.uri} will be stopped by the process that works on it")
+    run = PipelineRun.load(_expanded_uri(uri))
+    if run.status not in ("running", "interrupted"):
+        typer.echo(f"{run.uri} has ended already: {run.status}")
+    elif run.stop():
+        typer.echo(f"{run.uri} will be stopped by the process that works on it")
     else:
-        typer.echo(f"{found.uri} is stopped; `pai-sdk pipeline resume FILE` goes on with it")
+        typer.echo(f"{run.uri} is stopped; `pai-sdk pipeline resume FILE` goes on with it")
 
 
 @app.command("schedule")
-@_placed
+@_with_backend_options
 def schedule(
     file: File,
     cron: Cron,
@@ -149,12 +149,12 @@ def schedule(
     pipeline, parameters = pipeline_of(file), parameters_of(set_ or [])
     pipeline.check(**parameters)
     session = get_default_session()
-    job = job_that_runs(file, parameters, session, image=image, instance_type=instance_type)
-    made = session.schedules.create(name or pipeline.name, cron, job.plan(), time_zone=zone)
-    print_schedule(made, as_json=as_json)
+    job = pipeline_job(file, parameters, session, image=image, instance_type=instance_type)
+    created = session.schedules.create(name or pipeline.name, cron, job.plan(), time_zone=zone)
+    print_schedule(created, as_json=as_json)
 
 
-def _leave(work: Callable[[], PipelineRun]) -> None:
+def _run_and_exit(work: Callable[[], PipelineRun]) -> None:
     """Run a pipeline, print its URI, and leave with its exit code."""
     try:
         done = work()
@@ -166,5 +166,5 @@ def _leave(work: Callable[[], PipelineRun]) -> None:
     raise typer.Exit(_CODES.get(done.status, exit_codes.ERROR))
 
 
-def _place(uri: str) -> str:
+def _expanded_uri(uri: str) -> str:
     return str(Path(uri).expanduser()) if uri.startswith("~") else uri

@@ -17,37 +17,39 @@ from pai_sdk.pipeline import Pipeline
 __all__ = ["file_and_name", "parameters_of", "pipeline_of"]
 
 
-def pipeline_of(given: str) -> Pipeline:
+def pipeline_of(argument: str) -> Pipeline:
     """The pipeline of `FILE.py` or `FILE.py:NAME`; the file is run, and must not run the pipeline itself.
 
     Raises:
         InvalidInputError: the file cannot be read or raises, or it has no such pipeline, or several.
     """
-    file, name = file_and_name(given)
+    file, name = file_and_name(argument)
     path = expanded(file)
     if not path.is_file():
         raise InvalidInputError([Problem(str(path), "is not a file", "give FILE.py, or FILE.py:NAME")])
-    found = {key: value for key, value in _names_of(path).items() if isinstance(value, Pipeline)}
-    if name and name not in found:
-        raise InvalidInputError([Problem(str(path), f"has no pipeline {name!r}", name_hint(name, found))])
-    distinct = {id(value): key for key, value in found.items()}
+    pipelines = {key: value for key, value in _names_of(path).items() if isinstance(value, Pipeline)}
+    if name and name not in pipelines:
+        raise InvalidInputError([Problem(str(path), f"has no pipeline {name!r}", name_hint(name, pipelines))])
+    distinct = {id(value): key for key, value in pipelines.items()}
     if not name and len(distinct) != 1:
-        what = "has several pipelines" if found else "has no pipeline"
+        problem = "has several pipelines" if pipelines else "has no pipeline"
         hint = (
-            f"give {path.name}:NAME with one of: {', '.join(found)}" if found else "such as pipeline = Pipeline(…)"
+            f"give {path.name}:NAME with one of: {', '.join(pipelines)}"
+            if pipelines
+            else "such as pipeline = Pipeline(…)"
         )
-        raise InvalidInputError([Problem(str(path), what, hint)])
-    return found[name or next(iter(found))]
+        raise InvalidInputError([Problem(str(path), problem, hint)])
+    return pipelines[name or next(iter(pipelines))]
 
 
-def file_and_name(given: str) -> tuple[str, str]:
+def file_and_name(argument: str) -> tuple[str, str]:
     """The parts of `FILE.py:NAME`; the name is empty if there is none.
 
     Example:
         >>> file_and_name("flow.py:nightly"), file_and_name("flow.py")
         (('flow.py', 'nightly'), ('flow.py', ''))
     """
-    file, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
+    file, _, name = argument.rpartition(":") if ".py:" in argument else (argument, "", "")
     return file, name
 
 
@@ -64,7 +66,7 @@ def _names_of(path: Path) -> dict[str, Any]:
         raise InvalidInputError([Problem(where, f"{type(error).__name__}: {error}")]) from error
 
 
-def parameters_of(given: Sequence[str]) -> dict[str, Any]:
+def parameters_of(assignments: Sequence[str]) -> dict[str, Any]:
     """The parameters of `--set NAME=VALUE`.
 
     Raises:
@@ -74,7 +76,9 @@ def parameters_of(given: Sequence[str]) -> dict[str, Any]:
         >>> parameters_of(["lr=0.1", "name=a=b"])
         {'lr': '0.1', 'name': 'a=b'}
     """
-    wrong = [Problem(f"--set {one}", "has no value", "write NAME=VALUE") for one in given if "=" not in one]
+    wrong = [
+        Problem(f"--set {text}", "has no value", "write NAME=VALUE") for text in assignments if "=" not in text
+    ]
     if wrong:
         raise InvalidInputError(wrong)
-    return {name: value for name, _, value in (one.partition("=") for one in given)}
+    return {name: value for name, _, value in (text.partition("=") for text in assignments)}

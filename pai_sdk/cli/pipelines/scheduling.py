@@ -13,18 +13,18 @@ from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.session import Session
 from pai_sdk.submit.processor import Processor
 
-__all__ = ["job_that_runs"]
+__all__ = ["pipeline_job"]
 
 _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
 
 
-def job_that_runs(
-    given: str, parameters: Mapping[str, str], session: Session, *, image: str, instance_type: str
+def pipeline_job(
+    argument: str, parameters: Mapping[str, str], session: Session, *, image: str, instance_type: str
 ) -> Processor:
     """The job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with the folder of the file as its code.
 
     Args:
-        given: file and name.
+        argument: file and name.
         parameters: of the pipeline.
         session: where the job runs, and the jobs of the steps.
         image: of the job; pai_sdk is installed in it, unless jobs are processes.
@@ -33,7 +33,7 @@ def job_that_runs(
     Raises:
         InvalidInputError: the file is in the home folder, all of which would be uploaded.
     """
-    file, name = file_and_name(given)
+    file, name = file_and_name(argument)
     path = expanded(file).absolute()
     if path.parent == Path.home():
         text = "is in your home folder, and the folder of the file is uploaded as the code of the job"
@@ -45,17 +45,17 @@ def job_that_runs(
         shlex.join(command),
         source_dir=str(path.parent),
         instance_type=instance_type,
-        environments=_place_of(session),
+        environments=_service_variables(session),
         session=session,
     )
 
 
-def _place_of(session: Session) -> dict[str, str | Secret]:
+def _service_variables(session: Session) -> dict[str, str | Secret]:
     """The variables by which the job reaches the service of a session."""
     settings = session.settings
     if session.is_embedded or settings.is_empty:
         return {}  # a job of the embedded service finds it as every program of its user does, at any port
-    found = {
+    variables = {
         "PAI_REGION_ID": settings.region_id,
         "PAI_WORKSPACE_ID": settings.workspace_id,
         "PAI_OSS_BUCKET_NAME": settings.oss_bucket_name,
@@ -63,4 +63,4 @@ def _place_of(session: Session) -> dict[str, str | Secret]:
         "PAI_ENDPOINT": settings.endpoint,
         "PAI_AIWORKSPACE_ENDPOINT": settings.aiworkspace_endpoint,
     }
-    return {name: value for name, value in found.items() if value} | {name: Secret(name) for name in _KEYS}
+    return {name: value for name, value in variables.items() if value} | {name: Secret(name) for name in _KEYS}

@@ -18,14 +18,14 @@ from pai_sdk.storage.stores.fsspec import FsspecStore
 from pai_sdk.storage.stores.oss import OssStore
 from pai_sdk.storage.uri import OssUri, uri_scheme
 
-__all__ = ["objects_store", "take_key"]
+__all__ = ["objects_store", "read_key"]
 
 # Within a request, so that its client gets an error in time, and can try again.
 _DEADLINE_S = 4.0
 _CONNECT_S, _READ_S = 3, 15
 
 
-def take_key(file: Path | None) -> tuple[str, str] | None:
+def read_key(file: Path | None) -> tuple[str, str] | None:
     """The key `ID:SECRET` of a file or the environment; None without it.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.submitting import Env, Set, described_job
-from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
-from pai_sdk.cli.where.place import placed
+from pai_sdk.cli.submitting import Env, Set, job_file_of
+from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
+from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["Cron", "Zone", "app", "print_schedule"]
 
 app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
 
-_placed = partial(placed, with_local=False)
+_with_backend_options = partial(with_backend_options, with_local=False)
 
 Cron = Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week: '0 3 * * *'.")]
 Zone = Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")]
@@ -29,7 +29,7 @@ _Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name or the 
 
 
 @app.command()
-@_placed
+@_with_backend_options
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file in YAML.")],
     cron: Cron,
@@ -43,22 +43,22 @@ def add(
 
     Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
     """
-    _, plan = described_job(file=file, values=values, env=env).plan()
-    made = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
-    print_schedule(made, as_json=as_json)
+    _, plan = job_file_of(file=file, values=values, env=env).plan()
+    created = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
+    print_schedule(created, as_json=as_json)
 
 
 @app.command(name="list")
-@_placed
+@_with_backend_options
 def list_schedules(as_json: Json = False) -> None:
     """List your schedules, the newest first.
 
     Example: pai-sdk schedule list
     """
-    found = list(get_default_session().schedules.list())
+    schedules = list(get_default_session().schedules.list())
     if as_json:
-        for each in found:
-            print_json(each.to_dict())
+        for schedule in schedules:
+            print_json(schedule.to_dict())
         return
     columns = (
         Column("SCHEDULE"),
@@ -70,44 +70,44 @@ def list_schedules(as_json: Json = False) -> None:
     )
     rows = [
         (
-            each.name or each.schedule_id,
-            each.cron or "",
-            each.time_zone or "",
-            _next(each),
-            each.last_job_id or "",
-            each.user_id or "",
+            schedule.name or schedule.schedule_id,
+            schedule.cron or "",
+            schedule.time_zone or "",
+            _next(schedule),
+            schedule.last_job_id or "",
+            schedule.user_id or "",
         )
-        for each in found
+        for schedule in schedules
     ]
     print_table(columns, rows)
 
 
 @app.command()
-@_placed
+@_with_backend_options
 def show(schedule: _Name, as_json: Json = False) -> None:
     """Show a schedule: its times, its last job, and why a time had no job.
 
     Example: pai-sdk schedule show nightly
     """
-    found = get_default_session().schedules.find(schedule)
+    record = get_default_session().schedules.find(schedule)
     if as_json:
-        print_json(found.to_dict())
+        print_json(record.to_dict())
         return
-    facts = {
-        "schedule": f"{found.name} ({found.schedule_id})",
-        "times": f"{found.cron} in {found.time_zone}",
-        "next": _next(found),
-        "last time": found.last_time,
-        "last job": found.last_job_id,
-        "last error": found.last_error,
-        "workspace": found.workspace_id,
-        "user": found.user_id,
+    properties = {
+        "schedule": f"{record.name} ({record.schedule_id})",
+        "times": f"{record.cron} in {record.time_zone}",
+        "next": _next(record),
+        "last time": record.last_time,
+        "last job": record.last_job_id,
+        "last error": record.last_error,
+        "workspace": record.workspace_id,
+        "user": record.user_id,
     }
-    print_facts(((name, value) for name, value in facts.items() if value), prose=("last error",))
+    print_properties(((name, value) for name, value in properties.items() if value), prose=("last error",))
 
 
 @app.command()
-@_placed
+@_with_backend_options
 def pause(schedule: _Name, as_json: Json = False) -> None:
     """Create no jobs until `resume`; jobs that are there go on.
 
@@ -118,7 +118,7 @@ def pause(schedule: _Name, as_json: Json = False) -> None:
 
 
 @app.command()
-@_placed
+@_with_backend_options
 def resume(schedule: _Name, as_json: Json = False) -> None:
     """Create jobs again, from the next time on.
 
@@ -129,7 +129,7 @@ def resume(schedule: _Name, as_json: Json = False) -> None:
 
 
 @app.command()
-@_placed
+@_with_backend_options
 def delete(schedule: _Name) -> None:
     """Delete a schedule; its jobs stay.
 

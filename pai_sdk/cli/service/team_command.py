@@ -43,7 +43,7 @@ def compose(
     Example: pai-sdk service compose team --host train.example.com
     """
     root = expanded(folder).absolute()
-    user_id = _own_id() or _UNPRIVILEGED
+    user_id = _user_id() or _UNPRIVILEGED
     release = packed_wheel()
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def _write_secrets(folder: Path, user_id: int) -> None:
             os.chown(folder / name, user_id, -1)
 
 
-def _own_id() -> int:
+def _user_id() -> int:
     if sys.platform == "win32":
         return 0
     return os.getuid()

@@ -89,13 +89,13 @@ def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
     Example: pai-sdk service user list
     """
     with _users_on(data) as (users, _):
-        found = users.list()
+        all_users = users.list()
     if as_json:
-        print_json([user.model_dump() for user in found])
+        print_json([user.model_dump() for user in all_users])
         return
     columns = (Column("USER"), Column("RIGHT"), Column("BUCKET"), Column("KEYS"))
     rows = [
-        (user.name or "", user.right or "", user.bucket or "", " ".join(user.access_key_ids)) for user in found
+        (user.name or "", user.right or "", user.bucket or "", " ".join(user.access_key_ids)) for user in all_users
     ]
     print_table(columns, rows)
 
@@ -103,7 +103,7 @@ def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
 @app.command()
 def right(
     name: _Name,
-    given: Annotated[Literal["read", "submit", "admin"], typer.Argument(metavar="RIGHT")],
+    value: Annotated[Literal["read", "submit", "admin"], typer.Argument(metavar="RIGHT")],
     data: _Data = _DATA,
 ) -> None:
     """Change what a user may do: read, submit or admin. It takes effect at once.
@@ -111,8 +111,8 @@ def right(
     Example: pai-sdk service user right alice read
     """
     with _users_on(data) as (users, _):
-        users.set_right(name, given)
-    typer.echo(f"{name}: {given}")
+        users.set_right(name, value)
+    typer.echo(f"{name}: {value}")
 
 
 @app.command()
@@ -131,18 +131,20 @@ def quota(
 
     Example: pai-sdk service user quota alice --cpus 8 --gpus 1 --running 4
     """
-    given = {"cpus": cpus, "gpus": gpus, "running": running, "queued": queued}
-    changed = {what: _limit(what, text) for what, text in given.items() if text is not None}
+    arguments = {"cpus": cpus, "gpus": gpus, "running": running, "queued": queued}
+    changed = {resource: _limit(resource, text) for resource, text in arguments.items() if text is not None}
     with _users_on(data) as (users, _):
         state = users.quota(name)
         if changed:
-            state = users.set_quota(name, **{what: getattr(state.quota, what) for what in given} | changed)
+            state = users.set_quota(
+                name, **{resource: getattr(state.quota, resource) for resource in arguments} | changed
+            )
     if as_json:
         print_json(state.to_dict())
         return
     rows = [
-        (title, _shown_limit(getattr(state.quota, what)), f"{getattr(state.used, what) or 0:g}")
-        for what, title in (("cpus", "CPUs"), ("gpus", "GPUs"), ("running", "running"), ("queued", "queued"))
+        (title, _limit_text(getattr(state.quota, resource)), f"{getattr(state.used, resource) or 0:g}")
+        for resource, title in (("cpus", "CPUs"), ("gpus", "GPUs"), ("running", "running"), ("queued", "queued"))
     ]
     print_table((Column("OF"), Column("QUOTA"), Column("USED")), rows)
 
@@ -171,7 +173,7 @@ def remove(name: _Name, data: _Data = _DATA) -> None:
 
 def audit(
     user: Annotated[str | None, typer.Option(help="Only requests of this user.")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 100,
+    limit: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 100,
     data: _Data = _DATA,
     as_json: Json = False,
 ) -> None:
@@ -180,37 +182,37 @@ def audit(
     Example: pai-sdk service audit --user alice
     """
     with _users_on(data) as (users, _):
-        found = list(islice(users.audit(user=user), most))
+        entries = list(islice(users.audit(user=user), limit))
     if as_json:
-        print_json([one.model_dump() for one in found])
+        print_json([entry.model_dump() for entry in entries])
         return
     headings = ("TIME", "USER", "STATUS", "REQUEST", "CREATED", "FROM")
     columns = tuple(Column(heading) for heading in headings)
     rows = [
         (
-            one.time or "",
-            one.user or "(the service)",
-            str(one.status),
-            f"{one.method} {one.path}",
-            one.created_id or "",
-            one.client or "",
+            entry.time or "",
+            entry.user or "(the service)",
+            str(entry.status),
+            f"{entry.method} {entry.path}",
+            entry.created_id or "",
+            entry.client or "",
         )
-        for one in found
+        for entry in entries
     ]
     print_table(columns, rows)
 
 
-def _limit(what: str, text: str) -> Any:
+def _limit(resource: str, text: str) -> Any:
     """A limit as it was typed; None for no limit."""
     if text == _NO_LIMIT:
         return None
     try:
-        return float(text) if what == "cpus" else int(text)
+        return float(text) if resource == "cpus" else int(text)
     except ValueError:
-        raise typer.BadParameter(f"--{what}: {text[:60]!r} is neither a number nor {_NO_LIMIT!r}") from None
+        raise typer.BadParameter(f"--{resource}: {text[:60]!r} is neither a number nor {_NO_LIMIT!r}") from None
 
 
-def _shown_limit(limit: float | None) -> str:
+def _limit_text(limit: float | None) -> str:
     return "no limit" if limit is None else f"{limit:g}"
 
 
@@ -218,9 +220,11 @@ def _shown_limit(limit: float | None) -> str:
 def _users_on(data: Path, endpoint: str | None = None) -> Iterator[tuple[ServiceUsers, ServiceInfo]]:
     """The users of a service, and where users reach it."""
     service = service_on(expanded(data).absolute())
-    shown = service if endpoint is None else replace(service, endpoint=_url(endpoint), oss_endpoint=_url(endpoint))
+    public = (
+        service if endpoint is None else replace(service, endpoint=_url(endpoint), oss_endpoint=_url(endpoint))
+    )
     with session_on(service) as session:
-        yield session.users, shown
+        yield session.users, public
 
 
 def _url(endpoint: str) -> str:

@@ -61,17 +61,17 @@ def packed_wheel() -> bytes:
     Raises:
         PaiError: pip has not installed the package, or has installed another release of the clone.
     """
-    found = installed_distribution()
-    if found is None:
+    distribution = installed_distribution()
+    if distribution is None:
         raise PaiError(
             f"the wheel needs what pip records about the package; install it first: {install_command()}"
         )
-    if found.version != __version__:
+    if distribution.version != __version__:
         raise PaiError(
-            f"this is release {__version__}, but {found.version} was installed; run: {install_command()}"
+            f"this is release {__version__}, but {distribution.version} was installed; run: {install_command()}"
         )
     about = f"{DISTRIBUTION.replace('-', '_')}-{__version__}.dist-info"
-    members = [*_package_files(), *_metadata_files(found, about)]
+    members = [*_package_files(), *_metadata_files(distribution, about)]
     rows = [f"{name},sha256={_digest(content)},{len(content)}\n" for name, content, _ in members]
     record = "".join([*rows, f"{about}/RECORD,,\n"]).encode()
     packed = io.BytesIO()
@@ -87,19 +87,19 @@ def _package_files() -> Iterator[tuple[str, bytes, int]]:
     """Yields name, content and mode of each file of the package, without what Python and editors leave there."""
     for path in sorted(_PACKAGE.rglob("*")):
         inner = path.relative_to(_PACKAGE)
-        is_left_behind = any(part == "__pycache__" or part.startswith(".") for part in inner.parent.parts)
-        if is_left_behind or path.is_relative_to(_SOURCES_OF_PAGE) or not path.is_file():
+        is_excluded = any(part == "__pycache__" or part.startswith(".") for part in inner.parent.parts)
+        if is_excluded or path.is_relative_to(_SOURCES_OF_PAGE) or not path.is_file():
             continue
         executable = path.stat().st_mode & 0o111
         yield f"{_PACKAGE.name}/{inner.as_posix()}", path.read_bytes(), 0o755 if executable else 0o644
 
 
-def _metadata_files(found: Distribution, about: str) -> Iterator[tuple[str, bytes, int]]:
+def _metadata_files(distribution: Distribution, about: str) -> Iterator[tuple[str, bytes, int]]:
     for name in ("METADATA", "entry_points.txt"):
-        yield f"{about}/{name}", (found.read_text(name) or "").encode(), 0o644
-    for path in found.files or ():
+        yield f"{about}/{name}", (distribution.read_text(name) or "").encode(), 0o644
+    for path in distribution.files or ():
         if path.parent.name == "licenses":
-            yield f"{about}/licenses/{path.name}", Path(str(found.locate_file(path))).read_bytes(), 0o644
+            yield f"{about}/licenses/{path.name}", Path(str(distribution.locate_file(path))).read_bytes(), 0o644
     yield f"{about}/WHEEL", _WHEEL.encode(), 0o644
 
 

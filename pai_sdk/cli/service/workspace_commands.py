@@ -39,11 +39,14 @@ def list_workspaces(data: _Data = _DATA, as_json: Json = False) -> None:
     Example: pai-sdk service workspace list
     """
     with session_on(service_on(expanded(data).absolute())) as session:
-        found = list(session.workspaces.list())
+        workspaces = list(session.workspaces.list())
     if as_json:
-        print_json([one.model_dump() for one in found])
+        print_json([record.model_dump() for record in workspaces])
         return
-    rows = [(one.workspace_id or "", one.workspace_name or "", "yes" if one.is_default else "") for one in found]
+    rows = [
+        (record.workspace_id or "", record.workspace_name or "", "yes" if record.is_default else "")
+        for record in workspaces
+    ]
     print_table((Column("WORKSPACE"), Column("NAME"), Column("DEFAULT")), rows)
 
 
@@ -54,11 +57,13 @@ def members(workspace: _Workspace, data: _Data = _DATA, as_json: Json = False) -
     Example: pai-sdk service workspace members 2
     """
     with session_on(service_on(expanded(data).absolute())) as session:
-        found = list(session.workspaces.members(workspace))
+        records = list(session.workspaces.members(workspace))
     if as_json:
-        print_json([one.model_dump() for one in found])
+        print_json([record.model_dump() for record in records])
         return
-    print_table((Column("USER"), Column("ROLES")), [(one.member_id or "", " ".join(one.roles)) for one in found])
+    print_table(
+        (Column("USER"), Column("ROLES")), [(record.member_id or "", " ".join(record.roles)) for record in records]
+    )
 
 
 @app.command()

@@ -23,9 +23,9 @@ def described_search(
     Raises:
         InvalidInputError: with what is wrong with the job file, or else with the search.
     """
-    described = JobFile.load(file)
-    described = described.with_values({described.hyperparameters_key: pairs(values, "--set")})
-    submitter, call = described.described()
+    job_file = JobFile.load(file)
+    job_file = job_file.with_values({job_file.hyperparameters_key: pairs(values, "--set")})
+    submitter, call = job_file.job_file()
     if not isinstance(submitter, EstimatorBase):
         raise InvalidInputError([Problem(str(file), "describes a Processor", "a search needs an Estimator")])
     if call.get("outputs"):

@@ -99,17 +99,17 @@ def tune(
         return
     typer.echo(f"study: {tuner.study}", err=True)
     try:
-        trials_found = tuner.run(inputs, show=not as_json)
+        finished_trials = tuner.run(inputs, show=not as_json)
     except TuningFailed as error:
         print_error(str(error))
         raise typer.Exit(exit_codes.FAILED) from None
     if as_json:
-        for trial in trials_found:
+        for trial in finished_trials:
             typer.echo(json.dumps(_json_of(trial), ensure_ascii=False))
         return
-    typer.echo(repr(trials_found))
-    if trials_found.best is not None:
-        best = trials_found.best
+    typer.echo(repr(finished_trials))
+    if finished_trials.best is not None:
+        best = finished_trials.best
         typer.echo(f"best: trial {best.number}; to download its model: pai-sdk download {best.job_id} model")
 
 

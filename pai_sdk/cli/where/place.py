@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ANYWHERE",
     "EMBEDDED_DATA",
-    "ChosenPlace",
-    "chosen_place",
+    "SelectedBackend",
     "complete_profile",
-    "placed",
     "running_service",
+    "selected_backend",
     "service_on",
     "session_on",
+    "with_backend_options",
 ]
 
 EMBEDDED_DATA = Path("~/.pai/service")
@@ -46,7 +46,7 @@ _PANEL = "Where the jobs are"
 
 
 @dataclass(frozen=True)
-class ChosenPlace:
+class SelectedBackend:
     """The place that the options of a command name.
 
     Attributes:
@@ -64,7 +64,7 @@ class ChosenPlace:
     profile: str | None = None
 
     @property
-    def is_named(self) -> bool:
+    def is_explicit(self) -> bool:
         """True if an option names the place; otherwise it is the one of the settings."""
         return self != ANYWHERE
 
@@ -90,15 +90,15 @@ class ChosenPlace:
         return f"{where}{within}" + (f" (profile {settings.profile})" if settings.profile else "")
 
 
-ANYWHERE = ChosenPlace()
+ANYWHERE = SelectedBackend()
 """No option was given: the service of the settings, and for jobs that are there also Docker on this machine."""
 
-_chosen: ContextVar[ChosenPlace] = ContextVar("place", default=ANYWHERE)
+_selection: ContextVar[SelectedBackend] = ContextVar("place", default=ANYWHERE)
 
 
-def chosen_place() -> ChosenPlace:
+def selected_backend() -> SelectedBackend:
     """The place that the options of the running command name."""
-    return _chosen.get()
+    return _selection.get()
 
 
 def complete_profile(incomplete: str) -> list[str]:
@@ -124,8 +124,8 @@ _Profile = Annotated[
 ]
 
 
-def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable[..., None]:
-    """The command with the options `--embedded`, `--local` and `--profile`; it finds them by `chosen_place`.
+def with_backend_options(command: Callable[..., None], *, with_local: bool = True) -> Callable[..., None]:
+    """The command with the options `--embedded`, `--local` and `--profile`; it finds them by `selected_backend`.
 
     Args:
         command: a command of Typer.
@@ -134,10 +134,10 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
 
     @wraps(command)
     def run(*, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any) -> None:
-        with _used(ChosenPlace(embedded, local, profile)):
+        with _selected(SelectedBackend(embedded, local, profile)):
             command(**arguments)
 
-    own = inspect.signature(command, eval_str=True)
+    command_signature = inspect.signature(command, eval_str=True)
     options: dict[str, tuple[Any, Any]] = {"embedded": (_Embedded, False)}
     options |= {"local": (_Local, False)} if with_local else {}
     options |= {"profile": (_Profile, None)}
@@ -145,8 +145,10 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in options.items()
     ]
-    parameters = [*own.parameters.values(), *added]
-    signature = own.replace(parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
+    parameters = [*command_signature.parameters.values(), *added]
+    signature = command_signature.replace(
+        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    )
     # Typer reads both; without `__wrapped__`, which leads to the annotations of the command.
     vars(run).pop("__wrapped__")
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -155,24 +157,24 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
 
 
 @contextmanager
-def _used(place: ChosenPlace) -> Iterator[None]:
-    """Within it, `place` is the chosen one, and the default session leads there."""
-    if place.embedded + place.local + (place.profile is not None) > 1:
+def _selected(selection: SelectedBackend) -> Iterator[None]:
+    """Within it, `selection` is the chosen one, and the default session leads there."""
+    if selection.embedded + selection.local + (selection.profile is not None) > 1:
         raise typer.BadParameter("give one of --embedded, --local and --profile")
-    if place.profile is not None and not place.profile.strip():
+    if selection.profile is not None and not selection.profile.strip():
         raise typer.BadParameter("is empty; give the name of a profile", param_hint="--profile")
-    before = _chosen.set(place)
+    token = _selection.set(selection)
     try:
-        with ExitStack() as held:
-            if place.embedded:
-                held.enter_context(default_session_from(Session.embedded))
-            elif place.profile is not None:
-                held.enter_context(default_session_from(partial(Session, profile=place.profile)))
-            if not place.local:  # the id of a job in Docker says where it is
-                held.enter_context(commands_with_option(place.option))
+        with ExitStack() as stack:
+            if selection.embedded:
+                stack.enter_context(default_session_from(Session.embedded))
+            elif selection.profile is not None:
+                stack.enter_context(default_session_from(partial(Session, profile=selection.profile)))
+            if not selection.local:  # the id of a job in Docker says where it is
+                stack.enter_context(commands_with_option(selection.option))
             yield
     finally:
-        _chosen.reset(before)
+        _selection.reset(token)
 
 
 def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
@@ -192,11 +194,11 @@ def service_on(root: Path) -> ServiceInfo:
     Raises:
         BadParameter: none does.
     """
-    found = running_service(root)
-    if found is None:
+    service = running_service(root)
+    if service is None:
         command = shlex.join(["pai-sdk", "serve", "--data", str(root)])
         raise typer.BadParameter(f"no service runs there; to start one: {command}", param_hint="--data")
-    return found
+    return service
 
 
 def session_on(service: ServiceInfo) -> Session:
