@@ -66,9 +66,9 @@ def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
 
     Example: pai-sdk algorithm list --provider pai
     """
-    algorithms_of_provider = get_default_session().algorithms.list(provider=provider)
+    provider_algorithms = get_default_session().algorithms.list(provider=provider)
     _print_all(
-        ((record, (record.algorithm_name, record.algorithm_description)) for record in algorithms_of_provider),
+        ((record, (record.algorithm_name, record.algorithm_description)) for record in provider_algorithms),
         "algorithms",
         as_json,
     )
@@ -126,12 +126,9 @@ def list_models(provider: Provider = None, as_json: Json = False) -> None:
 
     Example: pai-sdk model list --provider pai
     """
-    models_of_provider = get_default_session().models.list(provider=provider)
+    provider_models = get_default_session().models.list(provider=provider)
     _print_all(
-        (
-            (record, (record.model_name, _newest(record), record.model_description))
-            for record in models_of_provider
-        ),
+        ((record, (record.model_name, _newest(record), record.model_description)) for record in provider_models),
         "models",
         as_json,
     )

@@ -183,8 +183,8 @@ def _require_page(session: Session) -> None:
     """
     if host_of(session.settings.pai_url).endswith(".aliyuncs.com"):
         raise typer.BadParameter(
-            f"the jobs are on Alibaba Cloud's PAI ({selected_backend().describe()}): its console, {_CONSOLE}, shows "
-            "them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
+            f"the jobs are on Alibaba Cloud's PAI ({selected_backend().describe()}): its console, {_CONSOLE}, "
+            "shows them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
             param_hint="DIR",
         )
 

@@ -108,7 +108,7 @@ def test_a_wait_may_be_as_long_as_one_likes(timeout: float) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -5, float("-inf")])
 def test_a_wait_without_time_looks_once(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_POLL_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr(waiting, "_POLL_TIMEOUT_S", PATIENCE_S)
     backend = FakeBackend()
     job = TrainingJob("train1", backend)
     with pytest.raises(WaitTimeoutError, match="still Running after 0 s"):
@@ -118,7 +118,7 @@ def test_a_wait_without_time_looks_once(timeout: float, monkeypatch: pytest.Monk
 
 
 def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_POLL_WITHIN_S", 0.05)
+    monkeypatch.setattr(waiting, "_POLL_TIMEOUT_S", 0.05)
     answer = threading.Event()
     backend = FakeBackend()
     monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(PATIENCE_S))

@@ -25,7 +25,7 @@ def described_search(
     """
     job_file = JobFile.load(file)
     job_file = job_file.with_values({job_file.hyperparameters_key: pairs(values, "--set")})
-    submitter, call = job_file.job_file()
+    submitter, call = job_file.described()
     if not isinstance(submitter, EstimatorBase):
         raise InvalidInputError([Problem(str(file), "describes a Processor", "a search needs an Estimator")])
     if call.get("outputs"):

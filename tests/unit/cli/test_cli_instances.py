@@ -58,7 +58,7 @@ def test_jobs_beyond_the_limit_are_announced(
     pai: Pai, memory: FakeBackend, entry: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pai("top", "--once").stderr == ""
-    monkeypatch.setattr("pai_sdk.cli.instances.top._MOST_JOBS", 0)
+    monkeypatch.setattr("pai_sdk.cli.instances.top._MAX_JOBS", 0)
     assert "more jobs are running" in pai("top", "--once").stderr
 
 

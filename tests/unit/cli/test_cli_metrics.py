@@ -47,7 +47,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Reporting:
     backend = Reporting(1.0, 0.5, 0.25)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: TrainingJob(job_id, backend))
     monkeypatch.setattr("pai_sdk.session.default._default", Session("cn-hangzhou"))
-    monkeypatch.setattr("pai_sdk.cli.metric_commands._LOOK_S", 0.0)
+    monkeypatch.setattr("pai_sdk.cli.metric_commands._POLL_INTERVAL_S", 0.0)
     return backend
 
 

@@ -258,14 +258,14 @@ def test_a_completion_starts_no_service(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("key")
 def test_a_service_that_hangs_delays_a_completion_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_names, "_COMPLETED_WITHIN_S", 0.05)
+    monkeypatch.setattr(job_names, "_COMPLETION_TIMEOUT_S", 0.05)
     over = threading.Event()
 
     def hangs(place: object) -> Iterator[object]:
         over.wait(PATIENCE_S)
         return iter(())
 
-    monkeypatch.setattr(job_names, "_completed_from", hangs)
+    monkeypatch.setattr(job_names, "_candidates", hangs)
     begun = time.monotonic()
     assert completed("logs tr") == []
     assert time.monotonic() - begun < PATIENCE_S

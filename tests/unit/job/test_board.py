@@ -54,7 +54,7 @@ def test_a_folder_elsewhere_is_copied_and_removed_in_the_end(tmp_path: Path) -> 
     with Board(None, copy):
         assert (places[0] / "tensorboard").is_dir()
     assert not places[0].exists()
-    assert not [thread for thread in threading.enumerate() if "_go_on_copying" in thread.name]
+    assert not [thread for thread in threading.enumerate() if "_copy_periodically" in thread.name]
 
 
 @pytest.mark.slow
