@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command; the entry point of the package."""
+    """Runs the command; the entry point of the package."""
     from pai_sdk.cli.root import run
 
     run()

@@ -1,4 +1,4 @@
-"""`%%pai_job`: the code of a notebook's cell runs as a job.
+"""`%%pai_job`: runs the code of a notebook's cell as a job.
 
 %load_ext pai_sdk
 
@@ -36,7 +36,7 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of the click that type
 
 
 def load(shell: Any) -> None:
-    """Register the magic with IPython's shell."""
+    """Registers the magic with IPython's shell."""
 
     def pai_job(line: str, cell: str) -> TrainingJob | Plan | None:
         return run_cell(shell, line, cell)
@@ -84,11 +84,7 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
 
 
 def _options(tokens: list[str]) -> dict[str, Any] | None:
-    """The options of `pai-sdk run`, by the names of its parameters; None after `--help`.
-
-    Raises:
-        InvalidInputError: they cannot be read.
-    """
+    """Parses the options of `pai-sdk run`, by the names of its parameters; returns None after `--help`."""
     parser = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     parser.command(help=inspect.cleandoc(run_cell.__doc__ or ""))(submitting.run)
     command = typer.main.get_command(parser)
@@ -102,7 +98,7 @@ def _options(tokens: list[str]) -> dict[str, Any] | None:
 
 
 def _pop_option(tokens: list[str], option: str) -> str | None:
-    """The value of an option that is only here, taken out of the words."""
+    """Removes an option that only the magic has from the tokens, and returns its value."""
     for number, token in enumerate(tokens):
         if token == option and number + 1 < len(tokens):
             del tokens[number]
@@ -113,7 +109,8 @@ def _pop_option(tokens: list[str], option: str) -> str | None:
 
 
 def _script_folder(cell: str) -> Path:
-    """The folder with the cell's code. It stays: a job in Docker on this machine runs from it."""
+    """Writes the code of the cell to a folder and returns the folder."""
+    # It is never deleted: a job in Docker on this machine runs from it.
     digest = hashlib.sha256(cell.encode()).hexdigest()[:16]
     folder = _FOLDER.expanduser() / digest
     folder.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ __all__ = ["app", "masked"]
 
 app = typer.Typer(help="The settings: show them with their sources, set and unset those of the config file.")
 
-_KEYS = {  # the parts of a key in the environment; whether one may be seen
+_KEYS = {  # the parts of a key in the environment; whether its first characters are displayed
     "access_key_id": ("ALIBABA_CLOUD_ACCESS_KEY_ID", True),
     "access_key_secret": ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", False),
     "security_token": ("ALIBABA_CLOUD_SECURITY_TOKEN", False),
@@ -180,11 +180,7 @@ def unset(
 
 
 def _to_write(profile: str | None) -> str | None:
-    """The name of a profile to write to; `PAI_PROFILE` is for reading.
-
-    Raises:
-        BadParameter: it cannot be a name.
-    """
+    """Checks the name of a profile to write to; `PAI_PROFILE` is used for reading only."""
     if profile is not None and not _PROFILE_NAME.fullmatch(profile):
         raise typer.BadParameter(
             f"{profile!r} is not a valid name of a profile: use letters, digits, _, - and .",
@@ -202,11 +198,7 @@ def _target_text(file: Path, profile: str | None) -> str:
 
 
 def _refuse_unknown_region(region: str, settings: Mapping[str, Any]) -> None:
-    """See that a region exists, unless a service of one's own is set, whose region may have any name.
-
-    Raises:
-        BadParameter: it does not.
-    """
+    """Raises BadParameter for an unknown region, unless an endpoint is set, whose region may have any name."""
     if region not in REGIONS and not settings.get("endpoint"):
         hint = did_you_mean(nearest(region, REGIONS)) or f"known are {', '.join(REGIONS[:4])}, ….".strip()
         raise typer.BadParameter(
@@ -217,7 +209,7 @@ def _refuse_unknown_region(region: str, settings: Mapping[str, Any]) -> None:
 
 
 def _report_target_change(before: Mapping[str, Any], file: Path, profile: str | None) -> None:
-    """Say where jobs go now, if that has changed by a change of the settings at the top of the file."""
+    """Prints the new target of jobs, if a change of the settings outside of profiles has changed it."""
     if profile is not None:
         return
     old, new = (Settings(**_service_of(content)) for content in (before, _file_content(file, None)))
@@ -240,7 +232,7 @@ def _target(settings: Settings) -> str:
 
 
 def masked(text: str) -> str:
-    """A secret as it may be shown: that it is there.
+    """Returns a mask for a secret; empty for an empty one.
 
     Example:
         >>> masked("a-secret"), masked("")
@@ -259,7 +251,7 @@ def _checked_name(name: str) -> str:
 
 
 def _rows(settings: Settings) -> list[tuple[str, str, str]]:
-    """Name, value and source of each setting."""
+    """Returns name, value and source of each setting."""
     rows = []
     for name in CHECKS:
         source = settings.sources.get(name, "")

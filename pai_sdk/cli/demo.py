@@ -51,7 +51,7 @@ def demo(
         session = pai_sdk.Session.embedded()
         typer.echo(f"The embedded service is running: {session.settings.endpoint}")
 
-    # Where a region is set, jobs of the embedded service are listed with an option only.
+    # If a region is set, the jobs of the embedded service are listed only with an option.
     needs_option = session.is_embedded and not load_settings().is_empty
     option = backend_info.list_option or selection.option or ("--embedded" if needs_option else "")
     with commands_with_option("" if backend_info.is_local else option):
@@ -66,7 +66,7 @@ def demo(
 
 
 def _show_page(session: pai_sdk.Session, job: TrainingJob) -> None:
-    """Show where a job is in the browser, with a link that signs in; nothing where its service has no page."""
+    """Prints a link to the job's page that signs in; nothing if its service has no page."""
     if page_url(job.record) is None:
         return
     with suppress(PaiError):
@@ -110,7 +110,7 @@ def _show_results(prepared: TrainingJob, trained: TrainingJob, output: Path) -> 
 
 
 def _show_digit(image: list[float], model: dict[str, Any]) -> None:
-    """Draw an image, and what the model takes it for."""
+    """Draws an image, and prints the prediction of the model."""
     for start in range(0, _SIDE * _SIDE, _SIDE):
         shades = (_SHADES[min(4, int(pixel * 5))] * 2 for pixel in image[start : start + _SIDE])
         typer.echo(f"    {''.join(shades)}")

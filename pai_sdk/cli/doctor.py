@@ -1,4 +1,4 @@
-"""`pai-sdk doctor`: checks all that a job needs, and says what to do about an error."""
+"""`pai-sdk doctor`: checks the requirements of a job, and prints a remedy for each error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _SERVICE_NEEDS = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "re
 _REPORTED_PACKAGES = ("pydantic", "requests", "oss2", "docker", "typer", "rich")
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 5 << 30, 500 << 20
 _ENDPOINT_SETTINGS = {"workspaces": "aiworkspace_endpoint", "storage": "oss_endpoint"}
-_SKEW_S, _BROKEN_SKEW_S = 60.0, 600.0  # a signature counts for 15 minutes
+_SKEW_S, _BROKEN_SKEW_S = 60.0, 600.0  # a signature is valid for 15 minutes
 _RESPONSE_TIMEOUT_S = 10.0
 _QUICK = RetryPolicy(deadline_s=8.0, max_attempts=2)
 
@@ -93,10 +93,10 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        subject: what was looked at.
-        health: how it is.
-        text: what was found.
-        remedy: what to do, where something is to be done.
+        subject: the subject of the check.
+        health: its result.
+        text: the details of the result.
+        remedy: what to do about it; empty if there is nothing to do.
     """
 
     subject: str
@@ -106,7 +106,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """All findings, each as soon as it is known. It takes seconds, longer where something does not respond."""
+    """Yields the result of each check as soon as it is available; takes seconds, longer without responses."""
     yield _versions()
     yield _disk()
     settings, session, findings = _session()
@@ -144,7 +144,7 @@ def _disk() -> Finding:
 
 
 def _session() -> tuple[Settings, Session | None, list[Finding]]:
-    """The settings, and a session on what they name; without any, on the embedded service."""
+    """Returns the settings and a session for them; without settings, one on the embedded service."""
     try:
         settings = load_settings(profile="" if selected_backend().embedded else selected_backend().profile)
     except SettingsError as error:
@@ -230,7 +230,7 @@ def _access_key(session: Session) -> Finding:
 
 
 def _reach(name: str, url: str, skews: list[float]) -> Finding:
-    """Checks that an endpoint responds, and compares its clock with ours."""
+    """Checks that an endpoint responds, and compares its clock with the local one."""
     import requests
 
     from pai_sdk.base.missing_response import diagnose

@@ -1,4 +1,4 @@
-"""Exit codes a script can branch on."""
+"""The exit codes of commands, for scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def of_status(status: JobStatus) -> int:
-    """The exit code for a job's status.
+    """Returns the exit code for a job's status.
 
     Example:
         >>> [of_status(JobStatus(name)) for name in ("Succeed", "Failed", "Running", "Terminated")]

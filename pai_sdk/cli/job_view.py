@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "diff", "logs", "status"]
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
-_SHORT_COMMAND = 300  # `describe` shows all of it
+_SHORT_COMMAND = 300  # characters; `describe` prints the complete command
 
 
 def status(job_id: JobId, as_json: Json = False) -> None:
@@ -173,7 +173,7 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
 
 
 def _summary(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
-    """The facts that `status` shows, the most important ones first."""
+    """Yields the properties that `status` prints, the most important ones first."""
     groups = request_groups(record)
     yield from _head(record)
     if event:
@@ -214,18 +214,18 @@ def _events(job: TrainingJob) -> list[str]:
 
 
 def _event(text: str) -> tuple[str, str]:
-    """The time of an event, where it begins with one, and what happened."""
+    """Splits an event into its time, which may be empty, and its description."""
     first, _, description = text.partition(" ")
     return (time_text(first), description) if _TIME.match(first) else ("", text)
 
 
 def _last_event(job: TrainingJob) -> str:
-    """The job's last event, such as what it waits for."""
+    """Returns the last event of the job, such as the reason for which it waits; empty without any."""
     return next(reversed(_events(job)), "")
 
 
 def _print_reason(job: TrainingJob) -> None:
-    """Shows why a job failed."""
+    """Prints the reason of a failure."""
     from rich.text import Text
 
     if job.record.status.is_failure:
@@ -278,7 +278,7 @@ def logs(
 
 
 def _json_of(line: LogLine) -> dict[str, Any]:
-    """A line for scripts: no unknown time, and `missing` only in a notice of missing lines."""
+    """Returns the JSON fields of a line, without an unknown time; `missing` only in a notice of missing lines."""
     return {
         name: value
         for name, value in asdict(line).items()

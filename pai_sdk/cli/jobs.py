@@ -68,10 +68,10 @@ _COLUMNS = (
 
 
 def _canonical_status(status: str | None) -> str | None:
-    """The status as the service spells it.
+    """Returns the status in the spelling of the service.
 
     Raises:
-        BadParameter: there is no such status; a service would return no job, and no reason.
+        BadParameter: the status does not exist; a service would return no jobs and no error.
     """
     if status is None:
         return None
@@ -141,12 +141,12 @@ def ps(
 
 
 def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
-    """Show something every two seconds until Ctrl-C, in a terminal always in the same place.
+    """Repeats a display every two seconds until Ctrl-C, in a terminal always at the same position.
 
     Args:
-        show: prints it; False ends it.
-        once: show it once.
-        in_pipe: also where stdout is no terminal; there it is shown once otherwise.
+        show: prints the display; returns False to stop.
+        once: do not repeat it.
+        in_pipe: repeat it even if stdout is no terminal.
     """
     console = table_console()
     with suppress(KeyboardInterrupt):
@@ -245,7 +245,7 @@ def delete(
         try:
             job.delete()
             typer.echo(f"deleted {job.id}")
-        except PaiError as error:  # the others can be deleted all the same
+        except PaiError as error:  # the other jobs are deleted
             print_error(f"error: {error}")
             failed = True
     if failed:
@@ -301,14 +301,14 @@ def _wait_quietly(job: TrainingJob) -> None:
     try:
         job.wait(show_logs=False)
     except (JobFailed, JobStopped):
-        return  # the status shows the same, and is printed next
+        return  # the status is printed next
 
 
 # ---- shared with the other commands about jobs
 
 
 def status_text(status: JobStatus) -> Text:
-    """A status in its colour."""
+    """Formats a status in its colour."""
     from rich.text import Text
 
     return Text(visible_text(status), style=_COLOURS.get(exit_codes.of_status(status), "cyan"))
@@ -320,24 +320,24 @@ def time_text(time: str | None) -> str:
 
 
 def ignore_further_interrupts() -> None:
-    """Ignore further Ctrl-C: the command is ending, and Python would print a traceback."""
+    """Ignores further Ctrl-C: the command is exiting, and Python would print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def print_next_commands(job: TrainingJob) -> None:
-    """Print that a job is still running, the commands to follow and stop it, and its page."""
+    """Prints that a job is still running, the commands to follow and stop it, and its page."""
     typer.echo(f"\n{job.id} is still running. To follow or stop it:", err=True)
     for line in attach_lines(job.record):
         typer.echo(f"  {visible_text(line)}", err=True)
 
 
 def json_of(record: JobRecord) -> str:
-    """A job as one line of JSON. Values of environment variables and of secrets are masked."""
+    """Formats a job as one line of JSON, with masked environment variables and secrets."""
     return json.dumps(masked_record(record), ensure_ascii=False, separators=(",", ":"))
 
 
 def masked_record(record: JobRecord) -> dict[str, Any]:
-    """A job's fields by their names on the wire, as they may be shown."""
+    """Returns the fields of a job by their wire names, with masked secrets."""
     return public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
@@ -369,7 +369,7 @@ def prune(
         return
 
     service_options = {"--older-than": older_than, "--name": name, "--dry-run": dry_run or None}
-    for option, value in service_options.items():  # if it were ignored, all local jobs would be removed
+    for option, value in service_options.items():  # ignoring an option would remove all local jobs
         if value is not None:
             raise typer.BadParameter("is only for jobs of a service: add --service", param_hint=option)
     removed = get_default_session(local=True).local.prune()
@@ -393,7 +393,7 @@ def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes:
         try:
             job.delete()
             removed += 1
-        except NotFoundError:  # someone else was faster
+        except NotFoundError:  # another process has deleted it
             continue
     typer.echo(
         f"removed {removed} job; its outputs stay"
@@ -409,5 +409,5 @@ def _ended_before(record: JobRecord, before: float) -> bool:
     try:
         moment = datetime.fromisoformat(changed.replace("Z", "+00:00"))
     except ValueError:
-        return False  # when it ended is not known, so it stays
+        return False  # without a time of its end, it is not deleted
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() < before

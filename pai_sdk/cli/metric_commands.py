@@ -1,4 +1,4 @@
-"""The commands that show a job's metrics: metrics, tensorboard."""
+"""The commands about the metrics of a run: metrics, tensorboard."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def tensorboard(
 
 
 def _following(job: TrainingJob, name: str | None) -> Iterator[MetricPoint]:
-    """Each value once, as it comes; ends when the job has ended."""
+    """Yields each value once as it arrives, until the job has finished."""
     # Values of one key keep their order. A restart removes values with steps: by step and time they differ.
     num_yielded: Counter[tuple[object, ...]] = Counter()
     while True:
-        has_ended = job.status.is_terminal  # asked first: what was reported before the end is read then
+        has_ended = job.status.is_terminal  # before the read, which then includes all values before the end
         counts: Counter[tuple[object, ...]] = Counter()
         for point in job.metrics(name):
             key: tuple[object, ...] = point.name, point.instance
@@ -126,17 +126,7 @@ def _print_point(point: MetricPoint, *, as_json: bool) -> None:
 
 
 def _no_values_text(run: str, name: str | None, all_points: Iterable[MetricPoint], *, has_ended: bool) -> str:
-    """The line for a run without values.
-
-    Args:
-        run: the job or the folder.
-        name: of the metric that is asked for.
-        all_points: the points of all metrics; only read when a name is given.
-        has_ended: nothing more will come.
-
-    Raises:
-        InvalidInputError: the run has other metrics, and has ended or is a folder.
-    """
+    """Returns the message for a run without values; raises InvalidInputError if it can have no more."""
     subject = run if is_folder(run) else f"job {run}"
     names = dict.fromkeys(visible_text(point.name) for point in all_points if point.name) if name else ()
     hint = name_hint(name or "", names, intro="there are")
@@ -151,9 +141,9 @@ class _Values:
     """The values of a metric from one instance.
 
     Attributes:
-        curve: those that are finite.
-        last: the last one.
-        count: of all of them.
+        curve: the finite values.
+        last: the last value.
+        count: the number of all values.
     """
 
     curve: MetricCurve = field(default_factory=MetricCurve)
@@ -161,13 +151,13 @@ class _Values:
     count: int = 0
 
     def add(self, point: MetricPoint) -> None:
-        """Add a point."""
+        """Adds a point."""
         self.curve.add(point)
         self.count += 1
         self.last = math.nan if point.value is None else point.value
 
     def cells(self) -> tuple[str, ...]:
-        """What the summary shows of it."""
+        """Returns the cells of the summary."""
         values = self.curve.values
         limits = (f"{value:.6g}" for value in (min(values), max(values))) if len(values) else ("-", "-")
         step = "" if self.curve.last_step is None else str(self.curve.last_step)
@@ -186,13 +176,13 @@ _COLUMNS = (
 
 
 def _print_summary(job_id: str, points: Iterable[MetricPoint]) -> None:
-    """Print a row for each metric; of several instances with one metric, a row for each of them."""
+    """Prints a row for each metric, and for each instance if several instances report it."""
     by_name: dict[str, dict[tuple[Any, ...], tuple[str, _Values]]] = {}
     for point in points:
         sources = by_name.setdefault(visible_text(point.name or ""), {})
         order = point_order(point)
         if order not in sources:
-            # What a metric definition finds in a log has no step.
+            # Values that a metric definition matches in a log have no step.
             suffix = f" rank-{point.rank}" if point.rank else "" if point.step is not None else ".log"
             sources[order] = f"{short_instance(job_id, point.instance or '')}{suffix}", _Values()
         sources[order][1].add(point)

@@ -79,7 +79,7 @@ def _reason(error: Exception) -> str:
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The given files, and those below the given folders, each once; without hidden folders and environments."""
+    """Yields the files of the paths, each once, without those in hidden folders and environments."""
     resolved: set[Path] = set()
     for path in _walk(paths):
         real_path = path.resolve()

@@ -1,7 +1,7 @@
 """Rewrites programs and notebooks that were written for alipai: `pai` becomes `pai_sdk`, by syntax tree.
 
-Only imports and uses of the imported name are changed; texts, comments and other names stay as they are. What
-pai_sdk does not have is found by looking it up in pai_sdk itself, and is listed with its replacement.
+Only imports and uses of the imported name are changed; strings, comments and other names are not. Names that
+pai_sdk does not have are detected by resolving them in pai_sdk itself, and are listed with their replacements.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Leftover:
     """A place that needs a manual change.
 
     Attributes:
-        line: in the file, from 1; in a notebook, within the cell.
-        what: the name or text that is there.
-        instead: what to do about it.
+        line: its line in the file, from 1; in a notebook, in the cell.
+        what: the name or text at this position.
+        instead: the replacement, or what to do.
         cell: the number of the cell in a notebook, from 1; 0 elsewhere.
     """
 
@@ -72,9 +72,6 @@ class Migrated:
 def migrate_source(text: str) -> Migrated:
     r"""Rewrites a program.
 
-    Args:
-        text: Python source.
-
     Raises:
         SyntaxError: the text is not Python.
 
@@ -92,9 +89,6 @@ def migrate_notebook(text: str) -> Migrated:
     """Rewrites the code cells of a notebook; outputs and everything else stay as they are.
 
     An import in one cell holds for the cells behind it. Lines of magics and shell commands are not changed.
-
-    Args:
-        text: an `.ipynb` file.
 
     Raises:
         ValueError: the text is not a notebook.
@@ -135,7 +129,7 @@ def _in_cell(findings: Sequence[Leftover], number: int) -> list[Leftover]:
 
 
 def _written_like(text: str, notebook: Any) -> str:
-    """The notebook as JSON in the style of the given text, so that a diff has the changed lines only."""
+    """Formats the notebook in the JSON style of the old text, so that a diff has only the changed lines."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     unix_text = text.replace("\r\n", "\n")
     before, end = json.loads(text), "\n" if unix_text.endswith("\n") else ""
@@ -150,7 +144,7 @@ def _written_like(text: str, notebook: Any) -> str:
 
 
 def _without_magics(source: str) -> tuple[str, list[Leftover]]:
-    """The cell as Python of the same lines, and the magics that mention alipai, or use it in their Python."""
+    """Returns the cell as Python with the same line numbers, and the magics that mention or use alipai."""
     lines = _lines(source)
     is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
     has_python = is_other and _OF_PYTHON.match(lines[0]) is not None
@@ -174,7 +168,7 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
 
 
 def _binds_old(tree: ast.AST) -> bool:
-    """True if `pai` itself becomes a name here: by `import pai` or `import pai.session`."""
+    """Returns whether the program binds the name `pai`: by `import pai` or `import pai.session`."""
     return any(
         alias.asname is None and alias.name.partition(".")[0] == _OLD
         for node in ast.walk(tree)
@@ -209,7 +203,7 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
             column += _column_of_name(lines[line - 1][column:])
         if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
             positions.add((line, column))
-        else:  # in a formatted text, where older Pythons do not tell the place
+        else:  # in an f-string, for which Python before 3.12 reports no position
             findings.add(Leftover(line, "pai in a formatted text, or behind a line break", "write pai_sdk there"))
     for line, column in sorted(positions, reverse=True):
         content = lines[line - 1]
@@ -223,7 +217,7 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
 
 
 class _Uses(ast.NodeVisitor):
-    """Collects where `pai` stands, and the full names that are imported from it or reached through it."""
+    """Collects the positions of `pai`, and the full names that are imported from it or accessed through it."""
 
     def __init__(self, *, binds_old: bool) -> None:
         self.nodes: list[Any] = []
@@ -231,8 +225,8 @@ class _Uses(ast.NodeVisitor):
         self.attributes: list[ast.Attribute] = []
         self.imports = binds_old
         self.unclear: list[ast.AST] = []
-        self._outer = [binds_old]  # a scope each: what functions and classes within it see
-        self._is_package = [binds_old]  # a scope each: whether `pai` is the package there
+        self._outer = [binds_old]  # by scope: whether `pai` is the package in its functions and classes
+        self._is_package = [binds_old]  # by scope: whether `pai` is the package in the scope itself
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -281,7 +275,7 @@ class _Uses(ast.NodeVisitor):
         self._visit_scope(node, is_package=self._outer[-1] and not has_attribute)
 
     def _visit_scope(self, node: ast.AST, *, is_package: bool) -> None:
-        # What is within a class does not see the attributes of that class.
+        # Functions in a class do not see the attributes of that class.
         self._outer.append(self._outer[-1] if isinstance(node, ast.ClassDef) else is_package)
         self._is_package.append(is_package)
         self.generic_visit(node)
@@ -290,7 +284,7 @@ class _Uses(ast.NodeVisitor):
 
 
 def _rebinds(scope: ast.AST) -> bool:
-    """True if `pai` is something else within a function or class: a parameter, variable, attribute or function."""
+    """Returns whether a function or class binds `pai` to something else, such as a parameter or variable."""
     nodes = list(_scope_nodes(scope))
     if any(isinstance(node, ast.Global | ast.Nonlocal) and _OLD in node.names for node in nodes):
         return False
@@ -305,7 +299,7 @@ def _rebinds(scope: ast.AST) -> bool:
 
 
 def _scope_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a function or class, without those of the functions and classes within it."""
+    """Yields the nodes of a function or class, without those of its inner functions and classes."""
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop()
@@ -319,13 +313,13 @@ def _is_name(node: ast.AST, context: type[ast.expr_context]) -> bool:
 
 
 def _column_of_name(statement: bytes) -> int:
-    """Returns where `pai` stands in a `global` or `nonlocal` statement; -1 if it is on a later line."""
+    """Returns the column of `pai` in a `global` or `nonlocal` statement; -1 if it is on a later line."""
     match = re.search(rb"(?<![\w])" + _OLD.encode() + rb"(?!\w)", statement)
     return match.start() if match else -1
 
 
 def _missing(line: int, name: str) -> Iterator[Leftover]:
-    """The finding about a name of alipai that pai_sdk lacks, or has to refuse."""
+    """Yields a finding if pai_sdk does not have a name of alipai, or has it with another meaning."""
     try:
         _resolve(name.split("."))
         if name in CALLED_OTHERWISE:
@@ -337,11 +331,11 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
 
 
 def _resolve(parts: Sequence[str]) -> None:
-    """Find a name of alipai in pai_sdk, modules first.
+    """Resolves a name of alipai in pai_sdk, modules first.
 
     Raises:
-        AttributeError: there is no such name.
-        NotOfferedError: it is a name that only says what replaces it.
+        AttributeError: the name does not exist.
+        NotOfferedError: the name exists only to report its replacement.
     """
     module, remaining = _NEW, list(parts[1:])
     while remaining and find_spec(f"{module}.{remaining[0]}") is not None:
@@ -353,12 +347,14 @@ def _resolve(parts: Sequence[str]) -> None:
         target = getattr(owner, remaining[0])
         if isinstance(target, type) and "instead" in vars(target):
             raise NotOfferedError(name, vars(target)["instead"])
-    elif not hasattr(owner, "__all__") and (instead := instead_of(name)):  # a module that only says so
+    elif not hasattr(owner, "__all__") and (
+        instead := instead_of(name)
+    ):  # a module that only reports its replacement
         raise NotOfferedError(name, instead)
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends, cut where Python cuts them."""
+    """Splits a program into lines as Python does; line ends are kept."""
     return [line for line in _LINE_END.split(text) if line]
 
 

@@ -1,4 +1,4 @@
-"""Values of options: `KEY=VALUE`, durations such as `7d` or `90s`, moments, names of hosts, files with a token."""
+"""Parses values of options: `KEY=VALUE`, durations such as `7d`, times, host names, files with a token."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ _MIN_TOKEN_LENGTH = 16
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """The values by name; the last one of a name counts.
-
-    Args:
-        values: texts, each `KEY=VALUE`. A value may have further `=`.
-        option: as its user wrote it, for the message.
+    """Parses `KEY=VALUE` strings; the last value of a key counts, and a value may contain `=`.
 
     Raises:
         BadParameter: one has no `=`, or no name.
@@ -47,11 +43,7 @@ def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def host_names(names: list[str] | None) -> list[str] | None:
-    """The names of hosts as they were given; the callback of an option.
-
-    Raises:
-        BadParameter: one is not the name of a host.
-    """
+    """Checks host names and returns them unchanged; the callback of an option."""
     from pai_sdk.service.web.host_names import check_name
 
     for name in names or ():
@@ -66,14 +58,10 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 36
 
 
 def seconds_of(text: str, option: str) -> float:
-    """The seconds that a text says.
-
-    Args:
-        text: a number and its unit; 0 needs none.
-        option: as its user wrote it, for the message.
+    """Parses a duration: a number with its unit, or 0.
 
     Raises:
-        BadParameter: it is not a duration.
+        BadParameter: the string is no duration.
 
     Example:
         >>> seconds_of("7d", "--older-than"), seconds_of("1.5h", "--older-than"), seconds_of("0", "--older-than")
@@ -86,11 +74,7 @@ def seconds_of(text: str, option: str) -> float:
 
 
 def moment_of(text: str, option: str) -> datetime:
-    """The moment that a text says: a duration before now, or a time in ISO 8601, in UTC without a zone.
-
-    Args:
-        text: such as `10m`, or `2026-11-22T05:00:00`.
-        option: as its user wrote it, for the message.
+    """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone.
 
     Raises:
         BadParameter: it is neither.
@@ -110,13 +94,14 @@ def moment_of(text: str, option: str) -> datetime:
 
 
 def token_in(file: Path) -> str:
-    """The token in a file; a new one is written there if there is no file, for this user only.
+    """Reads the token in a file; creates the file with a new token, for this user only, if it is missing.
 
     Raises:
         ServiceStartError: the file cannot be used, or its token is too short.
     """
     try:
         try:
+            # O_EXCL: of two processes that create the file, one wins, and the other reads its token.
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             token = file.read_text(encoding="utf-8").strip()
@@ -134,7 +119,7 @@ def token_in(file: Path) -> str:
 
 
 def objects_uri(uri: str | None) -> str | None:
-    """The URI of `--objects`, as it was given."""
+    """Checks the URI of `--objects` and returns it unchanged."""
     if uri is None:
         return None
     bucket, _, prefix = uri.partition("://")[2].partition("/")

@@ -1,4 +1,4 @@
-"""The commands about what is registered, algorithms and models: create, list, show."""
+"""The commands about registered algorithms and models: create, list, show."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _print_record(record: Received) -> None:
 
 
 def _read(path: Path, option: str) -> dict[str, Any]:
-    """The JSON object of a file, read before anything is registered."""
+    """Reads a JSON object from a file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

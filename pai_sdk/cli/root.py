@@ -1,4 +1,4 @@
-"""The command's frame: its sub-commands, and how an error becomes a line and an exit code."""
+"""The root of the command line: registers the commands, and converts errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
         "model": registered.models,
     },
 }
-# They work on no job and on no service of a session.
+# These use neither a job nor the service of a session.
 _WITHOUT_BACKEND = {"migrate", "pack", "serve", "wheel"}
-# Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
+# The plan, the job or the files select the backend of these; `doctor` checks Docker in any case.
 _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui"}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
@@ -135,18 +135,18 @@ def _frame(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    del version  # handled before we come here
+    del version  # handled by its eager callback
     if os.environ.get("NO_COLOR"):
         context.color = False
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
-    # The credentials library logs a traceback for each place without a key; our error lists them all in the end.
+    # The credentials library logs a traceback for each source without a key; the error lists all of them.
     logging.getLogger("credentials").disabled = not verbose
 
 
 def run() -> None:
-    """Run the command and leave with its exit code."""
+    """Runs the command and exits with its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a name that this terminal cannot show is no reason to fail
+        sys.stdout.reconfigure(errors="replace")  # a name that the terminal cannot encode must not cause an error
     try:
         with single_interrupt():
             app(prog_name="pai-sdk")
@@ -176,6 +176,6 @@ def _print_error(error: Exception) -> None:
 
 
 def _print_interrupt(interrupt: BaseException | None) -> None:
-    """Say what an interrupt means for the job, where there is one; no traceback."""
+    """Prints the effect of an interrupt on the job, without a traceback."""
     message = str(interrupt) if isinstance(interrupt, KeyboardInterrupt) else ""
     typer.echo(f"\nInterrupted{f': {message}' if message else '.'}", err=True)

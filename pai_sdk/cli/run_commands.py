@@ -1,4 +1,4 @@
-"""The commands about runs: runs, compare; and what `metrics` shows of a run's folder."""
+"""The commands about runs: runs, compare; and the points of a run's folder for `metrics`."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def compare(
 
 
 def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
-    """The metric that is asked for, or the only one that there is, or that all runs have.
+    """Returns the requested metric, or the only one, or the only one that all runs have.
 
     Raises:
         InvalidInputError: no run has it, or there are several.
@@ -170,19 +170,19 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
     return tag
 
 
-# ---- what `metrics` needs
+# ---- for `metrics`
 
 
 def is_folder(run: str) -> bool:
-    """True if a run is named by a folder or a URI, and not by the id of a job."""
+    """Returns whether a run is given by a folder or a URI, and not by the id of a job."""
     return uri_scheme(run) is not None or "/" in run or Path(run).exists()
 
 
 def run_points(folder: str, name: str | None) -> list[MetricPoint]:
-    """All points of the one run in a folder, metric by metric.
+    """Returns all points of the only run in a folder, metric by metric.
 
     Raises:
-        InvalidInputError: there is no run, or there are several.
+        InvalidInputError: the folder has no run, or several.
     """
     with _manager_of([folder]) as manager:
         return [
@@ -191,7 +191,7 @@ def run_points(folder: str, name: str | None) -> list[MetricPoint]:
 
 
 def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
-    """Each point of the one run in a folder, as it comes, until the run has ended."""
+    """Yields each point of the only run in a folder as it arrives, until the run has finished."""
     with _manager_of([folder]) as manager:
         run_id = _single_run_id(manager, folder)
         num_yielded: dict[str, int] = {}
@@ -220,7 +220,7 @@ def _single_run_id(manager: RunManager, folder: str) -> str:
 def _points(
     manager: RunManager, run_id: str, name: str | None, num_yielded: dict[str, int]
 ) -> Iterator[tuple[str, list[MetricPoint]]]:
-    """The points of each metric that has more of them than were shown."""
+    """Yields the points of each metric that has more points than were yielded before."""
     run = manager.run(run_id)
     for tag, summary in run.tags().items():
         if summary.kind != "scalar" or name not in (None, tag) or summary.count <= num_yielded.get(tag, 0):
@@ -235,7 +235,7 @@ def _points(
 
 @contextmanager
 def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
-    """A manager of folders and jobs, which scans when it is asked to."""
+    """Yields a manager of folders and jobs, which scans only when `refresh` is called."""
     from pai_sdk.run.watch.manager import RunManager
 
     folders = _distinct_roots(
@@ -255,7 +255,7 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
 
 
 def _distinct_roots(folders: Sequence[str]) -> list[str]:
-    """The folders without those that are given twice, or are found below another one."""
+    """Returns the folders without duplicates and without those that another one includes."""
     paths = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
     return [name for path, name in paths.items() if not any(_is_scanned_below(path, root) for root in paths)]
 
@@ -264,7 +264,7 @@ def _is_scanned_below(path: str, root: str) -> bool:
     if not path.startswith(f"{root}/"):
         return False
     relative = Path(path.removeprefix(f"{root}/"))
-    is_plain = not any(part.startswith(".") for part in relative.parts)  # a manager passes over hidden folders
+    is_plain = not any(part.startswith(".") for part in relative.parts)  # a manager skips hidden folders
     return is_plain and (
         uri_scheme(path) is not None or Path(path).resolve() == Path(f"{root}/").resolve() / relative
     )
@@ -287,14 +287,10 @@ def _raise_if_failed(manager: RunManager) -> None:
 
 
 def _check_folders(names: Sequence[str], runs: int) -> None:
-    """See that folders are there.
-
-    Args:
-        names: ids, folders and URIs, as they were given.
-        runs: how many runs were found; where there are some, URIs are not asked again.
+    """Checks that the folders exist; URIs are not checked again if runs were found.
 
     Raises:
-        ObjectNotFoundError: one is not there.
+        ObjectNotFoundError: a folder does not exist.
     """
     for name in filter(is_folder, names):
         if (scheme := uri_scheme(name)) in (None, "file"):
@@ -306,7 +302,7 @@ def _check_folders(names: Sequence[str], runs: int) -> None:
 
 
 def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:
-    """Show the runs again whenever they have changed."""
+    """Prints the runs again after each change."""
     version = -1
     console = table_console()
     while True:
@@ -326,7 +322,7 @@ def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:
         manager.refresh()
 
 
-# ---- how it looks
+# ---- output
 
 
 @dataclass(frozen=True)
@@ -354,7 +350,7 @@ def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
     table = _RunTable(page.runs)
     table.add(Column("AGE", drop=1, justify="right"), [age_text(brief, time.time()) for brief in page.runs])
     table.add_hparams()
-    # The first metric stays, whatever the width; then others go from the right, then hyperparameters, then ages.
+    # In a narrow window the metrics are dropped from the right but for the first, then hyperparameters, then ages.
     usual = [tag for tag in tags if tag in queried_tags or not is_of_instance(tag, tags)]
     for number, tag in enumerate(tags if query.tags else usual[:_MAX_TAGS]):
         column = Column(table.title_of(tag), drop=20 + number if number else 0, justify="right")
@@ -394,12 +390,7 @@ def _print_comparison(runs: Sequence[RunBrief], tag: str, comparison: Comparison
 
 
 class _RunTable:
-    """A table of runs: their names, the ids of jobs, their statuses, and the columns that are added.
-
-    Args:
-        runs: a row each.
-        status: when the column of statuses is left out in a narrow window; see `Column`.
-    """
+    """A table of runs: their names, the ids of jobs, their statuses, and further columns."""
 
     def __init__(self, runs: Sequence[RunBrief], *, status: int = 0) -> None:
         names = run_names(runs)
@@ -413,11 +404,11 @@ class _RunTable:
         self.add(Column("STATUS", drop=status), [_status(brief) for brief in runs])
 
     def add(self, column: Column, cells: Sequence[str | Text], name: str = "") -> None:
-        """Add a column of a metric or a hyperparameter with this name, or of something else."""
+        """Adds a column; `name` is that of its metric or hyperparameter."""
         self._columns.append((column, cells, name))
 
     def add_hparams(self) -> None:
-        """Add the hyperparameters that differ; of a single run, all."""
+        """Adds the hyperparameters that differ; all of them for a single run."""
         names = tuple(self._hparams.constant) if len(self._runs) == 1 else self._hparams.differing
         for number, name in enumerate(names[:_MAX_HPARAMS]):
             column = Column(visible_text(name), drop=10 + number)
@@ -425,12 +416,12 @@ class _RunTable:
         self._hidden_hparams = names[_MAX_HPARAMS:]
 
     def title_of(self, tag: str) -> str:
-        """The title of a metric's column; hyperparameters may have the same name."""
+        """Returns the title of a metric's column, which differs from those of hyperparameters."""
         is_used = any(column.title == visible_text(tag) for column, _, _ in self._columns)
         return visible_text(f"metrics.{tag}" if is_used else tag)
 
     def print(self) -> set[str]:
-        """Print the table; returns the names for which there was room."""
+        """Prints the table; returns the names of the printed metrics and hyperparameters."""
         rows = [list(row) for row in zip(*(cells for _, cells, _ in self._columns), strict=True)]
         dropped = print_table([column for column, _, _ in self._columns], rows)
         printed = {name for column, _, name in self._columns if column not in dropped}
@@ -442,7 +433,7 @@ class _RunTable:
         return printed
 
     def print_notes(self) -> None:
-        """Print what is known beside the table: other hyperparameters, and points that do not count."""
+        """Prints the hyperparameters without a column, and the number of replaced points."""
         if self._hidden_hparams:
             typer.echo(f"more hyperparameters: {_some(self._hidden_hparams)} (--json shows all)")
         if self._hparams.constant and len(self._runs) > 1:
@@ -458,13 +449,13 @@ class _RunTable:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first names of many, in one line."""
+    """Joins names in one line; of many, the first ones."""
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return visible_text(", ".join(names[:_MAX_NAMES])) + more
 
 
 def _print_links(manager: RunManager) -> None:
-    """Print which links were not followed: there may be runs behind them."""
+    """Prints the links that were not followed, because their targets may have runs."""
     links = manager.state.links
     if links:
         subject = "a symbolic link is" if len(links) == 1 else f"{len(links):,} symbolic links are"
@@ -472,7 +463,7 @@ def _print_links(manager: RunManager) -> None:
 
 
 def _no_runs(names: Sequence[str], runs: Sequence[RunBrief], filter_by: str) -> str:
-    """The reason why there is nothing to show."""
+    """Returns the reason for an empty table."""
     if runs:
         return f"no run matches {filter_by!r}, of {len(runs)}"
     if not names:
@@ -493,7 +484,7 @@ _FIGURES: tuple[tuple[str, int, Callable[[TagSummary], str]], ...] = (
 
 
 def _thinned(values: list[float]) -> list[float]:
-    """As many values as there are blocks, from the first to the last one."""
+    """Returns as many values as there are blocks, from the first to the last one."""
     last = len(values) - 1
     return values if last < _BLOCKS else [values[round(at * last / (_BLOCKS - 1))] for at in range(_BLOCKS)]
 

@@ -313,7 +313,7 @@ def _database_url(url: str | None, file: Path | None) -> str | None:
 
 
 def _read_secret(info: ServiceInfo) -> str:
-    """A command that gives the secret: it can be pasted, and does not show the secret on the screen."""
+    """Returns a command that prints the secret, so that the greeting does not contain the secret itself."""
     program = 'import json, sys; print(json.load(open(sys.argv[1]))["access_key_secret"])'
     return shlex.join(["python3", "-c", program, str(info.data_dir / "service.json")])
 
@@ -359,7 +359,7 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
     Example: pai-sdk service status
     """
     root = expanded(data).absolute()
-    idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
+    idle_s = _idle_s(root)  # before `running_service`, which makes a request itself
     running = running_service(root)
     holdings = _holdings().holdings(root)
     if as_json:
@@ -509,7 +509,7 @@ def _state_rows(root: Path, running: ServiceInfo | None, idle_s: float | None) -
 
 
 def _idle_s(root: Path) -> float | None:
-    """Seconds since the last request that was let in: each leaves its signature in a file."""
+    """Returns seconds since the last accepted request, whose signature was written to a file; None if unknown."""
     try:
         return max(0.0, time.time() - (root / "nonces").stat().st_mtime)
     except OSError:

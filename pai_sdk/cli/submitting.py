@@ -185,7 +185,7 @@ def run(
 
 
 def _effective_type(instance_type: str | None) -> str | None:
-    """The instance type that `--local` means, or the one that was given.
+    """Returns the explicit instance type, or that of `--local`.
 
     Raises:
         BadParameter: both are given, and the type is one of a service.
@@ -219,11 +219,7 @@ def job_file_of(
     max_run_time: int | None = None,
     parameter: list[str] | None = None,
 ) -> JobFile:
-    """The job that the options of `run` describe, over those of its file.
-
-    Raises:
-        InvalidInputError: the file cannot be read.
-    """
+    """Returns the job file of `run`, with the values that its options override."""
     from pai_sdk.submit.job_file import JobFile
     from pai_sdk.submit.yaml_file import read_scalar
 
@@ -310,7 +306,7 @@ def clone(
 
 
 def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
-    """Submit a plan, and leave with the exit code of its job."""
+    """Submits a plan, and exits with the exit code of its job."""
     backend_info = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec)
     session = get_default_session(local=backend_info.is_local)
     try:
@@ -337,7 +333,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
     except KeyboardInterrupt:
         ignore_further_interrupts()
         if not job.record.status.is_terminal:  # a local job was stopped, and has usually ended
-            if as_json:  # with the log, the display has shown it already
+            if as_json:  # otherwise the display has already printed them
                 print_next_commands(job)
             raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
@@ -346,7 +342,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
 
 
 def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
-    """Put the files of a plan in place, and save its request."""
+    """Uploads the files of a plan, and saves its request."""
     if plan.uploads and backend_for_type(instance_type).capabilities.shares_files:
         problem = "a saved plan contains no files, and the files of a local job are not uploaded"
         raise InvalidInputError([Problem("--save", problem, "run it, or give an instance type of a service")])

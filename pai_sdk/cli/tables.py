@@ -1,4 +1,4 @@
-"""Tables and facts in a terminal: names and ids are never cut, because what is cut cannot be copied."""
+"""Prints tables and properties in a terminal. Names and ids are never truncated, so that they can be copied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Column", "print_error", "print_json", "print_properties", "print_tab
 
 _WIDE = 1000
 _GAP = 2
-_MIN_VALUE_WIDTH = 24  # cells that a value needs beside its name
+_MIN_VALUE_WIDTH = 24  # terminal cells that are reserved for a value beside its name
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: its head.
-        drop: in a narrow window, columns with the highest number are left out first; 0 is never left out.
+        title: its title.
+        drop: in a narrow window, columns with the highest number are dropped first; 0 is never dropped.
         justify: `left` or `right`.
-        own_line: in a narrow window, it goes on a line of its own below its row, before others are left out.
+        wraps: in a narrow window, it moves to a line of its own below its row before other columns are dropped.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Column:
 
 
 def table_console() -> Console:
-    """The console for tables: as wide as the window; in a pipe or a file, as wide as the table."""
+    """Creates a console for tables: as wide as the window; in a pipe or a file, as wide as the table."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -53,15 +53,7 @@ def table_console() -> Console:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> list[Column]:
-    """Print rows; where the window is too narrow, columns are dropped or get a line of their own.
-
-    Args:
-        columns: the columns.
-        rows: a cell for each column. Control sequences are taken out of texts.
-
-    Returns:
-        The columns that were dropped.
-    """
+    """Prints rows without control sequences; returns the columns that a narrow window made it drop."""
     from rich.text import Text
 
     cells = [[Text(visible_text(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
@@ -80,13 +72,13 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]])
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], max_width: int) -> tuple[list[int], list[int]]:
-    """The columns that fit side by side, and those below them."""
+    """Returns the indexes of the columns that fit side by side, and of those on lines of their own."""
     indexes = [index for index in range(len(columns)) if widths[index]]
 
     def fits(chosen: Sequence[int]) -> bool:
         return sum(widths[index] for index in chosen) + _GAP * (len(chosen) - 1) <= max_width
 
-    # The least that is lost first: one droppable column, then lines of their own, then more columns.
+    # In the order of loss: one droppable column, then lines of their own, then more columns.
     droppable = sorted((index for index in indexes if columns[index].drop), key=lambda at: -columns[at].drop)
     below = [index for index in indexes if columns[index].wraps]
     for moved in ([], below):
@@ -123,13 +115,7 @@ def _print_line(
 def print_properties(
     properties: Iterable[tuple[str, str | Text]], *, indent: str = "", prose: Collection[str] = ()
 ) -> None:
-    """Print names and values, one pair a line. The terminal wraps long values, so that they can be copied whole.
-
-    Args:
-        properties: the pairs.
-        indent: in front of each.
-        prose: the names of values that are wrapped at words instead.
-    """
+    """Prints names and values, one pair a line; values in `prose` are wrapped at words."""
     from rich.text import Text
 
     rows = [(name, Text(visible_text(value)) if isinstance(value, str) else value) for name, value in properties]
@@ -149,14 +135,14 @@ def print_properties(
 
 
 def print_error(text: str) -> None:
-    """Print what went wrong to stderr, in a terminal wrapped at words."""
+    """Prints an error to stderr, in a terminal wrapped at words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else _WIDE
     message = text if width >= _WIDE else "\n".join(wrapped(text, width - 1))
     typer.secho(message, fg=None if os.environ.get("NO_COLOR") else "red", err=True)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, wrapped at words; long words such as paths stay whole, and indentation is kept.
+    """Wraps a text at words; long words such as paths are not broken, and indentation is kept.
 
     Example:
         >>> wrapped("one two three four five", 20)
@@ -172,12 +158,12 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object on one line, for scripts; nan and infinity are text, as JSON has no such numbers."""
+    """Prints a JSON object on one line; nan and infinity become strings, because JSON has no such numbers."""
     typer.echo(json.dumps(_finite(value), ensure_ascii=False, default=str, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """The value with `nan`, `inf` and `-inf` as text.
+    """Returns the value with `nan`, `inf` and `-inf` as strings.
 
     Example:
         >>> _finite({"loss": float("nan"), "scores": [1.0, float("-inf")]})

@@ -1,4 +1,4 @@
-"""`pai-sdk cp`, `ls`, `sync`, `rm` and `pack`: files and folders, local ones and those at any URI."""
+"""`pai-sdk cp`, `ls`, `sync`, `rm` and `pack`: local files and folders, and those at any URI."""
 
 from __future__ import annotations
 
@@ -133,12 +133,12 @@ def rm(
 
 @dataclass(frozen=True)
 class _Entry:
-    """The file or folder at a place.
+    """A file or a folder.
 
     Attributes:
-        place: as it was given.
-        store: of the folder around it, or of the whole bucket.
-        name: in the store; empty for a whole bucket.
+        location: the path or URI of the user.
+        store: the store of its parent folder, or of a complete bucket.
+        name: its name in the store; empty for a complete bucket.
         file: None for a folder.
     """
 
@@ -149,7 +149,7 @@ class _Entry:
 
     @property
     def prefix(self) -> str:
-        """The beginning of the paths of what is in the folder."""
+        """Returns the common prefix of the paths in the folder."""
         return f"{self.name}/" if self.name else ""
 
 
@@ -171,7 +171,7 @@ def _find(text: str, *, follow: bool = True) -> _Entry:
 
 
 def _location_of(text: str) -> Path | str:
-    """A local path, or a URI."""
+    """Parses a local path or a URI."""
     if not text:
         raise InvalidInputError([Problem("PLACE", "is empty", "give a path or a URI; '.' is the current folder")])
     if text.startswith("file:"):
@@ -180,7 +180,7 @@ def _location_of(text: str) -> Path | str:
 
 
 def _parent_of(location: Path | str) -> tuple[Store, str]:
-    """The store of the folder around a place, and the place's name in it; a whole bucket has no name."""
+    """Opens the store of the parent folder; returns it and the name in it, which is empty for a bucket."""
     if isinstance(location, Path):
         location = location.resolve() if ".." in location.parts else location
         return open_store(location.parent), location.name
@@ -256,7 +256,7 @@ def _objects(count: int) -> str:
 
 
 def _print_line(text: str) -> None:
-    """Print one line; characters that cannot be printed are escaped."""
+    """Prints one line, with escapes for characters that cannot be printed."""
     typer.echo("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
 
 
@@ -323,5 +323,5 @@ def _show_excluded(excluded: Sequence[tuple[str, str]], limit: int) -> None:
 
 
 def _printable(text: str) -> str:
-    """The text on one line, whatever a file is called."""
+    """Escapes the characters of a name that cannot be printed."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

@@ -1,4 +1,4 @@
-"""`pai-sdk ui`: the page of the service in use, or of the runs of a folder."""
+"""`pai-sdk ui`: opens the page of the service in use, or serves one for the runs of a folder."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def ui(
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:
-    """Raise for the first option that was given."""
+    """Raises BadParameter for the first option that has a value."""
     for option, value in options.items():
         if value is not None:
             raise typer.BadParameter(reason, param_hint=option)
@@ -145,7 +145,7 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 
 @contextlib.contextmanager
 def _service_on(data: Path | None) -> Iterator[None]:
-    """Within it, the service in use is the one that runs on a folder, if a folder is given."""
+    """Makes the service on a data folder the service in use, in its block; does nothing without a folder."""
     if data is None:
         yield
         return
@@ -175,16 +175,12 @@ def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> No
 
 
 def _require_page(session: Session) -> None:
-    """See that the service may have a page.
-
-    Raises:
-        BadParameter: it is Alibaba Cloud's.
-        SettingsError: it is not set which service is meant.
-    """
+    """Raises BadParameter if the jobs are on Alibaba Cloud, which has a console of its own."""
     if host_of(session.settings.pai_url).endswith(".aliyuncs.com"):
         raise typer.BadParameter(
             f"the jobs are on Alibaba Cloud's PAI ({selected_backend().describe()}): its console, {_CONSOLE}, "
-            "shows them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
+            "shows them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: "
+            "pai-sdk ui --embedded",
             param_hint="DIR",
         )
 
@@ -226,7 +222,7 @@ def _serve_folder(
 
 
 def _print_link(server: UiServer, location: str | Path, run: str | None, *, open_browser: bool) -> None:
-    gc.freeze()  # what was imported stays: the garbage collector, which stops all threads, passes it over
+    gc.freeze()  # the garbage collector, which stops all threads, then skips all imported modules
     link = server.new_link(run)
     absolute = location.absolute() if isinstance(location, Path) else location
     typer.echo(f"Runs in {visible_text(str(absolute))} on {server.url}; Ctrl-C stops the server.")

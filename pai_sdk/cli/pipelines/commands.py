@@ -155,7 +155,7 @@ def schedule(
 
 
 def _run_and_exit(work: Callable[[], PipelineRun]) -> None:
-    """Run a pipeline, print its URI, and leave with its exit code."""
+    """Runs a pipeline, prints its URI, and exits with its exit code."""
     try:
         done = work()
     except (PipelineFailed, PipelineStopped) as error:

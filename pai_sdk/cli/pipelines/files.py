@@ -1,4 +1,4 @@
-"""A pipeline that a Python file describes, for the command line."""
+"""Loads pipelines from Python files, for the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["file_and_name", "parameters_of", "pipeline_of"]
 
 
 def pipeline_of(argument: str) -> Pipeline:
-    """The pipeline of `FILE.py` or `FILE.py:NAME`; the file is run, and must not run the pipeline itself.
+    """Loads the pipeline of `FILE.py` or `FILE.py:NAME`; the file is executed, and must not run the pipeline.
 
     Raises:
         InvalidInputError: the file cannot be read or raises, or it has no such pipeline, or several.
@@ -43,7 +43,7 @@ def pipeline_of(argument: str) -> Pipeline:
 
 
 def file_and_name(argument: str) -> tuple[str, str]:
-    """The parts of `FILE.py:NAME`; the name is empty if there is none.
+    """Splits `FILE.py:NAME`; the name is empty if there is none.
 
     Example:
         >>> file_and_name("flow.py:nightly"), file_and_name("flow.py")
@@ -54,7 +54,7 @@ def file_and_name(argument: str) -> tuple[str, str]:
 
 
 def _names_of(path: Path) -> dict[str, Any]:
-    """The names of a file that was run, with its folder on the path, as `python FILE` has it."""
+    """Executes a file with its folder on the path, as `python FILE` does, and returns its names."""
     sys.path.insert(0, str(path.resolve().parent))
     try:
         return runpy.run_path(str(path), run_name="pai_sdk_pipeline")
@@ -67,10 +67,10 @@ def _names_of(path: Path) -> dict[str, Any]:
 
 
 def parameters_of(assignments: Sequence[str]) -> dict[str, Any]:
-    """The parameters of `--set NAME=VALUE`.
+    """Parses the parameters of `--set NAME=VALUE`.
 
     Raises:
-        InvalidInputError: one has no `=`.
+        InvalidInputError: a string has no `=`.
 
     Example:
         >>> parameters_of(["lr=0.1", "name=a=b"])

@@ -21,14 +21,7 @@ _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
 def pipeline_job(
     argument: str, parameters: Mapping[str, str], session: Session, *, image: str, instance_type: str
 ) -> Processor:
-    """The job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with the folder of the file as its code.
-
-    Args:
-        argument: file and name.
-        parameters: of the pipeline.
-        session: where the job runs, and the jobs of the steps.
-        image: of the job; pai_sdk is installed in it, unless jobs are processes.
-        instance_type: of the job.
+    """Creates the job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with the file's folder as its code.
 
     Raises:
         InvalidInputError: the file is in the home folder, all of which would be uploaded.
@@ -51,10 +44,10 @@ def pipeline_job(
 
 
 def _service_variables(session: Session) -> dict[str, str | Secret]:
-    """The variables by which the job reaches the service of a session."""
+    """Returns the environment variables with which the job reaches the service of a session."""
     settings = session.settings
     if session.is_embedded or settings.is_empty:
-        return {}  # a job of the embedded service finds it as every program of its user does, at any port
+        return {}  # a job of the embedded service finds it without settings, as every program of its user
     variables = {
         "PAI_REGION_ID": settings.region_id,
         "PAI_WORKSPACE_ID": settings.workspace_id,

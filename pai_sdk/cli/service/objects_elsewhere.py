@@ -1,4 +1,4 @@
-"""The store of `pai-sdk serve --objects`: a bucket of S3 or OSS, or of what speaks like one of them."""
+"""The store of `pai-sdk serve --objects`: a bucket of S3 or OSS, or of a compatible service."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from pai_sdk.storage.uri import OssUri, uri_scheme
 
 __all__ = ["objects_store", "read_key"]
 
-# Within a request, so that its client gets an error in time, and can try again.
+# Shorter than the timeouts of clients, so that a client gets an error in time and can retry.
 _DEADLINE_S = 4.0
 _CONNECT_S, _READ_S = 3, 15
 
 
 def read_key(file: Path | None) -> tuple[str, str] | None:
-    """The key `ID:SECRET` of a file or the environment; None without it.
+    """Reads the key `ID:SECRET` from a file or the environment; returns None without one.
 
     Raises:
-        ServiceStartError: it cannot be read, or is no such key.
+        ServiceStartError: the file cannot be read, or has no such key.
     """
     # Removed from the environment, because the jobs of the service inherit it.
     text, where = os.environ.pop(OBJECTS_KEY_VARIABLE, ""), OBJECTS_KEY_VARIABLE
@@ -47,16 +47,16 @@ def read_key(file: Path | None) -> tuple[str, str] | None:
 
 
 def objects_store(uri: str, *, endpoint: str | None, region: str | None, key: tuple[str, str] | None) -> Store:
-    """The store of a URI, for a service to keep the contents of its objects in.
+    """Opens the store in which a service keeps the contents of its objects.
 
     Args:
         uri: `s3://bucket/prefix` or `oss://bucket/prefix`.
-        endpoint: its URL; for `s3://` the one of AWS by default.
-        region: of the bucket.
-        key: id and secret; without them, those that the tools of AWS or Alibaba Cloud would use here.
+        endpoint: the URL of the service; for `s3://` that of AWS by default.
+        region: the region of the bucket.
+        key: id and secret; by default, those that the tools of AWS or Alibaba Cloud use on this machine.
 
     Raises:
-        ServiceStartError: it cannot be opened.
+        ServiceStartError: the store cannot be opened.
     """
     retry = RetryPolicy(deadline_s=_DEADLINE_S)
     try:

@@ -141,7 +141,7 @@ def delete(schedule: _Name) -> None:
 
 
 def print_schedule(schedule: ScheduleRecord, *, as_json: bool) -> None:
-    """Print when a schedule is due next; as JSON, all of it."""
+    """Prints the next time of a schedule; as JSON, all its fields."""
     if as_json:
         print_json(schedule.to_dict())
     else:
@@ -149,5 +149,5 @@ def print_schedule(schedule: ScheduleRecord, *, as_json: bool) -> None:
 
 
 def _next(schedule: ScheduleRecord) -> str:
-    """When the next job is created, in UTC."""
+    """Returns the time of the next job, in UTC."""
     return schedule.next_time or "never, it is paused"

@@ -1,4 +1,4 @@
-"""A folder from which Docker Compose starts a service: `pai-sdk service compose`."""
+"""`pai-sdk service compose`: writes a folder from which Docker Compose starts a service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pai_sdk.cli.service.wheel_command import WHEEL_NAME, packed_wheel
 __all__ = ["compose"]
 
 _TEMPLATES = Path(__file__).with_name("team")
-_UNPRIVILEGED = 10001  # runs the service where root has called the command
+_UNPRIVILEGED = 10001  # the user of the service if root runs the command
 
 
 def _checked_host(name: str) -> str:
@@ -68,7 +68,7 @@ def compose(
 
 
 def _write_secrets(folder: Path, user_id: int) -> None:
-    """The password, and the URL that has it; in files that the user of the service can read in its container."""
+    """Writes the password, and the URL with it, to files that the service can read in its container."""
     password = secrets.token_hex(24)
     folder.mkdir(mode=0o700)
     contents = {

@@ -203,7 +203,7 @@ def audit(
 
 
 def _limit(resource: str, text: str) -> Any:
-    """A limit as it was typed; None for no limit."""
+    """Parses a limit; returns None for no limit."""
     if text == _NO_LIMIT:
         return None
     try:
@@ -218,7 +218,7 @@ def _limit_text(limit: float | None) -> str:
 
 @contextmanager
 def _users_on(data: Path, endpoint: str | None = None) -> Iterator[tuple[ServiceUsers, ServiceInfo]]:
-    """The users of a service, and where users reach it."""
+    """Yields the users of a service, and the service with the endpoint for its users."""
     service = service_on(expanded(data).absolute())
     public = (
         service if endpoint is None else replace(service, endpoint=_url(endpoint), oss_endpoint=_url(endpoint))

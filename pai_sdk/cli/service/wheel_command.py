@@ -1,4 +1,4 @@
-"""The wheel of this package: `pai-sdk wheel`.
+"""`pai-sdk wheel`: packs a wheel of this package.
 
 Nodes and images install the package from this file, because it is in no index. The wheel is packed from the
 installed files, so neither a clone nor a build tool nor a network is needed.
@@ -31,7 +31,7 @@ WHEEL_NAME = f"{DISTRIBUTION.replace('-', '_')}-{__version__}-py3-none-any.whl"
 _PACKAGE = Path(__file__).resolve().parents[2]
 _SOURCES_OF_PAGE = _PACKAGE / "service" / "web" / "src"  # what is built from them is in the wheel
 _WHEEL = "Wheel-Version: 1.0\nGenerator: pai-sdk wheel\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip; the same files give the same bytes
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time of zip, for a reproducible file
 
 
 def wheel(

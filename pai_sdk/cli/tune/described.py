@@ -1,4 +1,4 @@
-"""The search that a job file, a file with ranges and the options of `tune` describe."""
+"""Creates the tuner of `tune` from a job file, a file with ranges and options."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["described_search"]
 def described_search(
     file: Path, search: Path, values: list[str] | None, options: dict[str, Any]
 ) -> tuple[Tuner, dict[str, Any] | None]:
-    """The tuner, and the inputs of its jobs.
+    """Returns the tuner, and the inputs of its jobs.
 
     Raises:
-        InvalidInputError: with what is wrong with the job file, or else with the search.
+        InvalidInputError: the job file is invalid, or the search is.
     """
     job_file = JobFile.load(file)
     job_file = job_file.with_values({job_file.hyperparameters_key: pairs(values, "--set")})

@@ -1,4 +1,4 @@
-"""The argument JOB: an id, the beginning of one, a name, or `-` for the newest job; completed by the shell."""
+"""The argument JOB: an id, a prefix of an id, a name, or `-` for the newest job; with completion in shells."""
 
 from __future__ import annotations
 
@@ -27,21 +27,15 @@ __all__ = ["LAST", "JobId", "complete_job", "find_job"]
 LAST = "-"
 """Names the newest job."""
 
-_MAX_SEARCHED = 1000  # ten pages of a service; a prefix of the id of an older job is not found
+_MAX_SEARCHED = 1000  # ten pages of a service; prefixes of older jobs do not match
 _MAX_CANDIDATES = 5
 _MAX_COMPLETIONS = 50
-_COMPLETION_TIMEOUT_S = 3.0  # a shell waits for it
+_COMPLETION_TIMEOUT_S = 3.0  # the shell blocks until then
 _QUICK = RetryPolicy(deadline_s=_COMPLETION_TIMEOUT_S, max_attempts=1)
 
 
 def find_job(name: str) -> TrainingJob:
-    """The job that a user means, in the place that the options of the command name.
-
-    An id comes first, then a name, then the beginning of an id. Without an option, jobs in Docker on this machine
-    are looked at too.
-
-    Args:
-        name: the argument.
+    """Returns the job with an id, otherwise with a name, otherwise with a prefix of an id.
 
     Raises:
         InvalidInputError: it fits several jobs.
@@ -74,13 +68,13 @@ def _newest() -> TrainingJob:
 
 
 def _jobs(name: str | None = None) -> Iterator[TrainingJob]:
-    """The newest jobs of all places that are meant; with a name, those that have this text in theirs."""
+    """Yields the newest jobs of the searched backends; with `name`, those whose name contains it."""
     for list_jobs in _lists():
         yield from islice(list_jobs(name), _MAX_SEARCHED)
 
 
 def _lists() -> list[Callable[[str | None], Iterator[TrainingJob]]]:
-    """For each place that is meant, the function that lists its jobs."""
+    """Returns a function for each searched backend that lists its jobs."""
     selection = selected_backend()
 
     def of_service(name: str | None) -> Iterator[TrainingJob]:
@@ -96,7 +90,7 @@ def _lists() -> list[Callable[[str | None], Iterator[TrainingJob]]]:
 
 
 def _has_service() -> bool:
-    """True unless the service would be the embedded one, which has never run, and has no jobs."""
+    """Returns whether a service is searched: the embedded one has no jobs if it has never run."""
     selection = selected_backend()
     if selection.local:
         return False
@@ -144,20 +138,20 @@ def _no_job_error(message: str) -> NotFoundError:
 
 
 def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """The newest jobs whose id or name begins with a text, each with what it is; none in case of an error.
+    """Returns ids and names of the newest jobs that match, each with a description; none after an error.
 
-    No service is started, and a service that does not respond in three seconds has no jobs.
+    No service is started, and the jobs of a service that does not respond in three seconds are missing.
     """
     completions: list[tuple[str, str]] = []
     options = context.params
     selection = SelectedBackend(bool(options.get("embedded")), bool(options.get("local")), options.get("profile"))
 
     def collect() -> None:
-        with suppress(Exception):  # a traceback would destroy the line that the user types
+        with suppress(Exception):  # a traceback would destroy the command line in the shell
             for job in _candidates(selection):
                 name = visible_text(job.name)
                 completions.append((job.id, f"{name} {job.record.status}"))
-                if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # which shells would take apart
+                if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # at which shells split words
                     completions.append((name, f"{job.id} {job.record.status}"))
 
     was_disabled = logging.root.manager.disable
@@ -179,7 +173,7 @@ def _candidates(selection: SelectedBackend) -> Iterator[TrainingJob]:
 
 
 def _session_for(selection: SelectedBackend) -> Session | None:
-    """A session on the service of the place; None for an embedded service that does not run."""
+    """Returns a session on the selected service; None for an embedded service that is not running."""
     if selection.embedded or (selection.profile is None and load_settings().is_empty):
         return Session.embedded() if running_service() is not None else None
     return Session(profile=selection.profile, retry=_QUICK)

@@ -1,4 +1,4 @@
-"""The place that a command works on: its options `--embedded`, `--local` and `--profile`."""
+"""The backend that a command uses: its options `--embedded`, `--local` and `--profile`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PANEL = "Where the jobs are"
 
 @dataclass(frozen=True)
 class SelectedBackend:
-    """The place that the options of a command name.
+    """The backend that the options of a command select.
 
     Attributes:
         embedded: the embedded service of this machine.
@@ -65,18 +65,18 @@ class SelectedBackend:
 
     @property
     def is_explicit(self) -> bool:
-        """True if an option names the place; otherwise it is the one of the settings."""
+        """Returns whether an option selects the backend; otherwise the settings do."""
         return self != ANYWHERE
 
     @property
     def option(self) -> str:
-        """The option that names the place, for commands that are shown to the user."""
+        """Returns the option that selects the backend, for commands that are printed."""
         if self.profile is not None:
             return f"--profile {self.profile}"
         return "--embedded" if self.embedded else "--local" if self.local else ""
 
     def describe(self) -> str:
-        """The place, for messages. No network; an embedded service that does not run is not started."""
+        """Describes the backend, for messages; makes no request, and starts no embedded service."""
         if self.local:
             return "Docker on this machine"
         if self.embedded:
@@ -91,18 +91,18 @@ class SelectedBackend:
 
 
 ANYWHERE = SelectedBackend()
-"""No option was given: the service of the settings, and for jobs that are there also Docker on this machine."""
+"""Without an option: the service of the settings, and Docker on this machine for existing jobs."""
 
 _selection: ContextVar[SelectedBackend] = ContextVar("place", default=ANYWHERE)
 
 
 def selected_backend() -> SelectedBackend:
-    """The place that the options of the running command name."""
+    """Returns the backend that the options of the running command select."""
     return _selection.get()
 
 
 def complete_profile(incomplete: str) -> list[str]:
-    """The profiles of the config file that begin with a text, for completion by the shell."""
+    """Returns the profiles of the config file with a prefix, for completion by the shell."""
     try:
         return [name for name in profiles_of(config_path_of(os.environ)) if name.startswith(incomplete)]
     except SettingsError:
@@ -125,12 +125,7 @@ _Profile = Annotated[
 
 
 def with_backend_options(command: Callable[..., None], *, with_local: bool = True) -> Callable[..., None]:
-    """The command with the options `--embedded`, `--local` and `--profile`; it finds them by `selected_backend`.
-
-    Args:
-        command: a command of Typer.
-        with_local: offer `--local`; commands that have nothing to do with jobs in Docker do not.
-    """
+    """Adds the options `--embedded`, `--local` and `--profile` to a command of Typer."""
 
     @wraps(command)
     def run(*, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any) -> None:
@@ -149,7 +144,7 @@ def with_backend_options(command: Callable[..., None], *, with_local: bool = Tru
     signature = command_signature.replace(
         parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     )
-    # Typer reads both; without `__wrapped__`, which leads to the annotations of the command.
+    # Typer reads both. `__wrapped__` is removed, because Typer would use the annotations of the wrapped command.
     vars(run).pop("__wrapped__")
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -158,7 +153,7 @@ def with_backend_options(command: Callable[..., None], *, with_local: bool = Tru
 
 @contextmanager
 def _selected(selection: SelectedBackend) -> Iterator[None]:
-    """Within it, `selection` is the chosen one, and the default session leads there."""
+    """Selects a backend in its block, also for the default session."""
     if selection.embedded + selection.local + (selection.profile is not None) > 1:
         raise typer.BadParameter("give one of --embedded, --local and --profile")
     if selection.profile is not None and not selection.profile.strip():
@@ -170,7 +165,7 @@ def _selected(selection: SelectedBackend) -> Iterator[None]:
                 stack.enter_context(default_session_from(Session.embedded))
             elif selection.profile is not None:
                 stack.enter_context(default_session_from(partial(Session, profile=selection.profile)))
-            if not selection.local:  # the id of a job in Docker says where it is
+            if not selection.local:  # the ids of jobs in Docker need no option
                 stack.enter_context(commands_with_option(selection.option))
             yield
     finally:
@@ -178,21 +173,17 @@ def _selected(selection: SelectedBackend) -> Iterator[None]:
 
 
 def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
-    """The embedded service, or another one on the same folder, if it runs; none is started.
-
-    Args:
-        data_dir: its folder; `~/.pai/service` when not given.
-    """
+    """Returns the running service on a data folder, by default `~/.pai/service`; None if none is running."""
     from pai_sdk.service.embedded import find_running
 
     return find_running(data_dir)
 
 
 def service_on(root: Path) -> ServiceInfo:
-    """The service that runs on a data folder.
+    """Returns the running service on a data folder.
 
     Raises:
-        BadParameter: none does.
+        BadParameter: none is running.
     """
     service = running_service(root)
     if service is None:
@@ -202,7 +193,7 @@ def service_on(root: Path) -> ServiceInfo:
 
 
 def session_on(service: ServiceInfo) -> Session:
-    """A session with a service on this machine, with the service's own key."""
+    """Creates a session on a service of this machine, with the service's own key."""
     return Session(
         service.region_id,
         service.workspace_id,
