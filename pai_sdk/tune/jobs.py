@@ -1,6 +1,6 @@
-"""Runs the trials of a study as jobs, at most a few at a time, on any backend.
+"""Runs the trials of a study as jobs, a limited number at a time, on any backend.
 
-The next trial begins when a job has ended; no trial waits for another one. One watch follows all jobs.
+The next trial starts when any job is finished; no trial waits for a specific one. One watch follows all jobs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["JobTrials"]
 
 logger = logging.getLogger(__name__)
 
-_MOST_ATTEMPTS = 4  # of a trial whose job is lost through no fault of its own
+_MAX_ATTEMPTS = 4  # of a trial whose job is interrupted by the platform
 _SUBMITS_AT_ONCE = 8
-_LOOK_S = 10.0  # how often metrics are read of a job whose record does not show that they have changed
+_POLL_INTERVAL_S = 10.0  # for metrics of a job whose record does not show their changes
 _TICK_S = 2.0
-_TOLD_IN_FULL = 5  # failed jobs whose log is read for the reason
+_MAX_EXPLAINED_FAILURES = 5  # failed jobs whose log is read for the reason
 
 
 class JobTrials:
@@ -40,17 +40,17 @@ class JobTrials:
 
     Args:
         study: the study.
-        submit: submits the job of a trial, or gives the one that was submitted before.
-        find: gives a job by its id.
-        trials: how many trials the study is to have.
-        parallel: how many jobs run at once.
-        max_failures: how many trials may fail.
-        gathering: shows the jobs, and handles Ctrl-C.
-        policy: how patiently to follow.
-        timeout_s: when this time is over, the jobs that run are stopped.
+        submit: submits the job of a trial, or returns the one that was submitted before.
+        find: returns a job by its id.
+        trials: the number of trials of the study.
+        parallel: the number of concurrent jobs.
+        max_failures: the number of trials that can fail.
+        gathering: displays the jobs, and handles Ctrl-C.
+        policy: intervals and timeouts of following.
+        timeout_s: the limit of the search, after which running jobs are stopped.
 
     Attributes:
-        is_timed_out: the time was over before all trials had ended.
+        is_timed_out: whether the timeout was reached before all trials had finished.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class JobTrials:
         self._waiting: deque[LiveTrial] = deque()
         self._live: dict[str, LiveTrial] = {}
         self._jobs: dict[str, TrainingJob] = {}
-        self._seen: dict[str, tuple[object, float]] = {}  # the metrics of the record that were read last, and when
+        self._last_read: dict[str, tuple[object, float]] = {}  # last read metrics, and time
         self._failed: dict[int, str] = {}
 
     def run(self, *, stops_on_interrupt: bool = False) -> None:
-        """Run all trials that are missing; those of an earlier process go on.
+        """Runs all missing trials; those of an earlier process are resumed.
 
         Args:
             stops_on_interrupt: Ctrl-C stops the jobs. Their trials are submitted again when the study is
@@ -98,57 +98,59 @@ class JobTrials:
             self._gathering.watching() as watch,
         ):
             try:
-                self._begin(watch)
+                self._resume_trials(watch)
                 self._loop(watch)
                 if self.is_timed_out:
-                    self._give_back()
+                    self._release_trials()
                     self._gathering.stop(watch)
             except KeyboardInterrupt:
                 if stops_on_interrupt:
-                    self._give_back()
+                    self._release_trials()
                 raise
             except TuningFailed:
-                self._give_back()
+                self._release_trials()
                 self._gathering.stop(watch)
                 raise
 
-    def _begin(self, watch: JobWatch[TrainingJob]) -> None:
-        """Take up the trials that an earlier process has left."""
+    def _resume_trials(self, watch: JobWatch[TrainingJob]) -> None:
+        """Resumes the unfinished trials of an earlier process."""
         for live in self._study.unfinished():
             if not live.job_id:
                 self._waiting.append(live)
                 continue
             try:
                 self._follow(watch, live, self._find(live.job_id))
-            except NotFoundError:  # it was deleted
+            except NotFoundError:  # the job was deleted
                 self._study.lost(live)
                 self._waiting.append(live)
 
     def _loop(self, watch: JobWatch[TrainingJob]) -> None:
         now = self._policy.schedule.now
-        over_at = math.inf if self._timeout_s is None else now() + self._timeout_s
+        search_deadline = math.inf if self._timeout_s is None else now() + self._timeout_s
         self._fill(watch)
         while watch.unfinished or self._waiting:
-            for job, update in watch.updates(deadline=min(now() + _TICK_S, over_at)):
+            for job, update in watch.updates(deadline=min(now() + _TICK_S, search_deadline)):
                 self._on_update(watch, job, update)
-                if now() < over_at:
+                if now() < search_deadline:
                     self._fill(watch)
                 self._gathering.show()
-            self._look_at_all()
-            if now() >= over_at:
-                self.is_timed_out = bool(watch.unfinished or self._waiting) or self._study.begun < self._trials
+            self._poll_all()
+            if now() >= search_deadline:
+                self.is_timed_out = (
+                    bool(watch.unfinished or self._waiting) or self._study.num_started < self._trials
+                )
                 return
             self._fill(watch)
 
     # ---- submitting
 
     def _fill(self, watch: JobWatch[TrainingJob]) -> None:
-        """Submit until `parallel` jobs are unfinished."""
-        while self._submit_batch(watch):  # those that could not be submitted leave room for others
+        """Submits until `parallel` jobs are unfinished."""
+        while self._submit_batch(watch):  # trials that failed at the submission leave room for others
             pass
 
     def _submit_batch(self, watch: JobWatch[TrainingJob]) -> bool:
-        """Submit as many trials as there is room for; True if one of them has failed with that."""
+        """Submits as many trials as there is room for; returns True if the submission of one has failed."""
         batch: list[LiveTrial] = []
         while len(watch.unfinished) + len(batch) < self._parallel:
             if self._waiting:
@@ -159,7 +161,7 @@ class JobTrials:
                 break
         if not batch:
             return False
-        self._study.commit()  # hyperparameters are on disk before a job has them
+        self._study.commit()  # before the jobs exist: after a kill, the same values are submitted again
         submitted = [self._pool.submit(self._submit, live) for live in batch]
         unsent: PaiError | None = None
         has_failed = False
@@ -181,11 +183,11 @@ class JobTrials:
 
     def _follow(self, watch: JobWatch[TrainingJob], live: LiveTrial, job: TrainingJob) -> None:
         self._live[job.id], self._jobs[job.id] = live, job
-        self._seen[job.id] = (None, time.monotonic())
+        self._last_read[job.id] = (None, time.monotonic())
         self._gathering.add(watch, job)
 
-    def _give_back(self) -> None:
-        """Let the trials that have not ended be submitted again when the study is continued."""
+    def _release_trials(self) -> None:
+        """Makes unfinished trials be submitted again when the study is continued."""
         for live in self._live.values():
             if live.pruned_at is None:
                 self._study.lost(live)
@@ -195,7 +197,7 @@ class JobTrials:
 
     def _on_update(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
         live = self._live.get(job.id)
-        if live is None:  # its trial has ended: it was pruned
+        if live is None:  # the trial is finished: it was pruned
             return
         if not isinstance(update, JobRecord):
             del self._live[job.id]
@@ -203,22 +205,22 @@ class JobTrials:
         elif same_job(job) in watch.finished:
             del self._live[job.id]
             self._on_end(live, job, update)
-        elif update.latest_metrics != self._seen[job.id][0]:
-            self._look(live, job)
+        elif update.latest_metrics != self._last_read[job.id][0]:
+            self._poll(live, job)
 
-    def _look_at_all(self) -> None:
-        """Read the metrics of jobs that were not looked at for a while; stop pruned jobs that are not stopped."""
+    def _poll_all(self) -> None:
+        """Reads the metrics of jobs after the poll interval; stops pruned jobs that are not stopped."""
         now = time.monotonic()
         for job_id, live in [*self._live.items()]:
-            if live.pruned_at is not None or now - self._seen[job_id][1] >= _LOOK_S:
-                self._look(live, self._jobs[job_id])
+            if live.pruned_at is not None or now - self._last_read[job_id][1] >= _POLL_INTERVAL_S:
+                self._poll(live, self._jobs[job_id])
 
-    def _look(self, live: LiveTrial, job: TrainingJob) -> None:
-        """Read the metrics of a running job, and stop it if it is pruned."""
+    def _poll(self, live: LiveTrial, job: TrainingJob) -> None:
+        """Reads the metrics of a running job, and stops it if it is pruned."""
         if not self._study.prunes:
             return
         latest = job._record.latest_metrics if job._record is not None else None
-        self._seen[job.id] = (latest, time.monotonic())
+        self._last_read[job.id] = (latest, time.monotonic())
         try:
             points = live.pruned_at is None and self._points(job)
             if self._study.report(live, points or ()):
@@ -235,49 +237,49 @@ class JobTrials:
             self._study.prune(live)
         elif record.status.is_success:
             self._on_success(live, job)
-        elif record.reason_code in INTERRUPTIONS and live.attempt + 1 < _MOST_ATTEMPTS:
+        elif record.reason_code in INTERRUPTIONS and live.attempt + 1 < _MAX_ATTEMPTS:
             self._study.lost(live)
             self._waiting.append(live)
         elif record.status.is_stopped:
             self._fail(live, f"its job {job.id} was stopped", counts=False)
         else:
-            has_room = len(self._failed) < _TOLD_IN_FULL
+            has_room = len(self._failed) < _MAX_EXPLAINED_FAILURES
             error = job_failure(job._backend, record) if has_room else brief_failure(record)
             self._fail(live, str(error))
 
     def _on_success(self, live: LiveTrial, job: TrainingJob) -> None:
-        first, *others = [one.metric for one in self._study.objectives]
-        deadline = time.monotonic() + self._policy.quiet_s  # its metrics may come a little later
+        first, *other_metrics = [objective.metric for objective in self._study.objectives]
+        deadline = time.monotonic() + self._policy.quiet_s  # metrics may arrive a little later than the status
         while not (points := self._points(job)) and time.monotonic() < deadline:
             time.sleep(self._policy.quiet_s / 5)
         if self._study.report(live, points):
             self._study.prune(live)
             return
-        if not points:  # for the message
+        if not points:  # for the message, which lists the reported metrics
             for point in job.metrics():
                 live.points.setdefault(point.name or "", []).append(StepValue(0, point.value or 0.0))
             live.points.pop(first, None)
         else:
             live.points[first] = points
-        for metric in others:
+        for metric in other_metrics:
             live.points[metric] = step_values(job.metrics(metric))
         if self._study.end(live) == "failed":
-            self._note_failure(live)
+            self._record_failure(live)
 
     def _points(self, job: TrainingJob) -> list[StepValue]:
-        """The values of the first objective; a function may return a number, which has no name of its own."""
-        found = job.metrics(self._study.objectives[0].metric)
-        return step_values(found or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
+        """Returns the values of the first objective; a function may return a number, which has no name."""
+        values = job.metrics(self._study.objectives[0].metric)
+        return step_values(values or (job.metrics(UNNAMED) if len(self._study.objectives) == 1 else ()))
 
     # ---- failures
 
     def _fail(self, live: LiveTrial, reason: str, *, counts: bool = True) -> None:
         self._study.fail(live, reason, counts=counts)
-        self._note_failure(live)
+        self._record_failure(live)
 
-    def _note_failure(self, live: LiveTrial) -> None:
+    def _record_failure(self, live: LiveTrial) -> None:
         failures = self._study.failures()
         if live.number in failures:
             self._failed[live.number] = failures[live.number]
         if len(self._failed) > self._max_failures:
-            raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.begun)
+            raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.num_started)

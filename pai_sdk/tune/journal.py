@@ -1,9 +1,9 @@
 """The journal of a study: the records of Optuna's JournalStorage, in a file or in the objects of a store.
 
-Records are collected until `commit`, which writes them as a whole. So a process that is killed leaves a trial with
-all of its hyperparameters or without any, and a decision of a pruner with its consequences or not at all.
+Records are collected until `commit`, which writes them in one step. So a process that is killed leaves a trial
+with all hyperparameters or with none, and a decision of a pruner with its consequences or not at all.
 
-    local folder   journal.jsonl            a record a line; Optuna's JournalFileBackend reads it, too
+    local folder   journal.jsonl            a record in each line; Optuna's JournalFileBackend can read it
     other stores   journal/00000042.jsonl   the records of one commit; an object is written once
 """
 
@@ -29,7 +29,7 @@ from pai_sdk.storage.store import Store
 __all__ = ["StudyJournal", "open_journal"]
 
 _FILE, _FOLDER = "journal.jsonl", "journal/"
-_MORE = ',"more":1}'  # ends a record that is not the last one of its commit; Optuna passes it over
+_MORE = ',"more":1}'  # suffix of a record that is not the last one of its commit; Optuna ignores it
 _READERS = 16
 
 
@@ -37,12 +37,12 @@ class StudyJournal(BaseJournalBackend, ABC):
     """The records of a study, in the order in which they were written.
 
     Args:
-        lines: what was there at the beginning.
+        lines: the existing records.
         claim: the right to write; None to read only.
     """
 
     def __init__(self, lines: Iterable[bytes], claim: FolderClaim | None) -> None:
-        self._lock = threading.Lock()  # guards both lists
+        self._lock = threading.Lock()  # guards records, pending records and claim
         self._records = [_record(line, number) for number, line in enumerate(lines, 1)]
         self._pending: list[str] = []
         self._claim = claim
@@ -51,22 +51,22 @@ class StudyJournal(BaseJournalBackend, ABC):
         return len(self._records)
 
     def read_logs(self, log_number_from: int) -> Sequence[dict[str, Any]]:
-        """The records from a number on, with those that are not committed yet."""
+        """Returns the records from a number on, with those that are not committed yet."""
         with self._lock:
             return self._records[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Take records for the next commit."""
+        """Adds records to the next commit."""
         lines = [json.dumps(_stored(record), separators=(",", ":")) for record in logs]
         with self._lock:
             self._pending += lines
             self._records += map(_for_optuna, logs)
 
     def commit(self) -> None:
-        """Write what was taken since the last commit, as a whole.
+        """Writes the pending records in one step.
 
         Raises:
-            InUseError: another tuner has taken the study.
+            InUseError: another tuner has claimed the study.
             StorageError: it cannot be written.
         """
         with self._lock:
@@ -74,6 +74,7 @@ class StudyJournal(BaseJournalBackend, ABC):
                 return
             if self._claim is None:
                 raise StorageError("the study was opened for reading")
+            # Checked in each commit, because another process may have taken over the claim.
             self._claim.check()
             *first, last = self._pending
             lines = [*(line[:-1] + _MORE for line in first), last]
@@ -81,14 +82,14 @@ class StudyJournal(BaseJournalBackend, ABC):
             self._pending.clear()
 
     def abandon(self) -> None:
-        """Drop what is not committed, and write nothing more."""
+        """Discards pending records; later commits raise."""
         with self._lock:
             self._pending.clear()
             self._claim = None
 
     @abstractmethod
     def _write(self, content: bytes) -> None:
-        """Write the lines of one commit."""
+        """Writes the lines of one commit."""
 
 
 class _FileJournal(StudyJournal):
@@ -103,8 +104,8 @@ class _FileJournal(StudyJournal):
         self._path = path
         size = sum(map(len, lines))
         if claim is not None and size < len(content):
-            os.truncate(path, size)  # a commit that was cut off, as by a full disk
-        # Without the earlier records, those of a later commit would be a study that nobody can read.
+            os.truncate(path, size)  # removes a partial commit, as after a full disk or a kill
+        # If the file is replaced meanwhile, a commit would append to a study without the earlier records.
         self._file = _identity(path) if lines else None
 
     def _write(self, content: bytes) -> None:
@@ -118,7 +119,7 @@ class _FileJournal(StudyJournal):
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Returns what tells a file from others that have had its name; None if there is none."""
+    """Returns device and inode, which distinguish a file from later ones with this name; None without a file."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -145,34 +146,34 @@ class _StoreJournal(StudyJournal):
             self._store.write(path, content)
             self._next += 1
             return
-        what = f"another tuner has written to the study {self._store.uri} meanwhile; run this again to go on"
-        raise InUseError(what, uri=self._store.uri)
+        message = f"another tuner has written to the study {self._store.uri} meanwhile; run this again to continue"
+        raise InUseError(message, uri=self._store.uri)
 
 
 def _record(line: bytes, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError as error:
         raise StorageError(f"record {number} of the study's journal is damaged: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise StorageError(f"record {number} of the study's journal is damaged: it is no JSON object")
     try:
-        return _for_optuna(found)
+        return _for_optuna(record)
     except (ValueError, TypeError, OverflowError) as error:
         raise StorageError(f"record {number} of the study's journal has no valid time: {error}") from error
 
 
-# Optuna 4 writes local times without a zone, Optuna 5.0.0 UTC with one. Optuna 4 subtracts them as they are, which
-# is a TypeError for a trial that has one of each. Both read local times without a zone right.
+# Optuna 4 writes local times without a zone, Optuna 5.0.0 UTC with one. Optuna 4 subtracts them without
+# conversion, which is a TypeError for a trial that has one of each. Both releases read local times without a zone.
 
 
 def _stored(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with times in UTC, as any machine and Optuna 5 reads them."""
+    """Returns a record with times in UTC, which every machine and Optuna 5 can read."""
     return record | {name: _time(record[name]).isoformat(timespec="microseconds") for name in _times(record)}
 
 
 def _for_optuna(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with local times without a zone, as all releases of Optuna read them."""
+    """Returns a record with local times without a zone, which all releases of Optuna can read."""
     local = {name: _time(record[name]).astimezone().replace(tzinfo=None) for name in _times(record)}
     return record | {name: time.isoformat(timespec="microseconds") for name, time in local.items()}
 
@@ -186,7 +187,7 @@ def _time(text: str) -> datetime:
 
 
 def open_journal(store: Store, claim: FolderClaim | None = None) -> StudyJournal:
-    """The journal of the study in a folder.
+    """Opens the journal of the study in a folder.
 
     Args:
         store: the folder.

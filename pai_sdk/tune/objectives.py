@@ -1,4 +1,4 @@
-"""What a search looks for: a metric, the direction, and which of its values counts."""
+"""The objectives of a search: a metric, its direction, and the value that counts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pai_sdk.submit.problems import Problems
 __all__ = ["UNNAMED", "Direction", "Objective", "StepValue", "checked_objectives", "step_values"]
 
 UNNAMED = "_metric"
-"""The name of a number that a function returns or yields."""
+"""The metric of a plain number that a function returns or yields."""
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
 
-# Metrics whose direction is the same everywhere, by a word of their names.
-_SMALLER = re.compile(
+# Metrics whose direction is clear from a part of their names.
+_MINIMIZED = re.compile(
     r"loss|error|mse|mae|rmse|perplexity|ppl|wer|cer|nll|latency|cost|regret|(?:^|_)time(?:_|$)", re.I
 )
-_LARGER = re.compile(
+_MAXIMIZED = re.compile(
     r"acc|auc|f1|precision|recall|reward|score|bleu|rouge|(?:^|[_@])m?ap(?:$|[_@])|iou|dice|(?:^|_)r2(?:$|_)|return",
     re.I,
 )
@@ -37,9 +37,9 @@ class StepValue(NamedTuple):
     value: float
 
 
-def step_values(found: Iterable[MetricPoint]) -> list[StepValue]:
-    """The values of one metric, of the instance that its plain name means; without steps, they are counted."""
-    mine = preferred_points(point for point in found if point.value is not None)
+def step_values(points: Iterable[MetricPoint]) -> list[StepValue]:
+    """Returns the values of one metric, of the instance that has the plain name; missing steps are counted."""
+    mine = preferred_points(point for point in points if point.value is not None)
     return [
         StepValue(number if point.step is None else point.step, float(point.value or 0.0))
         for number, point in enumerate(mine, 1)
@@ -48,11 +48,11 @@ def step_values(found: Iterable[MetricPoint]) -> list[StepValue]:
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric that is to be as small, or as large, as possible.
+    """A metric to minimize or maximize.
 
     Attributes:
-        metric: its name, as the job reports it.
-        direction: `minimize` or `maximize`; by default that of the name, where it is clear: `loss`, `accuracy`.
+        metric: the name, as the job reports it.
+        direction: `minimize` or `maximize`; by default derived from names such as `loss` and `accuracy`.
         at: the value that counts: the `last` one, the `best` one, or the one at a step.
 
     Example:
@@ -67,11 +67,11 @@ class Objective:
 
     @property
     def is_maximized(self) -> bool:
-        """True where larger values are better."""
+        """True if larger values are better."""
         return self.direction == "maximize"
 
     def value_of(self, points: Sequence[StepValue]) -> float | None:
-        """The value that counts; None if it is not there. A value that is not a number is never the best one."""
+        """Returns the value that counts; None if it is missing. NaN is never the best value."""
         if not points:
             return None
         if self.at == "last":
@@ -82,70 +82,72 @@ class Objective:
         return next((point.value for point in points if point.step == self.at), None)
 
     def to_json(self) -> list[Any]:
-        """The objective as JSON, for the study."""
+        """Returns the objective as JSON, for the study."""
         return [self.metric, self.direction, self.at]
 
 
 def checked_objectives(objective: object, direction: object, problems: Problems) -> list[Objective]:
-    """The objectives that a user has given, each with its direction.
+    """Returns the objectives of a user's arguments, each with a direction.
 
     Args:
         objective: the name of a metric, an `Objective`, or several of them.
-        direction: of those that are names; one for all, or one for each.
-        problems: notes what is wrong.
+        direction: for names; one for all, or one for each.
+        problems: collects the errors.
     """
-    given = list(objective) if isinstance(objective, list | tuple) else [objective]
-    directions = list(direction) if isinstance(direction, list | tuple) else [direction] * len(given)
-    if not given:
+    values = list(objective) if isinstance(objective, list | tuple) else [objective]
+    directions = list(direction) if isinstance(direction, list | tuple) else [direction] * len(values)
+    if not values:
         problems.add("objective", "is empty", "give the name of a metric, such as 'loss'")
-    if len(directions) != len(given):
-        what = f"has {len(directions)} directions for {len(given)} objectives"
-        problems.add("direction", what, "give one for each, or one for all")
+    if len(directions) != len(values):
+        message = f"has {len(directions)} directions for {len(values)} objectives"
+        problems.add("direction", message, "give one for each, or one for all")
         return []
-    found = []
-    for number, (one, its) in enumerate(zip(given, directions, strict=True)):
-        where = "objective" if len(given) == 1 else f"objective[{number}]"
-        checked = _checked(one, its, where, problems)
+    objectives = []
+    for number, (item, item_direction) in enumerate(zip(values, directions, strict=True)):
+        where = "objective" if len(values) == 1 else f"objective[{number}]"
+        checked = _checked(item, item_direction, where, problems)
         if checked is not None:
-            found.append(checked)
-    for metric in _repeated(one.metric for one in found):
+            objectives.append(checked)
+    for metric in _repeated(item.metric for item in objectives):
         problems.add("objective", f"has the metric {metric!r} twice")
-    return found
+    return objectives
 
 
-def _checked(given: object, direction: Any, where: str, problems: Problems) -> Objective | None:
-    if isinstance(given, str):
-        given = Objective(given)
-    if not isinstance(given, Objective):
-        problems.add(where, is_of_type(given), "give the name of a metric, such as 'loss', or an Objective")
+def _checked(objective: object, direction: Any, where: str, problems: Problems) -> Objective | None:
+    if isinstance(objective, str):
+        objective = Objective(objective)
+    if not isinstance(objective, Objective):
+        problems.add(where, is_of_type(objective), "give the name of a metric, such as 'loss', or an Objective")
         return None
-    if not isinstance(given.metric, str) or not given.metric:
+    if not isinstance(objective.metric, str) or not objective.metric:
         problems.add(where, "has no metric", "give the name that the job reports, such as 'loss'")
         return None
-    if given.at not in ("last", "best") and (not isinstance(given.at, int) or isinstance(given.at, bool)):
-        problems.add(where, f"at={given.at!r} is not known", "it is 'last', 'best' or the number of a step")
-    known = get_args(Direction)
-    for its in (given.direction, direction):
-        if its is not None and its not in known:
-            problems.add("direction", f"{its!r} is not known", name_hint(str(its), known))
-            return given
-    if given.direction and direction and given.direction != direction:
+    if objective.at not in ("last", "best") and (
+        not isinstance(objective.at, int) or isinstance(objective.at, bool)
+    ):
+        problems.add(where, f"at={objective.at!r} is not known", "it is 'last', 'best' or the number of a step")
+    directions = get_args(Direction)
+    for resolved in (objective.direction, direction):
+        if resolved is not None and resolved not in directions:
+            problems.add("direction", f"{resolved!r} is not known", name_hint(str(resolved), directions))
+            return objective
+    if objective.direction and direction and objective.direction != direction:
         problems.add(
-            "direction", f"is {direction!r}, and the objective says {given.direction!r}", "give one of them"
+            "direction", f"is {direction!r}, and the objective has {objective.direction!r}", "give one of them"
         )
-    its = given.direction or direction or _usual_direction(given.metric)
-    if its is None:
-        problems.add("direction", f"is missing: is a large {given.metric!r} good?", "'minimize' or 'maximize'")
-    return replace(given, direction=its)
+    resolved = objective.direction or direction or _usual_direction(objective.metric)
+    if resolved is None:
+        problems.add("direction", f"is missing: is a large {objective.metric!r} good?", "'minimize' or 'maximize'")
+    return replace(objective, direction=resolved)
 
 
 def _usual_direction(metric: str) -> Direction | None:
-    is_small, is_large = bool(_SMALLER.search(metric)), bool(_LARGER.search(metric))
+    is_small, is_large = bool(_MINIMIZED.search(metric)), bool(_MAXIMIZED.search(metric))
     if is_small == is_large:
         return None
     return "minimize" if is_small else "maximize"
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    previous: set[str] = set()
+    return [name for name in names if name in previous or previous.add(name)]  # type: ignore[func-returns-value]

@@ -1,4 +1,4 @@
-"""Pictures of a study: Optuna's with plotly; without it, our own of the history and of the curves."""
+"""Plots of a study: Optuna's with plotly; without it, SVG plots of the history and of the curves."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KINDS: Mapping[str, str] = {
     "pareto": "plot_pareto_front",
     "timeline": "plot_timeline",
 }
-"""The pictures, each with the function of Optuna that draws it."""
+"""The kinds of plots, each with the function of Optuna that draws it."""
 
 
 def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> Any:
-    """A picture of a study.
+    """Returns a plot of a study.
 
     Args:
         study: the study.
@@ -43,7 +43,7 @@ def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> A
         A figure of plotly, or a `Plot`.
 
     Raises:
-        InvalidInputError: there is no such picture.
+        InvalidInputError: there is no such plot.
         MissingExtraError: it needs plotly, which is not installed.
     """
     if kind not in KINDS:
@@ -51,13 +51,13 @@ def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> A
     has_plotly = importlib.util.find_spec("plotly") is not None
     if interactive is None:
         interactive = has_plotly
-    if not interactive and kind in _OURS:
-        return _OURS[kind](study)
+    if not interactive and kind in _SVG_PLOTS:
+        return _SVG_PLOTS[kind](study)
     if not has_plotly:
-        what = f"the picture {kind!r} needs plotly, which is not installed; run: pip install plotly"
-        raise MissingExtraError(what, extra="plotly")
+        message = f"the picture {kind!r} needs plotly, which is not installed; run: pip install plotly"
+        raise MissingExtraError(message, extra="plotly")
     options: dict[str, Any] = {}
-    metrics = [one.metric for one in study.objectives]
+    metrics = [objective.metric for objective in study.objectives]
     if kind == "pareto":
         options["target_names"] = metrics
     elif kind in ("history", "importance", "slice", "contour", "parallel"):
@@ -67,9 +67,9 @@ def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> A
     try:
         return getattr(optuna.visualization, KINDS[kind])(study.optuna, **options)
     except ImportError as error:  # scikit-learn, for the importance
-        what = f"the picture {kind!r} needs more packages: {error}"
-        raise MissingExtraError(what, extra=error.name or "plotly") from error
-    except (ValueError, RuntimeError, ZeroDivisionError) as error:  # too few trials, say
+        message = f"the picture {kind!r} needs more packages: {error}"
+        raise MissingExtraError(message, extra=error.name or "plotly") from error
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:  # for example, too few trials
         raise InvalidInputError([Problem("kind", f"{kind!r} cannot be drawn: {error}")]) from error
 
 
@@ -87,16 +87,16 @@ def _history(study: Study) -> Plot:
 
 def _curves(study: Study) -> Plot:
     first = study.objectives[0]
-    found = [trial for trial in study.optuna.get_trials(deepcopy=False) if trial.intermediate_values]
-    _need(bool(found), "no trial has values of its steps; they are kept with a pruner")
+    trials = [trial for trial in study.optuna.get_trials(deepcopy=False) if trial.intermediate_values]
+    _need(bool(trials), "no trial has values of its steps; they are kept with a pruner")
     series = [
         _series(first.metric, sorted(trial.intermediate_values), _by_step(trial.intermediate_values))
-        for trial in found
+        for trial in trials
     ]
-    return compared(series, names=[f"trial {trial.number}" for trial in found]).plot(f"{first.metric} by step")
+    return compared(series, names=[f"trial {trial.number}" for trial in trials]).plot(f"{first.metric} by step")
 
 
-_OURS: Mapping[str, Callable[[Study], Plot]] = {"history": _history, "curves": _curves}
+_SVG_PLOTS: Mapping[str, Callable[[Study], Plot]] = {"history": _history, "curves": _curves}
 
 
 def _by_step(values: Mapping[int, float]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -107,6 +107,6 @@ def _series(metric: str, steps: list[int], values: np.ndarray[Any, np.dtype[np.f
     return Series(metric, np.arange(float(len(steps))), np.array(steps), values)
 
 
-def _need(is_there: bool, what: str) -> None:
-    if not is_there:
-        raise InvalidInputError([Problem("kind", what)])
+def _need(is_met: bool, message: str) -> None:
+    if not is_met:
+        raise InvalidInputError([Problem("kind", message)])

@@ -1,10 +1,10 @@
-"""Population-based training: from which trial a member goes on, and with which hyperparameters.
+"""Population-based training: selects the trial that a member continues, and its hyperparameters.
 
     generation 0      trials 0 … size-1       hyperparameters drawn from the seed
-    generation g      trials g·size + member  each goes on from the checkpoint of a trial of generation g-1
+    generation g      trials g·size + member  each continues from the checkpoint of a trial of generation g-1
 
-All decisions are functions of the seed, the number of the trial and the ended trials of the generation before. So
-a search that was interrupted decides the same again. This module does not import Optuna.
+All decisions are functions of the seed, the number of the trial and the finished trials of the previous
+generation. So an interrupted search makes the same decisions again. This module does not import Optuna.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _NAME = "pbt"
 
 @dataclass(frozen=True)
 class PopulationBased:
-    """Population-based training, the `sampler` of a `Tuner` whose trials go on from checkpoints of other trials.
+    """Population-based training: the `sampler` of a `Tuner` whose trials continue from checkpoints of others.
 
-    In each generation, `size` trials train for a while. In the next one, the worst members go on from the
-    checkpoint of one of the best, with changed hyperparameters; the others go on from their own.
+    In each generation, `size` trials train for a while. In the next one, the worst members continue from the
+    checkpoint of one of the best, with changed hyperparameters; other members continue from their own.
 
     Attributes:
         size: the number of members.
-        generations: how often each of them trains; a study can be continued with more.
-        fraction: the part of the members that is replaced after each generation, at most a half. A member whose
+        generations: the number of generations; a study can be continued with more.
+        fraction: the part of the members that is replaced after each generation, at most 0.5. A member whose
             trial failed is replaced too.
-        perturbation: numbers are multiplied with one of these factors. A choice moves to a neighbour in its list.
-        resample: the probability that a hyperparameter is drawn anew instead.
+        perturbation: numbers are multiplied by one of these factors. A choice moves to a neighbour in its list.
+        resample: the probability that a hyperparameter is drawn again instead.
 
     Example:
         >>> population = PopulationBased(size=4, generations=3)
@@ -66,54 +66,56 @@ class PopulationBased:
 
     @property
     def trials(self) -> int:
-        """The number of all trials."""
+        """The number of trials of all generations."""
         return self.size * self.generations
 
     def generation_of(self, number: int) -> int:
-        """The generation of a trial."""
+        """Returns the generation of a trial."""
         return number // self.size
 
     def decides_like(self, other: PopulationBased | None) -> bool:
-        """True if both decide the same about each trial; the number of generations may differ."""
+        """Returns True if both make equal decisions about each trial; the number of generations may differ."""
         return other is not None and replace(self, generations=1) == replace(other, generations=1)
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON, for the study."""
+        """Returns the settings as JSON, for the study."""
         return asdict(self)
 
     def successor(self, number: int, seed: int, before: Sequence[EndedMember], space: SearchSpace) -> Successor:
-        """The trial of a generation that goes on from the one before it.
+        """Returns the parent and the hyperparameters of a trial.
 
         Args:
             number: of the trial.
             seed: of the study.
-            before: the ended trials of the generation before, by member; at least one has a score.
+            before: the finished trials of the previous generation, by member; at least one has a score.
             space: the ranges.
         """
         mine = before[number % self.size]
-        ranked = sorted(before, key=lambda one: (one.score is None, one.score or 0.0, one.number))
+        ranked = sorted(before, key=lambda member: (member.score is None, member.score or 0.0, member.number))
         replaced = max(1, math.floor(self.fraction * self.size + 1e-9))
         if mine.score is not None and mine not in ranked[-replaced:]:
             return Successor(mine.number, mine.params)
+        # Seeded by the number: after an interruption, the decision is repeated without the draws of earlier
+        # trials.
         chance = random.Random(f"{seed}/{number}")  # noqa: S311 - no secret
-        parent = chance.choice([one for one in ranked[:replaced] if one.score is not None])
+        parent = chance.choice([member for member in ranked[:replaced] if member.score is not None])
         drawn = frozenset(name for name in space.ranges if chance.random() < self.resample)
-        kept = {
-            name: _perturbed(parent.params[name], one, self.perturbation, chance)
-            for name, one in space.ranges.items()
+        perturbed = {
+            name: _perturbed(parent.params[name], value_range, self.perturbation, chance)
+            for name, value_range in space.ranges.items()
             if name not in drawn
         }
-        return Successor(parent.number, kept)
+        return Successor(parent.number, perturbed)
 
 
 @dataclass(frozen=True)
 class EndedMember:
-    """An ended trial of a generation.
+    """A finished trial of a generation.
 
     Attributes:
         number: of the trial.
-        params: its hyperparameters, as Optuna knows them.
-        score: its value, smaller is better; None if it failed.
+        params: the hyperparameters, encoded for Optuna.
+        score: the value, smaller is better; None if the trial failed.
     """
 
     number: int
@@ -123,43 +125,47 @@ class EndedMember:
 
 @dataclass(frozen=True)
 class Successor:
-    """How a trial goes on.
+    """The start of a trial.
 
     Attributes:
-        parent: the trial whose checkpoint it begins with.
-        params: its hyperparameters, as Optuna knows them; those that are missing are drawn anew.
+        parent: the trial whose checkpoint it starts from.
+        params: the hyperparameters, encoded for Optuna; missing ones are drawn again.
     """
 
     parent: int
     params: Mapping[str, Any]
 
 
-def _perturbed(value: Any, given: Range, factors: Sequence[float], chance: random.Random) -> Any:
-    """A value near another one, in the range."""
-    if isinstance(given, Choice):
-        at = next(at for at, key in enumerate(given.keys) if key == value and type(key) is type(value))
-        return chance.choice([*given.keys[max(0, at - 1) : at], *given.keys[at + 1 : at + 2]] or [value])
+def _perturbed(value: Any, value_range: Range, factors: Sequence[float], chance: random.Random) -> Any:
+    """Returns a value near another one, in the range."""
+    if isinstance(value_range, Choice):
+        index = next(
+            index for index, key in enumerate(value_range.keys) if key == value and type(key) is type(value)
+        )
+        return chance.choice(
+            [*value_range.keys[max(0, index - 1) : index], *value_range.keys[index + 1 : index + 2]] or [value]
+        )
     factor = chance.choice(factors)
-    step = getattr(given, "step", None)
+    step = getattr(value_range, "step", None)
     if step is None:
-        return min(max(value * factor, given.low), given.high)
-    at, moved = round((value - given.low) / step), round((value * factor - given.low) / step)
-    if moved == at and factor != 1:  # else small whole numbers would never change
+        return min(max(value * factor, value_range.low), value_range.high)
+    index, moved = round((value - value_range.low) / step), round((value * factor - value_range.low) / step)
+    if moved == index and factor != 1:  # otherwise small whole numbers would never change
         moved += 1 if (factor > 1) == (value >= 0) else -1
-    last = math.floor((given.high - given.low) / step + 1e-9)
-    found = given.low + min(max(moved, 0), last) * step
-    return float(found) if isinstance(given, Uniform) else found
+    last = math.floor((value_range.high - value_range.low) / step + 1e-9)
+    new_value = value_range.low + min(max(moved, 0), last) * step
+    return float(new_value) if isinstance(value_range, Uniform) else new_value
 
 
 # ---- checks
 
 
 def checked_population(sampler: object, problems: Problems) -> PopulationBased | None:
-    """The population that a user has given as the sampler; None if it is another sampler.
+    """Returns the population of the `sampler` argument; None for another sampler.
 
     Args:
         sampler: a `PopulationBased`, `"pbt"`, or a mapping as in a file: `{"pbt": {"size": 8}}`.
-        problems: notes what is wrong.
+        problems: collects the errors.
     """
     if sampler == _NAME:
         return PopulationBased()
@@ -171,71 +177,81 @@ def checked_population(sampler: object, problems: Problems) -> PopulationBased |
     return sampler
 
 
-def _from_mapping(given: object, problems: Problems) -> PopulationBased:
-    names = [one.name for one in fields(PopulationBased)]
-    if not isinstance(given, Mapping | None):
-        problems.add(f"sampler.{_NAME}", is_of_type(given), "give the settings by name, such as size: 8")
+def _from_mapping(settings: object, problems: Problems) -> PopulationBased:
+    names = [item.name for item in fields(PopulationBased)]
+    if not isinstance(settings, Mapping | None):
+        problems.add(f"sampler.{_NAME}", is_of_type(settings), "give the settings by name, such as size: 8")
         return PopulationBased()
-    known = {}
-    for name, value in (given or {}).items():
+    arguments = {}
+    for name, value in (settings or {}).items():
         if name in names:
-            known[name] = value
+            arguments[name] = value
         else:
             problems.add(f"sampler.{name}", "is not known", name_hint(str(name), names))
-    return PopulationBased(**known)
+    return PopulationBased(**arguments)
 
 
-def settings_problems(given: PopulationBased) -> list[Problem]:
-    """What is wrong with the settings themselves."""
-    factors = given.perturbation
+def settings_problems(population: PopulationBased) -> list[Problem]:
+    """Returns the errors of the settings themselves."""
+    factors = population.perturbation
     checks = [
-        ("size", _is_whole(given.size, 2), "a whole number, 2 or more"),
-        ("generations", _is_whole(given.generations, 1), "a whole number, 1 or more"),
-        ("fraction", _is_number(given.fraction) and 0 < given.fraction <= 0.5, "above 0, and at most 0.5"),
+        ("size", _is_int(population.size, 2), "a whole number, 2 or more"),
+        ("generations", _is_int(population.generations, 1), "a whole number, 1 or more"),
+        (
+            "fraction",
+            _is_number(population.fraction) and 0 < population.fraction <= 0.5,
+            "above 0, and at most 0.5",
+        ),
         (
             "perturbation",
-            isinstance(factors, tuple) and bool(factors) and all(_is_number(one) and one > 0 for one in factors),
+            isinstance(factors, tuple)
+            and bool(factors)
+            and all(_is_number(factor) and factor > 0 for factor in factors),
             "factors above 0, such as (0.8, 1.25)",
         ),
-        ("resample", _is_number(given.resample) and 0 <= given.resample <= 1, "a probability, from 0 to 1"),
+        (
+            "resample",
+            _is_number(population.resample) and 0 <= population.resample <= 1,
+            "a probability, from 0 to 1",
+        ),
     ]
     return [
-        Problem(f"sampler.{name}", f"{getattr(given, name)!r} is not possible", hint)
-        for name, is_right, hint in checks
-        if not is_right
+        Problem(f"sampler.{name}", f"{getattr(population, name)!r} is not possible", hint)
+        for name, is_valid, hint in checks
+        if not is_valid
     ]
 
 
 def check_combination(
     objectives: Sequence[Objective], pruner: object, warm_start: object, estimator: object, problems: Problems
 ) -> None:
-    """Note the parameters of a tuner that do not go with a population.
+    """Reports the parameters of a tuner that cannot be combined with a population.
 
     Args:
-        objectives: what is searched for.
-        pruner: as given.
-        warm_start: as given.
-        estimator: as given; None for a function.
-        problems: notes what is wrong.
+        objectives: of the search.
+        pruner: the argument.
+        warm_start: the argument.
+        estimator: the argument; None for a function.
+        problems: collects the errors.
     """
     if len(objectives) > 1:
         problems.add("objective", "population-based training needs one objective, and there are several")
-    for one in objectives:
-        if one.at not in ("last", "best"):
-            hint = "leave at= out: each generation has steps of its own"
-            problems.add("objective", f"population-based training compares no values at step {one.at}", hint)
+    for item in objectives:
+        if item.at not in ("last", "best"):
+            hint = "leave at= out: each generation has its own steps"
+            problems.add("objective", f"population-based training compares no values at step {item.at}", hint)
     if pruner is not None:
-        hint = "leave it out: poor members go on from the checkpoint of a good one"
+        hint = "leave it out: poor members continue from the checkpoint of a good one"
         problems.add("pruner", "does not go with population-based training", hint)
     if warm_start is not None:
-        hint = "leave it out; resume= of the estimator begins with an earlier checkpoint"
+        hint = "leave it out; resume= of the estimator starts from an earlier checkpoint"
         problems.add("warm_start", "does not go with population-based training", hint)
     if estimator is not None and not hasattr(estimator, "resume"):
         problems.add("estimator", f"{is_of_type(estimator)}, whose jobs cannot resume", "give an Estimator")
 
 
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_int(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Shows the trials of a running search in the live table of many jobs, with columns of its own."""
+"""Displays the trials of a running search in the live table of many jobs, with other columns."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class _Row:
 
 
 def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLayout:
-    """Makes the layout of trials: what they have come to is on the left, where a narrow terminal has room for it.
+    """Returns the layout of trials: results are on the left, where a narrow terminal has room for them.
 
     Args:
         objectives: of the study.
-        has_jobs: whether trials are jobs, whose ids are shown.
+        has_jobs: whether trials are jobs, whose ids are displayed.
     """
-    metrics = [one.metric for one in objectives]
+    metrics = [objective.metric for objective in objectives]
 
     def cells(row: _Row) -> list[object]:
         trial, record = row.trial, row.record
@@ -56,8 +56,8 @@ def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLa
 
     def counts(rows: Sequence[_Row]) -> str:
         numbers = Counter(row.trial.state for row in rows)
-        shown = ", ".join(f"{count} {state}" for state, count in numbers.most_common())
-        return f"{len(rows)} {'trial' if len(rows) == 1 else 'trials'}: {shown}"
+        states = ", ".join(f"{count} {state}" for state, count in numbers.most_common())
+        return f"{len(rows)} {'trial' if len(rows) == 1 else 'trials'}: {states}"
 
     columns = ["", "trial", "state", *metrics, "time", "reason, hyperparameters", *(["job"] if has_jobs else [])]
     return TableLayout(
@@ -71,7 +71,7 @@ def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLa
 
 
 def _state(row: _Row) -> str:
-    """Returns the state of a trial, or what its job waits for."""
+    """Returns the state of a trial, or the status of a job before its start."""
     status = row.record.status if row.record is not None else None
     is_before = row.trial.state == "running" and status and not status.is_terminal
     return str(status).lower() if is_before else row.trial.state
@@ -86,7 +86,7 @@ def _value(row: _Row, metric: str) -> str:
 
 
 def shows_functions() -> bool:
-    """True where a table of calls in this process is worth its time: in a terminal and in a notebook."""
+    """Returns True where a table of calls in this process is useful: in a terminal and in a notebook."""
     return in_notebook() or sys.stdout.isatty()
 
 
@@ -95,7 +95,7 @@ class TrialsDisplay:
 
     Args:
         study: the study.
-        inner: draws the table; by default, what suits a notebook, a terminal or a file.
+        inner: draws the table; by default, the display for a notebook, a terminal or a file.
         has_jobs: whether trials are jobs.
     """
 
@@ -108,26 +108,26 @@ class TrialsDisplay:
         self.stop_beat = getattr(self._inner, "stop_beat", None)
 
     def changed(self, records: Sequence[JobRecord]) -> None:
-        """The last snapshots of the jobs of this process; trials that ended before are shown too."""
+        """Draws the last records of the jobs of this process, and all finished trials."""
         if time.monotonic() - self._drawn_at >= _EVERY_S:
             self._draw({record.training_job_id: record for record in records})
 
     def functions_changed(self) -> None:
-        """A trial that is a function has ended."""
+        """Draws the table after a trial that is a function is finished."""
         self.changed(())
 
     def notice(self, text: str) -> None:
-        """A notice that does not end the search."""
+        """Prints a notice that does not end the search."""
         self._inner.notice(text)
 
     def detached(self, count: int) -> None:
-        """The search has ended; this number of jobs is still running."""
+        """Draws the table at the end of a search; `count` jobs are still running."""
         self._draw({})
         self._inner.detached(count)
         self._inner.notice(f"to continue the study, run the same search with study={self._study.uri!r}")
 
     def ended(self) -> None:
-        """The search has ended."""
+        """Draws the table at the end of a search."""
         self._draw({})
         self._inner.ended()
 

@@ -1,8 +1,8 @@
-"""Pruners by their names, and what a pruner has learned, so that it is the same after a restart.
+"""Pruners by their names, and the learned state of a pruner, which is restored after a restart.
 
 Optuna's pruners of successive halving learn their first step, or the number of brackets, from the longest trial
-that is complete at their first decision, and keep it in the object (4.4 to 5.0.0). A study keeps the step of that
-trial.
+that is complete at their first decision, and store it in the object (4.4 to 5.0.0). A study stores the step of
+that trial.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
 
 
 def is_learning(pruner: BasePruner) -> bool:
-    """Returns whether the decisions of a pruner depend on the longest complete trial at the first of them."""
+    """Returns whether a pruner learns from the longest trial that is complete at its first decision."""
     return isinstance(_unwrapped(pruner), SuccessiveHalvingPruner | HyperbandPruner)
 
 
 def pruner_of_study(pruner: BasePruner) -> BasePruner:
-    """Copies a pruner that learns, since it would keep in another study what it has learned in this one."""
+    """Copies a pruner that learns, because its learned state must not be used in another study."""
     return copy.deepcopy(pruner) if is_learning(pruner) else pruner
 
 
-def teach(pruner: BasePruner, longest: int) -> None:
-    """Lets a pruner that learns make its first decision in a study with one complete trial.
+def teach(pruner: BasePruner, last_step: int) -> None:
+    """Makes a pruner learn: it makes its first decision in a study with one complete trial.
 
     Args:
         pruner: the pruner; one that has learned already does not change.
-        longest: the last step of that trial.
+        last_step: of that trial.
     """
     study = optuna.create_study(pruner=_unwrapped(pruner))
-    study.add_trial(optuna.trial.create_trial(value=0.0, intermediate_values={longest: 0.0}))
+    study.add_trial(optuna.trial.create_trial(value=0.0, intermediate_values={last_step: 0.0}))
     trial = study.ask()
     trial.report(0.0, step=0)
     trial.should_prune()
@@ -56,12 +56,12 @@ def _unwrapped(pruner: BasePruner) -> BasePruner:
 
 
 def checked_pruner(pruner: object, objectives: int, problems: Problems) -> BasePruner:
-    """The pruner that a user has given, as it is or by its name; None prunes nothing.
+    """Returns the pruner of the `pruner` argument, or one by its name; None prunes nothing.
 
     Args:
         pruner: a name or a pruner of Optuna.
-        objectives: how many there are: only a search for one objective is pruned.
-        problems: notes what is wrong.
+        objectives: the number of objectives: only a search for one objective is pruned.
+        problems: collects the errors.
     """
     if pruner is None:
         return optuna.pruners.NopPruner()

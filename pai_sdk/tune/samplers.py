@@ -1,4 +1,4 @@
-"""Samplers by their names, and samplers whose draws depend on the number of the trial only."""
+"""Samplers by their names, and samplers whose draws depend only on the number of the trial."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pai_sdk.tune.space import Choice, IntRange, LogUniform, SearchSpace, Unifor
 
 __all__ = ["PopulationSampler", "checked_sampler", "distribution_of", "generation_before"]
 
-_MAKERS: Mapping[str, Callable[[int], BaseSampler]] = {
+_FACTORIES: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
@@ -34,69 +34,71 @@ _NEEDS: Mapping[str, Sequence[str]] = {"cmaes": ["cmaes"], "gp": ["torch", "scip
 _SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2", "qmc", "pbt")
 
 
-def distribution_of(one: Uniform | LogUniform | IntRange | Choice) -> BaseDistribution:
-    """The distribution of Optuna for a range."""
-    if isinstance(one, Choice):
-        return optuna.distributions.CategoricalDistribution(one.keys)
-    if isinstance(one, IntRange):
-        return optuna.distributions.IntDistribution(one.low, one.high, log=one.log, step=one.step)
-    if isinstance(one, LogUniform):
-        return optuna.distributions.FloatDistribution(one.low, one.high, log=True)
-    return optuna.distributions.FloatDistribution(one.low, one.high, step=one.step)
+def distribution_of(value_range: Uniform | LogUniform | IntRange | Choice) -> BaseDistribution:
+    """Returns the distribution of Optuna for a range."""
+    if isinstance(value_range, Choice):
+        return optuna.distributions.CategoricalDistribution(value_range.keys)
+    if isinstance(value_range, IntRange):
+        return optuna.distributions.IntDistribution(
+            value_range.low, value_range.high, log=value_range.log, step=value_range.step
+        )
+    if isinstance(value_range, LogUniform):
+        return optuna.distributions.FloatDistribution(value_range.low, value_range.high, log=True)
+    return optuna.distributions.FloatDistribution(value_range.low, value_range.high, step=value_range.step)
 
 
 class SeededSampler(BaseSampler):
-    """Makes a new sampler for each trial, whose seed comes from the study's seed and the number of the trial.
+    """Creates a new sampler for each trial, with a seed from the study's seed and the number of the trial.
 
     A sampler that lives as long as its process would draw other values after a restart. With this one, a study
-    that was interrupted goes on with the values that it would have had.
+    that was interrupted continues with the values that it would have had.
 
     Args:
-        make: makes a sampler from a seed.
+        make: creates a sampler from a seed.
         seed: of the study.
     """
 
     def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
         self._make = make
         self._seed = seed
-        self._of = lru_cache(maxsize=16)(self._made)
+        self._of = lru_cache(maxsize=16)(self._create_sampler)
 
-    def _made(self, number: int) -> BaseSampler:
+    def _create_sampler(self, number: int) -> BaseSampler:
         digest = hashlib.sha256(f"{self._seed}/{number}".encode()).digest()
         return self._make(int.from_bytes(digest[:4], "big"))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As the sampler of the trial."""
+        """Delegates to the sampler of the trial."""
         return self._of(trial.number).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As the sampler of the trial."""
+        """Delegates to the sampler of the trial."""
         return self._of(trial.number).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """As the sampler of the trial."""
+        """Delegates to the sampler of the trial."""
         return self._of(trial.number).sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """As the sampler of the trial."""
+        """Delegates to the sampler of the trial."""
         self._of(trial.number).before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """As the sampler of the trial."""
+        """Delegates to the sampler of the trial."""
         self._of(trial.number).after_trial(study, trial, state, values)
 
 
 class GridSampler(BaseSampler):
-    """Each point of a grid once, in an order that the seed decides.
+    """Samples each point of a grid once, in an order that depends on the seed.
 
     Args:
-        space: its ranges have a finite number of values.
+        space: the ranges, with a finite number of values.
         seed: of the study.
         skipped: the number of trials of the study before the first one of the grid.
     """
@@ -110,70 +112,74 @@ class GridSampler(BaseSampler):
         self._order = random.Random(seed).sample(range(self.size), self.size)  # noqa: S311 - no secret
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Nothing: each parameter is taken from the point of the trial."""
+        """Returns nothing: each parameter is sampled independently, from the point of the trial."""
         return {}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Nothing, likewise."""
+        """Returns nothing, because there is no relative search space."""
         return {}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """The value of the point of the trial."""
-        at = self._order[(trial.number - self._skipped) % self.size]
-        for known, column in zip(self._names, self._columns, strict=True):
-            at, number = divmod(at, len(column))
-            if known == param_name:
+        """Returns the value of the point of the trial."""
+        index = self._order[(trial.number - self._skipped) % self.size]
+        for name, column in zip(self._names, self._columns, strict=True):
+            index, number = divmod(index, len(column))
+            if name == param_name:
                 return column[number]
         raise KeyError(param_name)
 
 
 class PopulationSampler(SeededSampler):
-    """The members of a population: drawn in the first generation, then those of the generation before, changed.
+    """Samples the members of a population: new ones in the first generation, then successors of members.
 
     Args:
-        population: its settings.
+        population: the settings.
         space: the ranges.
         seed: of the study.
     """
 
     def __init__(self, population: PopulationBased, space: SearchSpace, seed: int) -> None:
-        super().__init__(_MAKERS["random"], seed)
+        super().__init__(_FACTORIES["random"], seed)
         self._population = population
         self._space = space
         self._successors = lru_cache(maxsize=16)(self._successor)
 
     def parent(self, study: Study, number: int) -> int | None:
-        """The trial that a trial goes on from; None in the first generation."""
-        found = self._successors(study, number)
-        return None if found is None else found.parent
+        """Returns the trial that a trial continues from; None in the first generation."""
+        successor = self._successors(study, number)
+        return None if successor is None else successor.parent
 
     def _successor(self, study: Study, number: int) -> Successor | None:
         sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
         before = [
-            EndedMember(one.number, one.params, sign * one.values[0] if one.state == TrialState.COMPLETE else None)
-            for one in generation_before(self._population, study, number)
+            EndedMember(
+                member.number,
+                member.params,
+                sign * member.values[0] if member.state == TrialState.COMPLETE else None,
+            )
+            for member in generation_before(self._population, study, number)
         ]
         return self._population.successor(number, self._seed, before, self._space) if before else None
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """The value of the parent, changed or not; in the first generation a new one."""
-        found = self._successors(study, trial.number)
-        if found is not None and param_name in found.params:
-            return found.params[param_name]
+        """Returns the value of the parent, changed or not; in the first generation a new one."""
+        successor = self._successors(study, trial.number)
+        if successor is not None and param_name in successor.params:
+            return successor.params[param_name]
         return super().sample_independent(study, trial, param_name, param_distribution)
 
 
 def generation_before(population: PopulationBased, study: Study, number: int) -> list[FrozenTrial]:
-    """The trials of the generation before that of a trial; none before the first one.
+    """Returns the trials of the generation before that of a trial; none in the first one.
 
     Args:
-        population: its settings.
+        population: the settings.
         study: with all of these trials.
         number: of the trial.
     """
@@ -182,19 +188,19 @@ def generation_before(population: PopulationBased, study: Study, number: int) ->
 
 
 def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> Callable[[int, int], BaseSampler]:
-    """What makes the sampler of a study from its seed and the number of trials that it begins with.
+    """Returns a function that creates the sampler of a study from the seed and the number of earlier trials.
 
     Args:
         sampler: a name, a population, a sampler of Optuna, or a function from a seed to a sampler, such as its
             class.
         space: the ranges.
-        problems: notes what is wrong.
+        problems: collects the errors.
     """
     if sampler is None:
         sampler = "tpe"
     if isinstance(sampler, BaseSampler):
-        its: BaseSampler = sampler
-        return lambda seed, skipped: its
+        fixed_sampler: BaseSampler = sampler
+        return lambda seed, skipped: fixed_sampler
     if isinstance(sampler, PopulationBased):
         population = sampler
         return lambda seed, skipped: PopulationSampler(population, space, seed)
@@ -202,23 +208,23 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
         with problems.under("sampler"):
             GridSampler(space, 0, 0)
         return lambda seed, skipped: GridSampler(space, seed, skipped)
-    make: Any = _MAKERS.get(sampler) if isinstance(sampler, str) else sampler
+    make: Any = _FACTORIES.get(sampler) if isinstance(sampler, str) else sampler
     if isinstance(sampler, type) and issubclass(sampler, BaseSampler):
         kind: Any = sampler
         make = lambda seed: kind(seed=seed)  # noqa: E731
     if not callable(make):
         hint = name_hint(sampler, _SAMPLERS) if isinstance(sampler, str) else "give a name, such as 'tpe'"
-        what = f"{sampler!r} is not known" if isinstance(sampler, str) else is_of_type(sampler)
-        problems.add("sampler", what, hint)
-        return lambda seed, skipped: SeededSampler(_MAKERS["random"], seed)
+        message = f"{sampler!r} is not known" if isinstance(sampler, str) else is_of_type(sampler)
+        problems.add("sampler", message, hint)
+        return lambda seed, skipped: SeededSampler(_FACTORIES["random"], seed)
     missing = [name for name in _NEEDS.get(str(sampler), ()) if importlib.util.find_spec(name) is None]
-    if missing:  # Optuna imports them when the second trial begins, or later
+    if missing:  # Optuna imports them when the second trial starts, or later
         problems.add("sampler", f"{sampler!r} needs {missing[0]}", f"run: pip install {' '.join(missing)}")
-        return lambda seed, skipped: SeededSampler(_MAKERS["random"], seed)
+        return lambda seed, skipped: SeededSampler(_FACTORIES["random"], seed)
     try:
         make(0)
-    except ImportError as error:  # of what only this sampler needs
+    except ImportError as error:  # of a package that only this sampler needs
         problems.add("sampler", f"{sampler!r} cannot be used: {error}", f"run: pip install {error.name or '…'}")
-    except Exception as error:  # whatever the user's function raises
-        problems.add("sampler", f"cannot be made: {type(error).__name__}: {error}", "a function from a seed")
+    except Exception as error:  # of any kind: runs a function of the user
+        problems.add("sampler", f"cannot be created: {type(error).__name__}: {error}", "a function from a seed")
     return lambda seed, skipped: SeededSampler(make, seed)

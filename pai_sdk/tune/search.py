@@ -1,6 +1,6 @@
-"""A search: the checks of what the user gave, the study in its folder, and the run of its trials.
+"""A search: the rules from the user's arguments, the study in its folder, and the run of its trials.
 
-All modules that need Optuna are imported here, and `tune.tuner` imports this one when a tuner is made.
+All modules that need Optuna are imported here, and `tune.tuner` imports this one when a tuner is created.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pai_sdk.tune.template import TrialTemplate
 from pai_sdk.tune.trials import TrialList
 from pai_sdk.tune.warm_start import earlier_trials
 
-__all__ = ["Search", "opened_to_read", "plot_study", "rules_of"]
+__all__ = ["Search", "open_read_only", "plot_study", "rules_of"]
 
 
 def rules_of(
@@ -49,7 +49,7 @@ def rules_of(
     session: Any,
     problems: Problems,
 ) -> StudyRules:
-    """The rules of a study, from what the user has given; `problems` notes what is wrong."""
+    """Returns the rules of a study from the user's arguments; `problems` collects the errors."""
     return StudyRules(
         space,
         objectives,
@@ -61,11 +61,11 @@ def rules_of(
     )
 
 
-def opened_to_read(store: Store, session: Any = None) -> Study:
-    """The study in a folder, as it is now; another tuner may drive it.
+def open_read_only(store: Store, session: Any = None) -> Study:
+    """Opens the study in a folder, in its current state; another tuner may drive it.
 
     Raises:
-        RunNotFoundError: there is none.
+        RunNotFoundError: there is no study.
     """
     return Study.load(open_journal(store), store.uri, None, session)
 
@@ -77,13 +77,13 @@ class Search:
     Attributes:
         store: the folder of the study.
         name: of the study.
-        rules: its rules.
-        trials: how many trials it is to have.
-        parallel: how many run at once.
-        max_failures: how many may fail.
-        timeout_s: the longest time of this run.
-        trial_timeout_s: the longest time of a trial that is a function.
-        show: a live table.
+        rules: of the study.
+        trials: the number of trials of the study.
+        parallel: the number of concurrent trials.
+        max_failures: the number of trials that can fail.
+        timeout_s: the limit of this run.
+        trial_timeout_s: the limit of a trial that is a function.
+        show: whether to display a live table.
         session: for the jobs of trials that are read.
     """
 
@@ -100,7 +100,7 @@ class Search:
 
     @contextmanager
     def study(self) -> Iterator[Study]:
-        """The study, claimed for this process; it is created when there is none.
+        """Yields the study, claimed for this process; it is created if necessary.
 
         Raises:
             InUseError: another tuner drives it.
@@ -114,11 +114,12 @@ class Search:
                 yield Study.create(journal, self.store.uri, self.rules, self.session)
 
     def run_function(self, study: Study, function: Callable[..., Any]) -> TrialList:
-        """Call a function for each trial that is missing."""
+        """Calls a function for each missing trial."""
         display = TrialsDisplay(study, has_jobs=False) if self.show and shows_functions() else None
         root = self.store.root or Path.home() / ".pai" / "runs" / self.name
         if self.store.root is None and study.population is not None:
-            # The run of a trial is replaced when the trial begins again. So no other study of this name shares it.
+            # The run of a trial is replaced when the trial restarts, so another study of this name must not share
+            # it.
             root = root.with_name(f"{self.name}-{study.id[:8]}")
         trials = FunctionTrials(
             study,
@@ -135,7 +136,7 @@ class Search:
             try:
                 trials.run()
             except KeyboardInterrupt:
-                # A new interrupt: the traceback of the wait would push the message off the screen.
+                # Raised anew, because the traceback of the wait would scroll the message off the screen.
                 raise search_interrupted(study.uri) from None
         if display is not None:
             display.ended()
@@ -150,7 +151,7 @@ class Search:
         on_interrupt: Literal["detach", "stop"],
         policy: FollowPolicy | None,
     ) -> TrialList:
-        """Run a job for each trial that is missing."""
+        """Runs a job for each missing trial."""
         gathering = Gathering(
             [],
             fail_fast=False,
@@ -177,13 +178,13 @@ class Search:
         return self._result(study, is_timed_out=trials.is_timed_out)
 
     def _result(self, study: Study, *, is_timed_out: bool) -> TrialList:
-        """All trials.
+        """Returns all trials.
 
         Raises:
-            TuningFailed: none has succeeded, although there was time for all.
+            TuningFailed: no trial has succeeded, although the timeout was not reached.
         """
-        found = study.trials()
-        if not is_timed_out and not any(one.state == "complete" for one in found):
-            failed = {one.number: one.reason for one in found if one.state == "failed"}
-            raise TuningFailed(failed, study=study.uri, trials=len(found))
-        return found
+        trials = study.trials()
+        if not is_timed_out and not any(trial.state == "complete" for trial in trials):
+            failed = {trial.number: trial.reason for trial in trials if trial.state == "failed"}
+            raise TuningFailed(failed, study=study.uri, trials=len(trials))
+        return trials

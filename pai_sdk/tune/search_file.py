@@ -38,16 +38,16 @@ _KEYS = (
     "timeout",
     "warm_start",
 )
-_OF_OBJECTIVE = ("metric", "direction", "at")
+_OBJECTIVE_KEYS = ("metric", "direction", "at")
 
 
 @dataclass(frozen=True)
 class SearchFile:
-    """The arguments of a `Tuner`, as a file and the options of a command give them.
+    """The arguments of a `Tuner`, from a file and the options of a command.
 
     Attributes:
         values: parameter to value.
-        file: where they come from.
+        file: the source of the values.
     """
 
     values: Mapping[str, Any]
@@ -55,7 +55,7 @@ class SearchFile:
 
     @classmethod
     def load(cls, path: str | Path) -> SearchFile:
-        """Read a YAML file. The ranges are checked when the tuner is made.
+        """Reads a YAML file. The ranges are checked when the tuner is created.
 
         Raises:
             InvalidInputError: it cannot be read, is not YAML, or has unknown keys.
@@ -64,48 +64,48 @@ class SearchFile:
         if not isinstance(file.value, dict) or not file.value:
             hint = "such as `lr: {log_uniform: [1e-5, 1e-1]}`"
             raise InvalidInputError([Problem(f"{file.path}:1", "is not a mapping of names to ranges", hint)])
-        found = {str(key): value for key, value in file.value.items()}
-        if "search" not in found:
-            found = {"search": found}
+        values = {str(key): value for key, value in file.value.items()}
+        if "search" not in values:
+            values = {"search": values}
         problems = [*file.problems]
         problems += [
             Problem(file.where(name), "is not known", name_hint(name, _KEYS))
-            for name in found
+            for name in values
             if name not in _KEYS
         ]
         if problems:
             raise InvalidInputError(problems)
-        return cls(found, file)
+        return cls(values, file)
 
     def with_values(self, values: Mapping[str, Any]) -> SearchFile:
-        """The same with other values; those that are None change nothing."""
+        """Returns a copy with changed values; those that are None change nothing."""
         return replace(self, values={**self.values, **{k: v for k, v in values.items() if v is not None}})
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of a `Tuner`.
+        """Returns the keyword arguments of a `Tuner`.
 
         Raises:
             InvalidInputError: an objective has unknown keys.
         """
         values = dict(self.values)
-        given = values.get("objective")
-        if isinstance(given, list):
-            values["objective"] = [_objective(one) for one in given]
-        elif given is not None:
-            values["objective"] = _objective(given)
+        objective = values.get("objective")
+        if isinstance(objective, list):
+            values["objective"] = [_objective(item) for item in objective]
+        elif objective is not None:
+            values["objective"] = _objective(objective)
         return values
 
 
-def _objective(given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return given
+def _objective(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
     unknown = [
-        Problem(f"objective.{name}", "is not known", name_hint(str(name), _OF_OBJECTIVE))
-        for name in given
-        if name not in _OF_OBJECTIVE
+        Problem(f"objective.{name}", "is not known", name_hint(str(name), _OBJECTIVE_KEYS))
+        for name in value
+        if name not in _OBJECTIVE_KEYS
     ]
-    if "metric" not in given:
+    if "metric" not in value:
         unknown.append(Problem("objective.metric", "is missing"))
     if unknown:
         raise InvalidInputError(unknown)
-    return Objective(**given)
+    return Objective(**value)

@@ -1,4 +1,4 @@
-"""A search space: which values each hyperparameter may have.
+"""A search space: the possible values of each hyperparameter.
 
 `Uniform`, `LogUniform`, `IntRange` and `Choice` are plain values; a list is a `Choice`, and distributions of
 Optuna are accepted. This module does not import Optuna.
@@ -20,18 +20,18 @@ from pai_sdk.submit.problems import Problems
 __all__ = ["Choice", "IntRange", "LogUniform", "Range", "SearchSpace", "Uniform", "checked_space"]
 
 _SCALARS = (str, int, float, bool, type(None))
-_MAX_STEPS = 1e15  # of a float range: between them, float64 has no more numbers
+_MAX_STEPS = 1e15  # of a float range: float64 cannot represent more steps
 _MAX_POINTS = 1_000_000  # of a grid, whose order is drawn at once
 _HINT = "give Uniform(low, high), LogUniform(low, high), IntRange(low, high), Choice([…]) or a list of values"
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """A number between two others, both included.
+    """A number in a range, with both limits.
 
     Attributes:
-        low: the least value.
-        high: the largest one.
+        low: the minimum.
+        high: the maximum.
         step: only `low`, `low + step`, …; any number by default.
 
     Example:
@@ -46,11 +46,11 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """A number between two others above 0, each order of magnitude as probable as any other.
+    """A number in a range above 0; all orders of magnitude have equal probability.
 
     Attributes:
-        low: the least value.
-        high: the largest one.
+        low: the minimum.
+        high: the maximum.
 
     Example:
         >>> LogUniform(1e-5, 1e-1)
@@ -63,13 +63,13 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class IntRange:
-    """A whole number between two others, both included.
+    """A whole number in a range, with both limits.
 
     Attributes:
-        low: the least value.
-        high: the largest one.
+        low: the minimum.
+        high: the maximum.
         step: only `low`, `low + step`, ….
-        log: each order of magnitude is as probable as any other.
+        log: all orders of magnitude have equal probability.
 
     Example:
         >>> IntRange(16, 256, step=16)
@@ -84,7 +84,7 @@ class IntRange:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values, of any type that JSON has. Tuples, and numbers as keys of dicts, stay what they are.
+    """One of several values, of any JSON type. Tuples, and numbers as keys of dicts, keep their types.
 
     Attributes:
         values: the values.
@@ -103,21 +103,21 @@ class Choice:
 
     @property
     def are_scalars(self) -> bool:
-        """True where Optuna gets the values as they are; others are given to it as JSON.
+        """True if Optuna receives the values themselves; otherwise it receives them as JSON.
 
-        Optuna takes `1`, `1.0` and `True` for the same choice, and compares numbers as floats.
+        Optuna treats `1`, `1.0` and `True` as one choice, and compares numbers as floats.
         """
         are_small = all(isinstance(value, _SCALARS) and not _is_huge(value) for value in self.values)
         return are_small and len({*self.values}) == len(self.values)
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """The values as Optuna knows them."""
+        """The values, encoded for Optuna."""
         if self.are_scalars:
             return tuple(self.values)
-        texts = tuple(map(_json, self.values))
-        if len({*texts}) == len(texts):
-            return texts
+        encoded = tuple(map(_json, self.values))
+        if len({*encoded}) == len(encoded):
+            return encoded
         return tuple(_json(_tagged(value)) for value in self.values)  # `(1, 2)` and `[1, 2]`
 
 
@@ -151,202 +151,221 @@ class SearchSpace:
         return len(self.ranges)
 
     def decoded(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of hyperparameters, from the keys by which Optuna knows them."""
+        """Returns the values of hyperparameters from Optuna's encoding."""
         return {name: self._decoded(name, value) for name, value in params.items()}
 
     def _decoded(self, name: str, value: Any) -> Any:
-        found = self.ranges.get(name)
-        if isinstance(found, Choice) and not found.are_scalars:
-            return dict(zip(found.keys, found.values, strict=True)).get(value, value)
+        value_range = self.ranges.get(name)
+        if isinstance(value_range, Choice) and not value_range.are_scalars:
+            return dict(zip(value_range.keys, value_range.values, strict=True)).get(value, value)
         return value
 
     def encoded(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The values as Optuna knows them; None if they are not a point of this space."""
-        found: dict[str, Any] = {}
-        for name, given in self.ranges.items():
-            if name not in values or (value := _within(given, values[name])) is _OUTSIDE:
+        """Returns the values, encoded for Optuna; None if they are not a point of this space."""
+        point: dict[str, Any] = {}
+        for name, value_range in self.ranges.items():
+            if name not in values or (value := _within(value_range, values[name])) is _OUTSIDE:
                 return None
-            found[name] = value
-        return found
+            point[name] = value
+        return point
 
     def to_json(self) -> dict[str, Any]:
-        """The space as JSON, for the study."""
+        """Returns the space as JSON, for the study."""
         names = {kind: name for name, kind in _KINDS.items()}
         return {
-            name: [names[type(one)], {f.name: _field_json(getattr(one, f.name)) for f in fields(one)}]
-            for name, one in self.ranges.items()
+            name: [
+                names[type(value_range)],
+                {f.name: _field_json(getattr(value_range, f.name)) for f in fields(value_range)},
+            ]
+            for name, value_range in self.ranges.items()
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> SearchSpace:
-        """The space that `to_json` has written."""
+    def from_json(cls, data: Mapping[str, Any]) -> SearchSpace:
+        """Returns the space from the JSON of `to_json`."""
         return cls(
             {
                 name: _KINDS[kind](**{field: _untagged(value) for field, value in values.items()})
-                for name, (kind, values) in found.items()
+                for name, (kind, values) in data.items()
             }
         )
 
     def continues(self, other: SearchSpace) -> bool:
-        """Returns whether this space has the same values, as Optuna knows them. Tuples are lists there."""
+        """Returns True if the spaces have equal values in Optuna's encoding, in which tuples are lists."""
         return self.ranges.keys() == other.ranges.keys() and all(
-            _json(one.keys) == _json(theirs.keys)
-            if isinstance(one, Choice) and isinstance(theirs := other.ranges[name], Choice)
-            else one == other.ranges[name]
-            for name, one in self.ranges.items()
+            _json(value_range.keys) == _json(other_range.keys)
+            if isinstance(value_range, Choice) and isinstance(other_range := other.ranges[name], Choice)
+            else value_range == other.ranges[name]
+            for name, value_range in self.ranges.items()
         )
 
     def grid(self) -> list[list[Any]]:
-        """All values of each hyperparameter, in the order of the ranges.
+        """Returns all values of each hyperparameter, in the order of the ranges.
 
         Raises:
-            InvalidInputError: a range has no such list, as it has no step.
+            InvalidInputError: a range has infinitely many values, because it has no step.
         """
         problems = Problems()
         columns: list[Sequence[Any]] = []
-        for name, one in self.ranges.items():
-            column = _all_values(one)
+        for name, value_range in self.ranges.items():
+            column = _all_values(value_range)
             if column is None:
                 problems.add(f"search[{name!r}]", "has infinitely many values", "a grid needs a step, or a list")
             columns.append(column or [])
         problems.raise_if_any()
         if math.prod(map(len, columns)) > _MAX_POINTS:
-            what = f"has more than {_MAX_POINTS:,} points"
-            raise InvalidInputError([Problem("search", what, "a grid needs larger steps; or another sampler")])
+            message = f"has more than {_MAX_POINTS:,} points"
+            raise InvalidInputError([Problem("search", message, "a grid needs larger steps; or another sampler")])
         return [[*column] for column in columns]
 
 
 def checked_space(search: object, problems: Problems | None = None) -> SearchSpace:
-    """The search space that a user has given.
+    """Returns the search space of the `search` argument.
 
     Args:
-        search: name to range, to a list of values, to a distribution of Optuna, or to the same as in a file.
-        problems: notes what is wrong; without it, that is raised.
+        search: name to range, to a list of values, to a distribution of Optuna, or to a range as in a file.
+        problems: collects the errors; without it, they are raised.
 
     Raises:
-        InvalidInputError: with everything that is wrong.
+        InvalidInputError: the space is invalid; it has all problems.
     """
-    found = Problems() if problems is None else problems
+    collected = Problems() if problems is None else problems
     ranges: dict[str, Range] = {}
     if not isinstance(search, Mapping):
-        found.add("search", is_of_type(search), "give a dict: {'lr': LogUniform(1e-5, 1e-1)}")
+        collected.add("search", is_of_type(search), "give a dict: {'lr': LogUniform(1e-5, 1e-1)}")
     elif not search:
-        found.add("search", "is empty", _HINT)
+        collected.add("search", "is empty", _HINT)
     else:
-        for name, given in search.items():
+        for name, value in search.items():
             where = f"search[{name!r}]"
             if not isinstance(name, str) or not name:
-                found.add(where, "is not a name")
+                collected.add(where, "is not a name")
                 continue
-            with found.under(where):
-                ranges[name] = _checked(_range_of(given))
+            with collected.under(where):
+                ranges[name] = _checked(_range_of(value))
     if problems is None:
-        found.raise_if_any()
+        collected.raise_if_any()
     return SearchSpace(ranges)
 
 
-def _range_of(given: Any) -> Range:
-    """The range that is meant by a value of a search space.
+def _range_of(value: Any) -> Range:
+    """Parses a value of a search space as a range.
 
     Raises:
-        InvalidInputError: none.
+        InvalidInputError: the value is no range.
     """
-    if isinstance(given, Uniform | LogUniform | IntRange | Choice):
-        return given
-    if isinstance(given, list | tuple | range):
-        return Choice(list(given))
-    if not isinstance(given, type) and isinstance(values := python_value(given), list):  # an array of numpy
+    if isinstance(value, Uniform | LogUniform | IntRange | Choice):
+        return value
+    if isinstance(value, list | tuple | range):
+        return Choice(list(value))
+    if not isinstance(value, type) and isinstance(values := python_value(value), list):  # an array of numpy
         return Choice(values)
-    if type(given).__module__.startswith("optuna."):
-        return _from_optuna(given)
-    if isinstance(given, Mapping):
-        return _from_mapping(given)
-    hint = "a fixed value belongs to the hyperparameters of the estimator; " if isinstance(given, _SCALARS) else ""
-    raise InvalidInputError([Problem("", is_of_type(given), hint + _HINT)])
+    if type(value).__module__.startswith("optuna."):
+        return _from_optuna(value)
+    if isinstance(value, Mapping):
+        return _from_mapping(value)
+    hint = "a fixed value belongs to the hyperparameters of the estimator; " if isinstance(value, _SCALARS) else ""
+    raise InvalidInputError([Problem("", is_of_type(value), hint + _HINT)])
 
 
-def _from_optuna(given: Any) -> Range:
-    name = type(given).__name__
+def _from_optuna(distribution: Any) -> Range:
+    name = type(distribution).__name__
     if name == "CategoricalDistribution":
-        return Choice(given.choices)
+        return Choice(distribution.choices)
     if name == "IntDistribution":
-        return IntRange(given.low, given.high, given.step, given.log)
+        return IntRange(distribution.low, distribution.high, distribution.step, distribution.log)
     if name == "FloatDistribution":
-        return LogUniform(given.low, given.high) if given.log else Uniform(given.low, given.high, given.step)
+        return (
+            LogUniform(distribution.low, distribution.high)
+            if distribution.log
+            else Uniform(distribution.low, distribution.high, distribution.step)
+        )
     raise InvalidInputError([Problem("", f"the distribution {name} is not known", _HINT)])
 
 
-def _from_mapping(given: Mapping[str, Any]) -> Range:
-    """A range as in a file: `{log_uniform: [1e-5, 1e-1]}`."""
-    rest = dict(given)
-    kind = next((name for name in _KINDS if name in rest), None)
+def _from_mapping(mapping: Mapping[str, Any]) -> Range:
+    """Parses a range of a file, such as `{log_uniform: [1e-5, 1e-1]}`."""
+    options = dict(mapping)
+    kind = next((name for name in _KINDS if name in options), None)
     if kind is None:
-        hint = name_hint(str(next(iter(rest), "")), _KINDS, intro="a range is one of")
-        raise InvalidInputError([Problem("", f"{dict(given)} is no range", hint)])
-    values = rest.pop(kind)
+        hint = name_hint(str(next(iter(options), "")), _KINDS, intro="a range is one of")
+        raise InvalidInputError([Problem("", f"{dict(mapping)} is no range", hint)])
+    values = options.pop(kind)
     if kind == "choice":
         arguments: list[Any] = [values]
     else:
         arguments = list(values) if isinstance(values, list | tuple) else [values]
     try:
-        return _KINDS[kind](*arguments, **rest)
+        return _KINDS[kind](*arguments, **options)
     except TypeError:
-        what = f"{dict(given)} is no range"
+        message = f"{dict(mapping)} is no range"
         hint = "such as {log_uniform: [1e-5, 1e-1]}, {int: [16, 256], step: 16}, {choice: [adam, sgd]}"
-        raise InvalidInputError([Problem("", what, hint)]) from None
+        raise InvalidInputError([Problem("", message, hint)]) from None
 
 
-def _checked(given: Range) -> Range:
-    """The range with numbers of Python, if it makes sense.
+def _checked(value_range: Range) -> Range:
+    """Checks a range, and returns it with numbers of Python.
 
     Raises:
-        InvalidInputError: it does not.
+        InvalidInputError: the range is invalid.
     """
     try:
-        values: dict[str, Any] = {one.name: python_value(getattr(given, one.name)) for one in fields(given)}
-        given = type(given)(**values)
-        problem = _choice_problem(given) if isinstance(given, Choice) else _numbers_problem(given)
+        values: dict[str, Any] = {
+            item.name: python_value(getattr(value_range, item.name)) for item in fields(value_range)
+        }
+        value_range = type(value_range)(**values)
+        problem = (
+            _choice_problem(value_range) if isinstance(value_range, Choice) else _numbers_problem(value_range)
+        )
     except (ValueError, RecursionError) as error:
-        problem = Problem("", f"has a value that cannot be kept: {error}", "values of a Choice are those of JSON")
+        problem = Problem(
+            "", f"has a value that cannot be stored: {error}", "values of a Choice are those of JSON"
+        )
     if problem is not None:
         raise InvalidInputError([problem])
-    return given
+    return value_range
 
 
-def _choice_problem(given: Choice) -> Problem | None:
-    if not isinstance(given.values, tuple):
-        return Problem("", f"the values of a Choice are a list, and not of type {type(given.values).__name__}")
-    if not given.values:
+def _choice_problem(choice: Choice) -> Problem | None:
+    if not isinstance(choice.values, tuple):
+        return Problem("", f"the values of a Choice are a list, and not of type {type(choice.values).__name__}")
+    if not choice.values:
         return Problem("", "is a Choice without values")
     try:
-        keys = [(_json(value), _json(_tagged(value)), type(value)) for value in given.values]
+        keys = [(_json(value), _json(_tagged(value)), type(value)) for value in choice.values]
     except (TypeError, ValueError) as error:
-        return Problem("", f"has a value that cannot be kept: {error}", "values of a Choice are those of JSON")
+        return Problem("", f"has a value that cannot be stored: {error}", "values of a Choice are those of JSON")
     if len({*keys}) < len(keys):
         return Problem("", "is a Choice with the same value twice")
     return None
 
 
-def _numbers_problem(given: Uniform | LogUniform | IntRange) -> Problem | None:
-    is_whole = isinstance(given, IntRange)
-    step = getattr(given, "step", None)
-    for name, value in (("low", given.low), ("high", given.high), ("step", 1 if step is None else step)):
-        if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
-            return Problem("", f"{name} is {value!r}, which is not a {'whole ' if is_whole else ''}number")
+def _numbers_problem(value_range: Uniform | LogUniform | IntRange) -> Problem | None:
+    is_int = isinstance(value_range, IntRange)
+    step = getattr(value_range, "step", None)
+    for name, value in (
+        ("low", value_range.low),
+        ("high", value_range.high),
+        ("step", 1 if step is None else step),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int if is_int else int | float):
+            return Problem("", f"{name} is {value!r}, which is not a {'whole ' if is_int else ''}number")
         if _is_huge(value) or not math.isfinite(value):
             return Problem("", f"{name} is {value!r:.40}", "a finite number; a whole one has at most 64 bits")
-    if given.low > given.high:
-        return Problem("", f"low is {given.low!r}, above high, which is {given.high!r}")
-    if not math.isfinite(given.high - given.low):
-        return Problem("", f"the distance of {given.low!r} and {given.high!r} is beyond the range of numbers")
+    if value_range.low > value_range.high:
+        return Problem("", f"low is {value_range.low!r}, above high, which is {value_range.high!r}")
+    if not math.isfinite(value_range.high - value_range.low):
+        return Problem(
+            "", f"the distance of {value_range.low!r} and {value_range.high!r} is beyond the range of numbers"
+        )
     if step is not None and step <= 0:
         return Problem("", f"step is {step!r}, and must be above 0")
-    if isinstance(step, float) and (given.high - given.low) / step > _MAX_STEPS:
-        return Problem("", f"step is {step!r}, too small for a range up to {given.high!r}", "leave it out")
-    is_log = isinstance(given, LogUniform) or (isinstance(given, IntRange) and given.log)
-    if is_log and given.low <= 0:
-        return Problem("", f"low is {given.low!r}, and a logarithmic range begins above 0", "such as 1e-6")
-    if isinstance(given, IntRange) and given.log and given.step != 1:
+    if isinstance(step, float) and (value_range.high - value_range.low) / step > _MAX_STEPS:
+        return Problem("", f"step is {step!r}, too small for a range up to {value_range.high!r}", "leave it out")
+    is_log = isinstance(value_range, LogUniform) or (isinstance(value_range, IntRange) and value_range.log)
+    if is_log and value_range.low <= 0:
+        return Problem("", f"low is {value_range.low!r}, and a logarithmic range starts above 0", "such as 1e-6")
+    if isinstance(value_range, IntRange) and value_range.log and value_range.step != 1:
         return Problem("", "log and step cannot be combined")
     return None
 
@@ -354,46 +373,44 @@ def _numbers_problem(given: Uniform | LogUniform | IntRange) -> Problem | None:
 _OUTSIDE = object()
 
 
-def _within(given: Range, value: Any) -> Any:
-    """A value as Optuna knows it; `_OUTSIDE` if it is not in the range. Numbers may be given as text."""
+def _within(value_range: Range, value: Any) -> Any:
+    """Returns a value, encoded for Optuna; `_OUTSIDE` if it is not in the range. Numbers can be strings."""
     try:
-        if isinstance(given, Choice):
-            texts = {_text(one): key for one, key in zip(given.values, given.keys, strict=True)}
-            return texts.get(_text(python_value(value)), _OUTSIDE)
+        if isinstance(value_range, Choice):
+            keys_by_string = {
+                _job_string(choice_value): key
+                for choice_value, key in zip(value_range.values, value_range.keys, strict=True)
+            }
+            return keys_by_string.get(_job_string(python_value(value)), _OUTSIDE)
         number = float(value)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ):  # NaN or 400 digits, say
+    except (TypeError, ValueError, OverflowError, RecursionError):  # for example 400 digits
         return _OUTSIDE
-    if isinstance(given, IntRange) and not number.is_integer():
+    if isinstance(value_range, IntRange) and not number.is_integer():
         return _OUTSIDE
-    if not given.low <= number <= given.high:
+    if not value_range.low <= number <= value_range.high:
         return _OUTSIDE
-    return int(number) if isinstance(given, IntRange) else number
+    return int(number) if isinstance(value_range, IntRange) else number
 
 
-def _all_values(given: Range) -> Sequence[Any] | None:
-    if isinstance(given, Choice):
-        return given.keys
-    if isinstance(given, IntRange):
-        values = range(given.low, given.high + 1, given.step)
-        return values if given.high - given.low < 2**62 else range(2**62)  # a length is a C number
-    if isinstance(given, Uniform) and given.step is not None:
-        count = math.floor((given.high - given.low) / given.step + 1e-9)
+def _all_values(value_range: Range) -> Sequence[Any] | None:
+    if isinstance(value_range, Choice):
+        return value_range.keys
+    if isinstance(value_range, IntRange):
+        values = range(value_range.low, value_range.high + 1, value_range.step)
+        return values if value_range.high - value_range.low < 2**62 else range(2**62)  # a length is a C number
+    if isinstance(value_range, Uniform) and value_range.step is not None:
+        count = math.floor((value_range.high - value_range.low) / value_range.step + 1e-9)
         if count > _MAX_POINTS:
             return range(count)  # refused by its length
-        return [given.low + number * given.step for number in range(count + 1)]
+        return [value_range.low + number * value_range.step for number in range(count + 1)]
     return None
 
 
-_TUPLE, _DICT = "$tuple", "$dict"  # what JSON has no word for, in the metadata of a study
+_TUPLE, _DICT = "$tuple", "$dict"  # types that JSON lacks, in the metadata of a study
 
 
 def _tagged(value: Any) -> Any:
-    """A value as JSON from which `_untagged` makes the same value."""
+    """Returns a value as JSON that `_untagged` converts back."""
     if isinstance(value, tuple):
         return {_TUPLE: [_tagged(item) for item in value]}
     if isinstance(value, list):
@@ -423,15 +440,15 @@ def _untagged(value: Any) -> Any:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, allow_nan=False)
-    return json.dumps(json.loads(text), sort_keys=True)  # keys of several types can be sorted as strings only
+    return json.dumps(json.loads(text), sort_keys=True)  # keys of several types can only be sorted as strings
 
 
 def _is_huge(value: object) -> bool:
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
-def _text(value: Any) -> str:
-    """A value as a job has it: `1`, `1.0` and the text `1` are one value of a hyperparameter."""
+def _job_string(value: Any) -> str:
+    """Returns a value as a job receives it: `1`, `1.0` and `"1"` are one value of a hyperparameter."""
     if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
         return str(int(value))
     return value if isinstance(value, str) else _json(value)

@@ -45,15 +45,15 @@ RESOURCES = (
     "command",
     "job_type",
 )
-"""Names in a search space that are parameters of the estimator; all others are hyperparameters."""
+"""Names in a search space that are parameters of the estimator; other names are hyperparameters."""
 
 
 class TrialTemplate:
-    """Makes the jobs of trials.
+    """Plans and submits the jobs of trials.
 
     Args:
         estimator: the user's; it is not changed.
-        name: what the names of the jobs begin with.
+        name: the prefix of the names of the jobs.
         study_id: of the study; for a label.
     """
 
@@ -64,22 +64,24 @@ class TrialTemplate:
 
     @property
     def session(self) -> Session:
-        """Where the jobs run."""
+        """The session of the jobs."""
         return self._estimator._session()
 
     def estimator_of(self, params: Mapping[str, Any]) -> EstimatorBase:
-        """A copy of the estimator with the hyperparameters, and the resources, of a trial."""
-        one = copy.copy(self._estimator)
-        own = {*(self._estimator.hyperparameters or {})}
-        resources = {name: value for name, value in params.items() if self._is_resource(name, own)}
+        """Returns a copy of the estimator with the hyperparameters and resources of a trial."""
+        estimator = copy.copy(self._estimator)
+        hyperparameter_names = {*(self._estimator.hyperparameters or {})}
+        resources = {
+            name: value for name, value in params.items() if self._is_resource(name, hyperparameter_names)
+        }
         for name, value in resources.items():
-            setattr(one, name, value)
-        rest = {name: value for name, value in params.items() if name not in resources}
-        one.hyperparameters = {**(self._estimator.hyperparameters or {}), **rest}
-        return one
+            setattr(estimator, name, value)
+        hyperparameters = {name: value for name, value in params.items() if name not in resources}
+        estimator.hyperparameters = {**(self._estimator.hyperparameters or {}), **hyperparameters}
+        return estimator
 
-    def _is_resource(self, name: str, own: set[str]) -> bool:
-        return name in RESOURCES and name not in own and hasattr(self._estimator, name)
+    def _is_resource(self, name: str, hyperparameter_names: set[str]) -> bool:
+        return name in RESOURCES and name not in hyperparameter_names and hasattr(self._estimator, name)
 
     def plan(
         self,
@@ -89,7 +91,7 @@ class TrialTemplate:
         inputs: Mapping[str, InputSource] | None = None,
         parent: str = "",
     ) -> tuple[EstimatorBase, Plan]:
-        """The plan of a trial's job, with the estimator that submits it.
+        """Returns the plan of a trial's job, with the estimator that submits it.
 
         Args:
             params: the hyperparameters.
@@ -98,13 +100,13 @@ class TrialTemplate:
             inputs: of all trials.
             parent: the job that it resumes from, if that has a checkpoint; empty for none.
         """
-        one = self.estimator_of(params)
+        estimator = self.estimator_of(params)
         labels = {STUDY_LABEL: self._study_id, TRIAL_LABEL: str(number)} if self._study_id else {}
-        one.labels = {**(one.labels or {}), **labels}
-        one.idempotency_key = key
+        estimator.labels = {**(estimator.labels or {}), **labels}
+        estimator.idempotency_key = key
         if parent and latest_checkpoint(self.session.get_job(parent)) is not None:
-            one.resume = parent  # type: ignore[attr-defined] # a tuner with a population has checked it
-        return one, one.plan(inputs, job_name=f"{self._name}-{number}")
+            estimator.resume = parent  # type: ignore[attr-defined] # a tuner with a population has checked it
+        return estimator, estimator.plan(inputs, job_name=f"{self._name}-{number}")
 
     def submit(
         self,
@@ -116,22 +118,22 @@ class TrialTemplate:
         is_new: bool,
         parent: str = "",
     ) -> TrainingJob:
-        """Submit a trial's job; one that was submitted with this key before is the same job.
+        """Submits a trial's job, or returns the one that was submitted with this key before.
 
         Args:
             params: the hyperparameters.
             number: of the trial.
             key: the idempotency key.
             inputs: of all trials.
-            is_new: there can be no such job yet, so none is searched for. The label of the submission, by which it
-                is found later, is the same.
+            is_new: whether no such job can exist yet, so that the search for it is skipped. The label of the
+                submission, which identifies the job later, is set anyway.
             parent: the job that it resumes from, if that has a checkpoint; empty for none.
         """
-        one, plan = self.plan(params, number, key, inputs, parent)
+        estimator, plan = self.plan(params, number, key, inputs, parent)
         if is_new:
             labels = [label for label in plan.request.labels or () if label.key != IDEMPOTENCY_LABEL]
             plan = replace(plan, request=plan.request.model_copy(update={"labels": labels}))
-        return one.submit(plan, show_logs=False)
+        return estimator.submit(plan, show_logs=False)
 
     def check(
         self,
@@ -140,11 +142,11 @@ class TrialTemplate:
         inputs: Mapping[str, InputSource] | None,
         problems: Problems,
     ) -> None:
-        """Plan a first trial, and one for each value of a resource, and note what is wrong with them."""
+        """Plans a first trial, and one for each value of a resource, and reports their problems."""
         _check_shared(self._estimator, problems)
         _check_metrics(self._estimator, objectives, problems)
-        own = {*(self._estimator.hyperparameters or {})}
-        if "image" in space.ranges and "image" not in own:
+        hyperparameter_names = {*(self._estimator.hyperparameters or {})}
+        if "image" in space.ranges and "image" not in hyperparameter_names:
             problems.add(
                 "search['image']", "is not a hyperparameter of the estimator", "did you mean 'image_uri'?"
             )
@@ -152,60 +154,69 @@ class TrialTemplate:
             try:
                 self.plan(params, 0, None, inputs)
             except InvalidInputError as error:
-                problems.found += [one for one in error.problems if one not in problems.found]
+                problems.found += [problem for problem in error.problems if problem not in problems.found]
 
     def samples(self, space: SearchSpace) -> list[dict[str, Any]]:
-        """Hyperparameters to plan with: the first value of each range, and each value of a resource."""
-        own = {*(self._estimator.hyperparameters or {})}
+        """Returns hyperparameters to plan with: the first value of each range, and each value of a resource."""
+        hyperparameter_names = {*(self._estimator.hyperparameters or {})}
         first: dict[str, Any] = {
-            name: one.values[0] if isinstance(one, Choice) else one.low for name, one in space.ranges.items()
+            name: value_range.values[0] if isinstance(value_range, Choice) else value_range.low
+            for name, value_range in space.ranges.items()
         }
         samples = [first]
-        for name, one in space.ranges.items():
-            if self._is_resource(name, own):
-                values = one.values[1:] if isinstance(one, Choice) else [one.high]
+        for name, value_range in space.ranges.items():
+            if self._is_resource(name, hyperparameter_names):
+                values = value_range.values[1:] if isinstance(value_range, Choice) else [value_range.high]
                 samples += [{**first, name: value} for value in values]
         return samples
 
 
 def _check_shared(estimator: EstimatorBase, problems: Problems) -> None:
-    """Note parameters that cannot be the same for all trials."""
+    """Reports parameters that cannot be equal for all trials."""
     if getattr(estimator, "checkpoints_path", None) is not None:
-        hint = "leave it out: each trial has checkpoints of its own"
+        hint = "leave it out: each trial has its own checkpoints"
         problems.add("checkpoints_path", "would be written by all trials", hint)
     if estimator.idempotency_key is not None:
         problems.add("idempotency_key", "would be that of all trials", "leave it out: each trial has its own")
 
 
 def _check_metrics(estimator: EstimatorBase, objectives: list[Objective], problems: Problems) -> None:
-    """Note an objective that is nearly the name of a metric that the estimator defines."""
+    """Reports an objective whose name is similar to a metric that the estimator defines."""
     definitions = getattr(estimator, "metric_definitions", None) or ()
-    names = [one.get("name") if isinstance(one, Mapping) else getattr(one, "name", None) for one in definitions]
-    known = [name for name in names if isinstance(name, str)]
-    for one in objectives:
-        if known and one.metric not in known and (near := nearest(one.metric, known)):
-            problems.add("objective", f"{one.metric!r} is not in metric_definitions", f"did you mean {near[0]!r}?")
+    names = [
+        item.get("name") if isinstance(item, Mapping) else getattr(item, "name", None) for item in definitions
+    ]
+    metric_names = [name for name in names if isinstance(name, str)]
+    for objective in objectives:
+        if (
+            metric_names
+            and objective.metric not in metric_names
+            and (near := nearest(objective.metric, metric_names))
+        ):
+            problems.add(
+                "objective", f"{objective.metric!r} is not in metric_definitions", f"did you mean {near[0]!r}?"
+            )
 
 
-def no_estimator(given: object) -> Problem:
-    """The problem of something that is neither an estimator nor a function."""
+def no_estimator(value: object) -> Problem:
+    """Returns the problem of a value that is neither an estimator nor a function."""
     return Problem(
         "estimator",
-        f"is of type {type(given).__name__}",
+        f"is of type {type(value).__name__}",
         "give an Estimator, an AlgorithmEstimator, Estimator.from_function(…), or a function f(config)",
     )
 
 
 def is_suggestion(name: object) -> bool:
-    """Returns whether a name is one by which an objective of Optuna asks for a value: `suggest_float`."""
+    """Returns True for the name of a method that objectives of Optuna call, such as `suggest_float`."""
     return isinstance(name, str) and name.startswith("suggest_")
 
 
 def optuna_objective(name: str) -> Problem:
-    """The problem of a function that is written for Optuna.
+    """Returns the problem of a function that is written for Optuna.
 
     Args:
-        name: what it calls, such as `suggest_float`.
+        name: the method that it calls, such as `suggest_float`.
     """
     return Problem(
         "estimator",

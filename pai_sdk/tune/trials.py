@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Trial", "TrialList", "best_of"]
 
-_MOST_LINES = 60
-_MOST_ROWS = 200
-_LONGEST_REASON = 240
+_MAX_LINES = 60
+_MAX_ROWS = 200
+_MAX_REASON_LENGTH = 240
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Trial:
     """One trial of a study.
 
     Attributes:
-        number: its number in the study.
+        number: in the study.
         state: `running`, `complete`, `pruned` or `failed`.
-        params: its hyperparameters.
-        values: the value of each objective, by the metric; of a pruned trial the last one, of others none.
-        steps: the last step that the pruner has seen; None where nothing is pruned.
-        job_id: of its job; empty for a function, and before the submission.
+        params: the hyperparameters.
+        values: the value of each objective, by the metric; for a pruned trial the last one, for other states none.
+        steps: the last step reported to the pruner; None without a pruner.
+        job_id: of the job; empty for a function, and before the submission.
         run: the folder of a trial that is a function.
         reason: why it failed, or where it was pruned.
-        seconds: how long it took; None before the end.
-        is_earlier: it comes from another study, or from earlier runs.
-        parent: the trial whose checkpoint it began with; None in the first generation, and without a population.
+        seconds: the duration; None before the end.
+        is_earlier: whether it is from another study, or from earlier runs.
+        parent: the trial whose checkpoint it started from; None in the first generation, and without a population.
         constraints: values of the constraints of a sampler of Optuna; above 0, the constraint is broken.
 
     Example:
@@ -65,12 +65,12 @@ class Trial:
 
     @property
     def value(self) -> float | None:
-        """The value of the first objective; None if there is none."""
+        """The value of the first objective; None without one."""
         return next(iter(self.values.values()), None)
 
     @property
     def is_feasible(self) -> bool:
-        """True if it breaks no constraint."""
+        """True if the trial satisfies all constraints."""
         return all(value <= 0.0 for value in self.constraints)
 
     @property
@@ -78,7 +78,7 @@ class Trial:
         """The job of the trial.
 
         Raises:
-            InvalidInputError: it has none: it was a function in a process, or is not submitted yet.
+            InvalidInputError: it has no job: it was a function in a process, or is not submitted yet.
         """
         if not self.job_id:
             hint = f"its run is {self.run}" if self.run else ""
@@ -96,19 +96,19 @@ class Trial:
             return self.run
         outputs = self.job.record.outputs
         if "model" not in outputs:
-            what = f"its job {self.job_id} has no output 'model'"
+            message = f"its job {self.job_id} has no output 'model'"
             raise InvalidInputError(
-                [Problem(f"trial {self.number}", what, f"it has: {', '.join(outputs) or 'none'}")]
+                [Problem(f"trial {self.number}", message, f"it has: {', '.join(outputs) or 'none'}")]
             )
         return outputs["model"]
 
 
 class TrialList(list[Trial]):
-    """Trials in the order of their numbers; in a terminal and in a notebook, they are a table.
+    """Trials in the order of their numbers, displayed as a table in terminals and notebooks.
 
     Args:
         trials: the trials.
-        objectives: what was searched for.
+        objectives: of the search.
 
     Example:
         >>> TrialList([Trial(0, "complete", {"lr": 0.1}, {"loss": 0.25})], [Objective("loss", "minimize")])
@@ -122,11 +122,11 @@ class TrialList(list[Trial]):
 
     @property
     def best(self) -> Trial | None:
-        """The best complete and feasible trial for the first objective; of equal ones the first."""
+        """The best complete and feasible trial for the first objective; the first of equal ones."""
         return best_of(self, self.objectives[:1])
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame with a row a trial.
+        """Returns a data frame with a row for each trial.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -134,15 +134,15 @@ class TrialList(list[Trial]):
         pandas = import_pandas()
         titles = _titles(self)
         columns: dict[str, list[Any]] = {
-            "trial": [one.number for one in self],
-            "state": [one.state for one in self],
-            **({"parent": [one.parent for one in self]} if _has_parents(self) else {}),
-            **{metric: [one.values.get(metric) for one in self] for metric in titles[0]},
-            **({"feasible": [one.is_feasible for one in self]} if _has_constraints(self) else {}),
-            **{name: [one.params.get(name) for one in self] for name in titles[1]},
-            "seconds": [one.seconds for one in self],
-            "job": [one.job_id for one in self],
-            "reason": [one.reason for one in self],
+            "trial": [trial.number for trial in self],
+            "state": [trial.state for trial in self],
+            **({"parent": [trial.parent for trial in self]} if _has_parents(self) else {}),
+            **{metric: [trial.values.get(metric) for trial in self] for metric in titles[0]},
+            **({"feasible": [trial.is_feasible for trial in self]} if _has_constraints(self) else {}),
+            **{name: [trial.params.get(name) for trial in self] for name in titles[1]},
+            "seconds": [trial.seconds for trial in self],
+            "job": [trial.job_id for trial in self],
+            "reason": [trial.reason for trial in self],
         }
         return pandas.DataFrame(columns)
 
@@ -150,10 +150,10 @@ class TrialList(list[Trial]):
         if not self:
             return "[]"
         columns, rows = self._table()
-        shown = rows if len(rows) <= _MOST_LINES else [*rows[:20], *rows[-20:]]
-        lines = text_table(columns, shown, last_column=_LONGEST_REASON)
-        if len(shown) < len(rows):
-            lines = [*lines[:21], f"… {len(rows) - len(shown):,} more …", *lines[21:]]
+        visible = rows if len(rows) <= _MAX_LINES else [*rows[:20], *rows[-20:]]
+        lines = text_table(columns, visible, last_column=_MAX_REASON_LENGTH)
+        if len(visible) < len(rows):
+            lines = [*lines[:21], f"… {len(rows) - len(visible):,} more …", *lines[21:]]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -162,76 +162,78 @@ class TrialList(list[Trial]):
         columns, rows = self._table()
         best = self.best
         cells = [[escape(str("" if cell is None else cell)) for cell in row] for row in rows]
-        for one, row in zip(self, cells, strict=True):
-            if one is best:
+        for trial, row in zip(self, cells, strict=True):
+            if trial is best:
                 row[:] = [f"<b>{cell}</b>" for cell in row]
-        order = sorted(range(len(cells)), key=lambda at: self[at] is not best)[:_MOST_ROWS]
+        order = sorted(range(len(cells)), key=lambda at: self[at] is not best)[:_MAX_ROWS]
         more = len(cells) - len(order)
-        shown = [cells[at] for at in sorted(order)]
-        return html_table([escape(title) for title in columns], shown, below=f"and {more:,} more" if more else "")
+        visible = [cells[index] for index in sorted(order)]
+        return html_table(
+            [escape(title) for title in columns], visible, below=f"and {more:,} more" if more else ""
+        )
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
         metrics, names = _titles(self)
-        has_jobs, has_reasons = any(one.job_id for one in self), any(one.reason for one in self)
+        has_jobs, has_reasons = any(trial.job_id for trial in self), any(trial.reason for trial in self)
         has_parents = _has_parents(self)
         has_constraints = _has_constraints(self)
         columns = ["trial", *(["parent"] if has_parents else []), "state", *metrics]
         columns += [*(["feasible"] if has_constraints else []), *names, "time"]
         columns += [*(["job"] if has_jobs else []), *(["reason"] if has_reasons else [])]
         rows: list[list[object]] = []
-        for one in self:
-            numbers = [_shown(one.values.get(metric)) for metric in metrics]
-            row = [one.number, *([_shown(one.parent)] if has_parents else []), one.state, *numbers]
-            row += ["yes" if one.is_feasible else "no"] if has_constraints else []
-            row += [_shown(one.params.get(name)) for name in names]
-            row.append(duration_text(one.seconds) if one.seconds is not None and one.seconds >= 1 else "")
+        for trial in self:
+            numbers = [_display_value(trial.values.get(metric)) for metric in metrics]
+            row = [trial.number, *([_display_value(trial.parent)] if has_parents else []), trial.state, *numbers]
+            row += ["yes" if trial.is_feasible else "no"] if has_constraints else []
+            row += [_display_value(trial.params.get(name)) for name in names]
+            row.append(duration_text(trial.seconds) if trial.seconds is not None and trial.seconds >= 1 else "")
             row += [
-                *([one.job_id] if has_jobs else []),
-                *([_one_line(one.reason)] if has_reasons else []),
+                *([trial.job_id] if has_jobs else []),
+                *([_single_line(trial.reason)] if has_reasons else []),
             ]
             rows.append(row)
         return columns, rows
 
 
 def best_of(trials: Iterable[Trial], objectives: Sequence[Objective]) -> Trial | None:
-    """The best complete and feasible trial for one objective; of equal ones the first; None without any."""
+    """Returns the best complete and feasible trial for one objective, the first of equal ones; else None."""
     if not objectives:
         return None
-    one = objectives[0]
-    found = [
+    objective = objectives[0]
+    candidates = [
         trial
         for trial in trials
         if trial.state == "complete"
         and trial.is_feasible
-        and not math.isnan(trial.values.get(one.metric, math.nan))
+        and not math.isnan(trial.values.get(objective.metric, math.nan))
     ]
-    sign = -1 if one.is_maximized else 1
-    return min(found, key=lambda trial: (sign * trial.values[one.metric], trial.number), default=None)
+    sign = -1 if objective.is_maximized else 1
+    return min(candidates, key=lambda trial: (sign * trial.values[objective.metric], trial.number), default=None)
 
 
 def _titles(trials: Sequence[Trial]) -> tuple[list[str], list[str]]:
-    """The metrics, and the hyperparameters, that any of the trials has."""
+    """Returns the metrics and the hyperparameters of all trials."""
     metrics = dict.fromkeys(name for trial in trials for name in trial.values)
     return [*metrics], [*dict.fromkeys(name for trial in trials for name in trial.params)]
 
 
-def _one_line(reason: str) -> str:
-    """Returns a reason in one line; of a long one its start, and its end, where the line of the code is named."""
+def _single_line(reason: str) -> str:
+    """Returns a reason in one line; a long one is shortened in the middle, since its end has the line of code."""
     text = " ".join(reason.split())
-    if len(text) <= _LONGEST_REASON:
+    if len(text) <= _MAX_REASON_LENGTH:
         return text
-    return f"{text[: _LONGEST_REASON - 83]} … {text[-80:]}"
+    return f"{text[: _MAX_REASON_LENGTH - 83]} … {text[-80:]}"
 
 
 def _has_constraints(trials: Sequence[Trial]) -> bool:
-    return any(one.constraints for one in trials)
+    return any(trial.constraints for trial in trials)
 
 
 def _has_parents(trials: Sequence[Trial]) -> bool:
-    return any(one.parent is not None for one in trials)
+    return any(trial.parent is not None for trial in trials)
 
 
-def _shown(value: object) -> object:
+def _display_value(value: object) -> object:
     if value is None:
         return ""
     return value_text(value) if isinstance(value, float) else value

@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 __all__ = ["Tuner"]
 
 _TRIALS, _PARALLEL, _MAX_FAILURES = 20, 4, 5
-_LONGEST_NAME = 60
+_MAX_NAME_LENGTH = 60
 
 
 @short_tracebacks
 class Tuner:
-    """Searches for the hyperparameters with which a metric is best. Optuna chooses them.
+    """Searches for the hyperparameters with which a metric is best. Optuna selects them.
 
     A trial is a job, with its own log, outputs and checkpoints, on any backend; or a call of a function in this
-    process. The study is a folder. A search that was interrupted or killed is continued by the same call with the
-    same `study`: jobs that run are followed again, and no trial is submitted twice.
+    process. The study is a folder. A search that was interrupted or killed is continued by repeating the call with
+    the same `study`: running jobs are followed again, and no trial is submitted twice.
 
     Args:
         estimator: an `Estimator` or `AlgorithmEstimator`, also one of a function (`Estimator.from_function`); or a
@@ -60,31 +60,31 @@ class Tuner:
             reports them step by step.
         search: name to range: `Uniform`, `LogUniform`, `IntRange`, `Choice`, a list of values, or a distribution
             of Optuna. Names are hyperparameters, or resources: `instance_type`, `instance_count`, `image_uri`, ….
-        objective: the metric, or an `Objective`; several for the best compromises.
+        objective: the metric, or an `Objective`; several for Pareto-optimal trials.
         direction: `minimize` or `maximize`; not needed where the name is clear, such as `loss` or `accuracy`.
-        trials: how many trials the study is to have; with the sampler `grid`, all points by default. A population
+        trials: the number of trials of the study; with the sampler `grid`, all points by default. A population
             has `size * generations`.
-        parallel: how many trials run at once.
+        parallel: the number of concurrent trials.
         sampler: `tpe` (the default), `random`, `grid`, `cmaes`, `gp`, `nsga2`, `qmc`, or a sampler of Optuna; or
-            `pbt` or a `PopulationBased`, whose trials go on from checkpoints of other trials.
+            `pbt` or a `PopulationBased`, whose trials continue from checkpoints of other trials.
         pruner: ends poor trials early: `asha`, `median`, `hyperband` or a pruner of Optuna; none by default.
         seed: decides which hyperparameters are tried, trial by trial, also after an interruption.
         study: the folder of the study: a URI, a path, or a name below `~/.pai/studies`; a new one by default.
         max_failures: the search ends when more trials than this have failed.
-        timeout: the longest time of a run of the search, in seconds. Then `run` returns the trials so far; those
-            that run are stopped, and run again when the study is continued.
-        trial_timeout: the longest time of a trial that is a function, in seconds; a longer one fails. A job has
+        timeout: the limit of a run of the search, in seconds. Then `run` returns the trials so far; running
+            ones are stopped, and run again when the study is continued.
+        trial_timeout: the limit of a trial that is a function, in seconds; a longer one fails. A job has
             the `max_run_time` of the estimator.
-        warm_start: trials to begin with: the URI of another study or of a run store, a `Tuner`, jobs, or a list of
+        warm_start: trials to start with: the URI of another study or of a run store, a `Tuner`, jobs, or a list of
             them.
-        session: whose keys `oss://` takes for the study; that of the estimator by default.
+        session: the session whose keys are used for `oss://`; that of the estimator by default.
 
     Attributes:
         study: the URI of the study.
-        has_given_study: whether the study was given, and is not a new one.
+        has_given_study: whether `study` was passed, so that it may not be a new one.
 
     Raises:
-        InvalidInputError: with all that is wrong.
+        InvalidInputError: an argument is invalid; it has all problems.
         MissingExtraError: the extra `[tune]` is not installed.
 
     Example:
@@ -168,12 +168,12 @@ class Tuner:
         session: Session | None = None,
         **options: Any,
     ) -> Tuner:
-        """The tuner of a study that exists: to look at it from any process, or to continue it.
+        """Returns the tuner of an existing study: to read it from any process, or to continue it.
 
         Args:
-            study: its URI, path or name.
-            estimator: to continue it; without one, the tuner only shows it.
-            session: whose keys `oss://` takes, and where the jobs are.
+            study: the URI, path or name.
+            estimator: to continue the study; without one, the tuner only reads it.
+            session: the session whose keys are used for `oss://`, and which has the jobs.
             options: `trials`, `parallel`, `sampler`, `pruner`, `max_failures`, `timeout`, `trial_timeout` of the
                 tuner. The sampler of a population is that of the study by default.
 
@@ -190,14 +190,14 @@ class Tuner:
         """
         session = session or getattr(estimator, "session", None)
         store = _store_of(study, "", session)
-        found = _search_module().opened_to_read(store, session)
-        search = found.space.ranges
-        if found.population is not None:
-            options.setdefault("sampler", found.population)
+        existing = _search_module().open_read_only(store, session)
+        search = existing.space.ranges
+        if existing.population is not None:
+            options.setdefault("sampler", existing.population)
         return cls(
-            _shows_only if estimator is None else estimator,
+            _read_only_estimator if estimator is None else estimator,
             search,
-            found.objectives,
+            existing.objectives,
             study=store.uri,
             session=session,
             **options,
@@ -208,21 +208,21 @@ class Tuner:
 
     @property
     def estimator(self) -> EstimatorBase | Callable[..., Any]:
-        """What is run for each trial."""
+        """The estimator or function of the trials."""
         return self._estimator
 
     @property
     def description(self) -> dict[str, Any]:
-        """What decides which trials there are, as JSON has it; without the estimator."""
+        """The settings that determine the trials, as JSON; without the estimator."""
         chosen = {name: _as_plain(value) for name, value in self._chosen.items()}
         return {
             "search": self._space.to_json(),
-            "objectives": [one.to_json() for one in self._objectives],
+            "objectives": [objective.to_json() for objective in self._objectives],
             **chosen,
         }
 
     def earlier_trials(self) -> Sequence[EarlierTrial]:
-        """The trials that a new study would begin with: those of `warm_start`.
+        """Returns the trials that a new study would start with: those of `warm_start`.
 
         Raises:
             InvalidInputError: `warm_start` has no such trial.
@@ -231,29 +231,29 @@ class Tuner:
         return earlier
 
     def with_study(self, study: str | Path) -> Tuner:
-        """The same search, in another study.
+        """Returns a copy of the tuner with another study.
 
         Args:
-            study: its URI, path or name.
+            study: the URI, path or name.
 
         Raises:
-            InvalidInputError: the URI cannot be read.
+            InvalidInputError: the URI is invalid.
         """
-        one = copy.copy(self)
-        one._store = _store_of(study, "", self._session)
-        one.study, one.has_given_study = one._store.uri, True
-        one._name = _name_of(one.study)
-        return one
+        tuner = copy.copy(self)
+        tuner._store = _store_of(study, "", self._session)
+        tuner.study, tuner.has_given_study = tuner._store.uri, True
+        tuner._name = _name_of(tuner.study)
+        return tuner
 
     @checks_keywords
     def plan(self, inputs: Mapping[str, InputSource] | None = None) -> Plan:
-        """The plan of a first trial's job, without network and upload; its hyperparameters are an example.
+        """Returns the plan of a first trial's job, without network and upload, with example hyperparameters.
 
         Args:
-            inputs: input channel to what fills it, for all trials.
+            inputs: input channel to its source, for all trials.
 
         Raises:
-            InvalidInputError: with all that is wrong with any trial; or the trials are calls of a function.
+            InvalidInputError: a trial is invalid, with all problems; or the trials are calls of a function.
         """
         if not isinstance(self._estimator, EstimatorBase):
             raise InvalidInputError([Problem("estimator", "is a function, whose trials have no plan")])
@@ -270,25 +270,27 @@ class Tuner:
         on_interrupt: Literal["detach", "stop"] = "detach",
         policy: FollowPolicy | None = None,
     ) -> TrialList:
-        """Run the trials that are missing, and wait for them.
+        """Run the missing trials, and wait for them.
 
         Args:
-            inputs: input channel to what fills it, for all trials.
-            show: a live table in a terminal or a notebook, a line for each end elsewhere.
-            on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped and waited for.
-            policy: how patiently to follow.
+            inputs: input channel to its source, for all trials.
+            show: display a live table in a terminal or a notebook; elsewhere, print a line for each finished
+                trial.
+            on_interrupt: effect of Ctrl-C on running jobs: `detach` lets them continue, `stop` stops them and
+                waits.
+            policy: intervals and timeouts of following.
 
         Returns:
-            All trials, as a list that shows as a table; `.best` is the best one.
+            All trials, as a list that is displayed as a table; `.best` is the best one.
 
         Raises:
-            InvalidInputError: a trial cannot be submitted; `problems` lists all that is wrong.
+            InvalidInputError: a trial cannot be submitted; `problems` lists all reasons.
             InUseError: another process drives the study.
             TuningFailed: too many trials have failed, or none has succeeded.
             KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
         """
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
-        if self._estimator is _shows_only:
+        if self._estimator is _read_only_estimator:
             hint = "to continue the study: Tuner.load(study, estimator)"
             raise InvalidInputError([Problem("estimator", "is missing", hint)])
         if isinstance(self._estimator, EstimatorBase):
@@ -327,20 +329,20 @@ class Tuner:
 
     @property
     def trials(self) -> TrialList:
-        """All trials of the study as they are now, also while another process runs them.
+        """All trials of the study in their current state, also while another process runs them.
 
         Raises:
-            RunNotFoundError: the study has not begun.
+            RunNotFoundError: the study has not started.
         """
         return self._opened().trials()
 
     @property
     def best(self) -> Trial:
-        """The best trial; its `job` and its `model` are there.
+        """The best trial, with `job` and `model`.
 
         Raises:
-            InvalidInputError: no trial is complete; or there are several objectives, and `best_trials` is meant.
-            RunNotFoundError: the study has not begun.
+            InvalidInputError: no trial is complete; or there are several objectives, which need `best_trials`.
+            RunNotFoundError: the study has not started.
         """
         if len(self._objectives) > 1:
             hint = "best_trials has the best compromises, trials.best the best one for the first objective"
@@ -348,17 +350,17 @@ class Tuner:
         trials = self.trials
         if (best := trials.best) is not None:
             return best
-        if any(one.state == "complete" for one in trials):
+        if any(trial.state == "complete" for trial in trials):
             raise InvalidInputError([Problem("best", f"no trial of {self.study} satisfies all constraints")])
         raise InvalidInputError([Problem("best", f"no trial of {self.study} is complete yet")])
 
     @property
     def best_trials(self) -> TrialList:
-        """The trials that no other one beats in all objectives; of one objective, the best trial."""
+        """The Pareto-optimal trials; for one objective, the best trial."""
         return self._opened().best_trials()
 
     def plot(self, kind: str = "history", *, interactive: bool | None = None) -> Any:
-        """A picture of the study; in a notebook it shows itself.
+        """Returns a plot of the study, which notebooks display.
 
         Args:
             kind: `history`, `curves` (of pruned searches), `importance`, `slice`, `contour`, `parallel`, `pareto`
@@ -367,7 +369,7 @@ class Tuner:
                 plotly where it is installed.
 
         Raises:
-            InvalidInputError: there is no such picture, or nothing to draw yet.
+            InvalidInputError: there is no such plot, or no data yet.
             MissingExtraError: it needs plotly, which is not installed.
         """
         return _search_module().plot_study(self._opened(), kind, interactive=interactive)
@@ -375,12 +377,12 @@ class Tuner:
     def _opened(self) -> Study:
         if self._running is not None:
             return self._running
-        found: Study = _search_module().opened_to_read(self._store, self._session)
-        return found
+        study: Study = _search_module().open_read_only(self._store, self._session)
+        return study
 
 
 def _search_module() -> ModuleType:
-    """The modules that need Optuna.
+    """Imports and returns the module that needs Optuna.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -395,39 +397,41 @@ def _search_module() -> ModuleType:
 
 
 def _as_plain(value: Any, depth: int = 4) -> Any:
-    """A setting as JSON has it: of a sampler or a pruner, its class and attributes, which every process has alike.
+    """Returns a setting as JSON: for samplers and pruners, class and attributes, equal in every process.
 
     Args:
         value: the setting.
-        depth: how far its attributes are followed.
+        depth: the maximum depth of nested attributes.
     """
     if value is None or isinstance(value, str | int | float):
         return value
     name = getattr(value, "__qualname__", type(value).__qualname__)
     if isinstance(value, type) or depth == 0 or not hasattr(value, "__dict__"):
         return f"{name} {re.sub(' at 0x[0-9a-fA-F]+', '', repr(value))}"
-    return {name: {key: _as_plain(one, depth - 1) for key, one in vars(value).items()}}
+    return {name: {key: _as_plain(attribute, depth - 1) for key, attribute in vars(value).items()}}
 
 
-def _shows_only(config: Any) -> None:
-    """In the place of the estimator of a study that is only looked at."""
+def _read_only_estimator(config: Any) -> None:
+    """Stands for the estimator of a study that is only read."""
 
 
-def _check_function(given: object, problems: Problems) -> None:
-    if isinstance(given, type) or not callable(given):
-        problems.found.append(no_estimator(given))
+def _check_function(value: object, problems: Problems) -> None:
+    if isinstance(value, type) or not callable(value):
+        problems.found.append(no_estimator(value))
         return
     with problems.under("estimator"):
-        kind_of(given)
+        kind_of(value)
 
 
-def _checked_trials(given: object, sampler: object, space: SearchSpace, problems: Problems) -> int:
+def _checked_trials(trials: object, sampler: object, space: SearchSpace, problems: Problems) -> int:
     if isinstance(sampler, PopulationBased) and not settings_problems(sampler):
-        if given not in (None, sampler.trials):
-            what = f"{given!r} contradicts the sampler: {sampler.size} members, {sampler.generations} generations"
-            problems.add("trials", what, f"leave it out: these are {sampler.trials} trials")
+        if trials not in (None, sampler.trials):
+            message = (
+                f"{trials!r} contradicts the sampler: {sampler.size} members, {sampler.generations} generations"
+            )
+            problems.add("trials", message, f"leave it out: these are {sampler.trials} trials")
         return sampler.trials
-    if given is None and sampler == "grid":
+    if trials is None and sampler == "grid":
         size = 1
         try:
             for column in space.grid():
@@ -435,26 +439,26 @@ def _checked_trials(given: object, sampler: object, space: SearchSpace, problems
         except InvalidInputError:  # reported with the sampler
             return _TRIALS
         return size
-    return _checked_count("trials", _TRIALS if given is None else given, 1, problems)
+    return _checked_count("trials", _TRIALS if trials is None else trials, 1, problems)
 
 
-def _checked_count(where: str, given: object, least: int, problems: Problems) -> int:
-    given = python_value(given)
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+def _checked_count(where: str, value: object, minimum: int, problems: Problems) -> int:
+    value = python_value(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         problems.add(
             where,
-            f"{given!r} is not a number of {'trials' if where != 'parallel' else 'jobs'}",
-            f"a whole number, {least} or more",
+            f"{value!r} is not a number of {'trials' if where != 'parallel' else 'jobs'}",
+            f"a whole number, {minimum} or more",
         )
-        return least
-    return given
+        return minimum
+    return value
 
 
-def _checked_seconds(where: str, given: object, problems: Problems) -> float | None:
-    value = python_value(given)
+def _checked_seconds(where: str, argument: object, problems: Problems) -> float | None:
+    value = python_value(argument)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     if value is not None and not is_number:  # NaN is not more than 0
-        problems.add(where, f"is {given!r}", "seconds, more than 0")
+        problems.add(where, f"is {argument!r}", "seconds, more than 0")
         return None
     return seconds_or_none(value, where)
 
@@ -463,19 +467,21 @@ def _base_name(estimator: object) -> str:
     if isinstance(estimator, EstimatorBase):
         command = getattr(estimator, "command", "")
         function = getattr(estimator, "function", None)
-        named = getattr(function, "__name__", "") if not command else ""
+        function_name = getattr(function, "__name__", "") if not command else ""
         base = (
-            estimator.base_job_name or named or base_of_command(command if isinstance(command, str | list) else "")
+            estimator.base_job_name
+            or function_name
+            or base_of_command(command if isinstance(command, str | list) else "")
         )
         return base or "search"
     return getattr(estimator, "__name__", "") or "search"
 
 
 def _store_of(study: str | Path | None, base: str, session: Any) -> Store:
-    """The folder of a study.
+    """Opens the folder of a study.
 
     Raises:
-        InvalidInputError: the URI cannot be read.
+        InvalidInputError: the URI is invalid.
     """
     if study is None:
         name = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "search"
@@ -489,6 +495,6 @@ def _store_of(study: str | Path | None, base: str, session: Any) -> Store:
 
 
 def _name_of(uri: str) -> str:
-    """The name of a study, for its jobs: the last part of its URI."""
+    """Returns the name of a study, for its jobs: the last part of the URI."""
     last = uri.rstrip("/").rpartition("/")[2]
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-_")[:_LONGEST_NAME] or "search"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-_")[:_MAX_NAME_LENGTH] or "search"

@@ -1,4 +1,4 @@
-"""Trials to begin with: those of an earlier study, or runs of a store."""
+"""Trials for a warm start: those of an earlier study, or runs of a store."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ _HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, its tri
 def earlier_trials(
     source: Any, space: SearchSpace, objectives: Sequence[Objective], session: Any = None
 ) -> list[EarlierTrial]:
-    """The trials of a source that are points of a search space, and have a value of each objective.
+    """Returns the trials of a source that are points of a search space and have a value of each objective.
 
     Args:
         source: the URI of a study or of a folder with runs, a run store, a tuner, trials, jobs, or a list of
             these.
         space: the ranges.
-        objectives: what is searched for.
-        session: whose keys `oss://` takes.
+        objectives: of the search.
+        session: the session whose keys are used for `oss://`.
 
     Raises:
-        InvalidInputError: it is something else, or has no such trial.
+        InvalidInputError: the source has another type, or has no such trial.
     """
     sources = source if isinstance(source, list | tuple) and not isinstance(source, TrialList) else [source]
-    found: list[EarlierTrial] = []
-    looked_at = 0
-    for one in sources:
-        for params, values, origin, constraints in _candidates(one, objectives, session):
-            looked_at += 1
+    earlier: list[EarlierTrial] = []
+    num_candidates = 0
+    for item in sources:
+        for params, values, origin, constraints in _candidates(item, objectives, session):
+            num_candidates += 1
             point = space.encoded(params)
             numbers = [values.get(objective.metric, math.nan) for objective in objectives]
             if point is not None and not any(math.isnan(number) for number in numbers):
-                found.append(EarlierTrial(point, numbers, origin, constraints))
-    if not found:
+                earlier.append(EarlierTrial(point, numbers, origin, constraints))
+    if not earlier:
         names = ", ".join(objective.metric for objective in objectives)
-        what = f"has no trial in the search space with a value of {names}; {looked_at} were looked at"
-        raise InvalidInputError([Problem("warm_start", what)])
-    return found
+        message = f"has no trial in the search space with a value of {names}; {num_candidates} were checked"
+        raise InvalidInputError([Problem("warm_start", message)])
+    return earlier
 
 
 def _candidates(source: Any, objectives: Sequence[Objective], session: Any) -> Iterator[_Candidate]:
@@ -87,9 +87,12 @@ def _of_trials(trials: Sequence[Any]) -> Iterator[_Candidate]:
 
 
 def _of_job(job: TrainingJob, objectives: Sequence[Objective]) -> _Candidate:
-    values = {one.metric: one.value_of(step_values(job.metrics(one.metric))) for one in objectives}
-    known = {name: value for name, value in values.items() if value is not None}
-    return job.record.hyperparameter_values, known if job.status.is_success else {}, f"job {job.id}", ()
+    values = {
+        objective.metric: objective.value_of(step_values(job.metrics(objective.metric)))
+        for objective in objectives
+    }
+    present = {name: value for name, value in values.items() if value is not None}
+    return job.record.hyperparameter_values, present if job.status.is_success else {}, f"job {job.id}", ()
 
 
 def _of_runs(source: Any, objectives: Sequence[Objective], session: Any) -> Iterator[_Candidate]:

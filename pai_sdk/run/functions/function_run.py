@@ -167,6 +167,7 @@ class FunctionRun:
         self.start()
         host = self._host
         assert host is not None  # noqa: S101 # for the type checker
+        # After a timeout the request is still open: a second one would let the function run two results ahead.
         if not self._is_requested:
             host.request()
         message = host.take(timeout_s)

@@ -114,6 +114,7 @@ class Outbox:
         Raises:
             StopTraining: the outbox is closed.
         """
+        # Called in the thread of the function, `take` in the thread of the caller.
         with self._changed:
             self._messages.append(report)
             self._put += 1
@@ -152,6 +153,7 @@ class Outbox:
             ]  # stays in the queue until its checkpoint is complete; only one thread takes
         if isinstance(message, Report) and message.saved is not None:
             remaining_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            # Outside the lock, or the function could not report while its checkpoint is being saved.
             if not message.saved.wait(remaining_s):
                 return None
         with self._changed:
@@ -196,6 +198,7 @@ class TrainingSession(ReportSession):
 def run_task(task: Task, session: TrainingSession) -> Ended:
     """Calls the function, and waits for its checkpoints."""
     try:
+        # Leaving the session saves the remaining checkpoints, so the last message is sent after them.
         with session, session.bound():
             value = call_training(task.function, task.config)
         return Ended(value, checkpoint=session.unreported_checkpoint)
@@ -245,9 +248,11 @@ class ThreadHost:
         Raises:
             FunctionError: the thread has not finished in time; a thread cannot be killed.
         """
+        # The session first: afterwards, a report raises before it records anything.
         self._session.stop()
         self._outbox.close()
         self._thread.join(grace_s)
+        # A function that hangs in its own code gets no more time; one that waits for its checkpoints does.
         unfinished = self._session.wait_until_saved(0) if self._thread.is_alive() else None
         if unfinished is not None:
             log_wait(self._name, unfinished)
@@ -258,6 +263,7 @@ class ThreadHost:
                     f"{self._name} is still running: the checkpoint of step {step} was not {verb} within "
                     f"{save_s:g} s; call stop() again to wait for it"
                 )
+            # The checkpoints are complete. The thread now only has to reach the end of its `with` block.
             self._thread.join(AFTER_SAVE_S)
         if self._thread.is_alive():
             raise FunctionError(

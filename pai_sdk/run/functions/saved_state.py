@@ -49,6 +49,8 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
         CheckpointError: the checkpoint is not complete, or changes meanwhile.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # In the target folder, because a rename must not cross file systems. The name is no number, so no reader uses
+    # it.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
         if checkpoint is not None:
@@ -57,11 +59,14 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
                 raise CheckpointError(f"the checkpoint {checkpoint} is not complete, or was removed")
             save(FolderState.of(checkpoint), unfinished / _CHECKPOINT, step=source.step, metrics=source.metrics)
         (unfinished / _STATE).write_text(json.dumps(dict(values)), encoding="utf-8")
+        # `mkdtemp` creates folders with mode 0700, which other users of a shared folder could not read.
         unfinished.chmod(0o755)
         while True:
             numbers = [int(each.name) for each in folder.iterdir() if each.name.isdecimal()]
             target = folder / str(max(numbers, default=0) + 1)
             try:
+                # On POSIX, a rename onto an existing folder with files fails, so two runs cannot create the same
+                # number.
                 unfinished.rename(target)
             except OSError:  # a concurrent run in this folder has created this number: try the next one
                 if not target.exists():
@@ -128,6 +133,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     parts = PurePosixPath(member.name).parts
+    # Only files and folders are accepted: a link could lead out of the folder.
     if not parts or PurePosixPath(member.name).is_absolute() or ".." in parts or "\\" in member.name:
         raise CheckpointError(f"the saved object has {member.name!r}, which is outside of its folder")
     path = folder.joinpath(*parts)

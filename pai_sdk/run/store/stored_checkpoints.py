@@ -163,6 +163,7 @@ class StoredCheckpoint:
             assert destination is not None  # noqa: S101 - only the path of a folder has none
             destination.unlink(missing_ok=True)
             link_file(draft / name, destination, file)
+        # After the new files are in place: files of the old checkpoint that the new one does not have.
         target.delete(name for name in (replaced.files if replaced else ()) if name not in files)
         target.write(MARKER, (draft / MARKER).read_bytes())
         (draft / MARKER).unlink()
@@ -262,8 +263,10 @@ def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) ->
         StorageError: a file cannot be read or written.
     """
     present = _content(target, folder + MARKER)
+    # Repeated submissions find the copy by its marker, and copy nothing.
     if present == checkpoint.marker and _sizes_fit(target, folder, checkpoint.files):
         return
+    # Before the first file: a reader must not see the old marker beside new files.
     target.delete([folder + MARKER])
     with TransferPool() as pool:
         for name, file in checkpoint.files.items():

@@ -81,10 +81,10 @@ class FakeJobs(FakeBackend):
         self.jobs: dict[str, FakeJob] = {}
         self.most_at_once = 0
         self.is_paused = False
-        self._made = threading.RLock()
+        self._create_sampler = threading.RLock()
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        with self._made:
+        with self._create_sampler:
             number = len(self.jobs)
             values = {one.name: one.value for one in plan.request.hyperparameters}
             end, reason = self.ends.get(number, ("Succeed", ""))
@@ -108,7 +108,7 @@ class FakeJobs(FakeBackend):
         return [job.id for job in self.jobs.values() if job.request.label(SUBMISSION_LABEL) == label]
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        with self._made:
+        with self._create_sampler:
             if job_id not in self.jobs:
                 raise NotFoundError(f"no {job_id}", code="NotFound", status_code=404)
             job = self.jobs[job_id]

@@ -205,7 +205,7 @@ def test_a_search_begins_with_the_trials_of_another_study_or_with_runs(tmp_path:
     found = run(Tuner(parabola, SPACE, trials=1, study=tmp_path / "runs", warm_start=store))
     assert (found[0].params, found[0].value) == ({"x": 0.25, "kind": "a"}, 0.125)
     shutil.rmtree(tmp_path / "store" / "runs" / "good")
-    with pytest.raises(InvalidInputError, match="4 were looked at"):  # they say nothing of hyperparameters
+    with pytest.raises(InvalidInputError, match="4 were checked"):  # they say nothing of hyperparameters
         run(Tuner(parabola, SPACE, study=tmp_path / "third", warm_start=store))
 
 

@@ -48,12 +48,12 @@ def test_a_range_is_written_in_many_ways(given: Any, expected: Any) -> None:
         (0.1, "a fixed value belongs to the hyperparameters"),
         ([], "without values"),
         ([1, 1], "same value twice"),
-        ([object()], "cannot be kept"),
-        ([float("nan")], "cannot be kept"),
+        ([object()], "cannot be stored"),
+        ([float("nan")], "cannot be stored"),
         (Choice("adam"), "are a list"),
         ([{1: "a", "1": "b"}], "are one key in JSON"),
-        ([{(1, 2): 3}], "cannot be kept"),
-        (np.array([1.0, np.nan]), "cannot be kept"),
+        ([{(1, 2): 3}], "cannot be stored"),
+        (np.array([1.0, np.nan]), "cannot be stored"),
         (Uniform(1, 0), "above high"),
         (Uniform(0, 10**400), "high is 1000"),
         (Uniform(-1.7e308, 1.7e308), "beyond the range"),
@@ -64,7 +64,7 @@ def test_a_range_is_written_in_many_ways(given: Any, expected: Any) -> None:
         (Uniform("0", 1), "not a number"),  # type: ignore[arg-type]
         (IntRange(0.5, 2), "not a whole number"),  # type: ignore[arg-type]
         (IntRange(True, 2), "not a whole number"),
-        (LogUniform(0, 1), "begins above 0"),
+        (LogUniform(0, 1), "starts above 0"),
         (IntRange(1, 8, step=2, log=True), "cannot be combined"),
         ({"loguniform": [1, 2]}, "did you mean 'log_uniform'?"),
         ({"int": [1, 2], "stp": 1}, "is no range"),
@@ -84,7 +84,7 @@ _CYCLE.append(_CYCLE)
 
 
 def test_a_choice_that_contains_itself_is_a_problem() -> None:
-    with pytest.raises(InvalidInputError, match="cannot be kept"):
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
         checked_space({"x": [_CYCLE, 1]})
 
 
@@ -203,7 +203,7 @@ def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: 
 @pytest.mark.parametrize(
     ("objective", "direction", "what"),
     [
-        (Objective("loss", "minimize"), "maximize", "the objective says 'minimize'"),
+        (Objective("loss", "minimize"), "maximize", "the objective has 'minimize'"),
         ("loss", "min", "'min' is not known"),
         (["loss", "accuracy"], ["minimize"], "has 1 directions for 2"),
         (["loss", "loss"], None, "'loss' twice"),
