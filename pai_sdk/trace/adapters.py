@@ -1,4 +1,4 @@
-"""Callbacks that let the training loops of Lightning and Hugging Face call a `TraceHook`.
+"""Callbacks with which the training loops of Lightning and Hugging Face call a `TraceHook`.
 
 A loop of plain PyTorch needs none: `for batch in hook.steps(loader)`. The library is imported by the function.
 """
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def lightning_callback(hook: TraceHook) -> Any:
-    """A callback for `lightning.Trainer`: each batch of training or validation is a step.
+    """Returns a callback for `lightning.Trainer`: each batch of training or validation is a step.
 
     The batches of Lightning's sanity check, before the training, are left out. The hook ends with `fit`, also when
     the training fails.
@@ -48,7 +48,7 @@ def lightning_callback(hook: TraceHook) -> Any:
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             try:
                 hook.end()
-            except TraceError as error:  # the error of the training is the one to see
+            except TraceError as error:  # the error of the training is raised
                 logger.error("%s", error)
 
         def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -59,9 +59,10 @@ def lightning_callback(hook: TraceHook) -> Any:
 
 
 def trainer_callback(hook: TraceHook) -> Any:
-    """A callback for `transformers.Trainer`: each batch of training or evaluation is a step.
+    """Returns a callback for `transformers.Trainer`: each batch of training or evaluation is a step.
 
-    The hook ends with `train`. `Trainer` has no call for a training that fails: call `hook.end()` in a `finally`.
+    The hook ends with `train`. `Trainer` has no callback for a training that fails: call `hook.end()` in a
+    `finally`.
 
     Raises:
         MissingExtraError: `transformers` is not installed.
@@ -90,6 +91,6 @@ def trainer_callback(hook: TraceHook) -> Any:
 
 
 def _after_step(hook: TraceHook, *, is_train: bool) -> None:
-    # The hook ends with the training; the library may evaluate the model after it, with the same callbacks.
+    # The hook ends with the training; the library can evaluate the model afterwards, with the same callbacks.
     if not hook.has_ended:
         hook.after_step(is_train=is_train)

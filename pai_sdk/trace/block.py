@@ -1,4 +1,4 @@
-"""Collects the rows of many steps into one block: what is sent, and what is sent again after a failure."""
+"""Collects the rows of many steps into one block, the unit of sending and of retries."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 1024
 _PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
-_JOINED = 256  # this number of small Arrow arrays become one
+_JOINED = 256  # small Arrow arrays that are joined into one
 _JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a thread: no step waits for the copy
 
-# Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
+# Memory of Python and Arrow objects, measured: blocks of a few kilobytes need more memory for them than for rows.
 _BLOCK_BYTES = 1_500
 _COLUMN_BYTES = 500
-_LIST_BYTES = 500  # more for a column of lists: it has two buffers
+_LIST_BYTES = 500  # in addition for a column of lists, which has two buffers
 _CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
 _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 
 
 class BlockBuilder:
-    """Rows that are not yet enough for a block. `append` copies them.
+    """Collects copies of rows until they are enough for a block.
 
-    They are kept in parts, so that the memory of each part is given back as soon as it is encoded.
+    The rows are stored in parts, so that the memory of each part is released as soon as it is encoded.
 
     Args:
         schema: of the rows.
-        block_bytes: of a complete block. With the first rows of a part its buffers are reserved for all of it: a
-            growing buffer would be copied within a step. Reserved memory takes no space before rows are written
-            into it.
+        block_bytes: of a complete block. The first rows of a part reserve its buffers for all of it, since a
+            growing buffer would be copied within a step. The operating system assigns reserved memory when it is
+            written.
     """
 
     def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
@@ -46,33 +46,33 @@ class BlockBuilder:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Returns the number of rows."""
         return self._full_rows + self._part.rows
 
     @property
     def size_bytes(self) -> int:
-        """Memory that they take."""
+        """Returns the memory of the rows."""
         return self._full_bytes + self._part.size_bytes
 
     @property
     def extra_bytes(self) -> int:
-        """Memory of the objects around them, about."""
+        """Returns the approximate memory of the objects that hold the rows."""
         return _BLOCK_BYTES + self._full_extra_bytes + self._part.extra_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
-        """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none.
+        """Adds the columns of one step, which `Columns.prepare` has checked: all of them, or none.
 
         Raises:
             InvalidInputError: the step has more items in the lists of a column than Arrow can count.
         """
         if self._part.size_bytes >= _PART_BYTES:
-            self._begin_part()
+            self._start_part()
         self._part.append(columns, rows)
 
-    def _begin_part(self) -> None:
+    def _start_part(self) -> None:
         full = self._part
         full.trim()
-        # Ctrl-C may come while the values are made, and not between the assignments: no part counts twice.
+        # Ctrl-C can interrupt the evaluation of the values, but not the assignments: no part counts twice.
         self._full, self._part, self._full_rows, self._full_bytes, self._full_extra_bytes = (
             [*self._full, full],
             _Part(self._schema, self._part_bytes),
@@ -82,20 +82,20 @@ class BlockBuilder:
         )
 
     def trim(self) -> None:
-        """Give back reserved memory: no more rows come."""
+        """Releases reserved memory, after the last row."""
         self._part.trim()
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All rows, in the builder's memory: they must be gone before the builder is used again."""
+        """Returns all rows, in the builder's memory: the caller drops them before it uses the builder again."""
         return [part.build() for part in (*self._full, self._part)]
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """All rows, part by part. The builder forgets each part when it gives it. Its sizes stay known."""
+        """Yields all rows, part by part, and releases each part; `rows` and the sizes stay."""
         for part in (*self._full, self._part):
             batch = part.build()
             part.release()
             yield batch
-            del batch  # while the next part is built, this one is not in memory
+            del batch  # frees this part before the next one is built
 
 
 class _Part:
@@ -112,7 +112,7 @@ class _Part:
         self.extra_bytes = _COLUMN_BYTES * len(self._columns)
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
-        """Add the columns of one step: all of them, or none."""
+        """Adds the columns of one step: all of them, or none."""
         if not self.rows:
             self._reserve(columns)
         size_bytes, extra_bytes = self.size_bytes, _COLUMN_BYTES * len(self._columns)
@@ -122,31 +122,31 @@ class _Part:
                 extra_bytes += column.extra_bytes
         except BaseException:  # Ctrl-C: without this, the columns of the block would differ in length
             for column in self._columns.values():
-                column.cut(self.rows)
+                column.truncate(self.rows)
             raise
         self.size_bytes, self.extra_bytes = size_bytes, extra_bytes
         self.rows += rows
 
     def _reserve(self, columns: Mapping[str, Prepared]) -> None:
-        """Reserve the buffers of a part whose rows are like the first ones."""
+        """Reserves the buffers of a part, assuming that all rows are like the first ones."""
         step_bytes = sum(column.bytes_of(columns[name]) for name, column in self._columns.items())
         if step_bytes and self._part_bytes:
-            # One step more, because the last one goes beyond the size of the part.
+            # One step more, because the last one exceeds the size of the part.
             steps = self._part_bytes / step_bytes + 1
             for name, column in self._columns.items():
                 column.reserve(columns[name], steps)
 
     def trim(self) -> None:
-        """Give back reserved memory: no more rows come."""
+        """Releases reserved memory, after the last row."""
         for column in self._columns.values():
             column.trim()
 
     def release(self) -> None:
-        """Forget the rows; what was built keeps its memory."""
+        """Drops the rows; batches that were built keep their memory."""
         self._columns = {}
 
     def build(self) -> pa.RecordBatch:
-        """All rows as one batch, in the memory of the part."""
+        """Returns all rows as one batch, in the memory of the part."""
         import pyarrow as pa
 
         arrays = [self._columns[field.name].build() for field in self._schema]
@@ -154,7 +154,7 @@ class _Part:
 
 
 def _column(type_: pa.DataType) -> _Numbers | _Lists | _Arrays:
-    """The part of a block for a column of that type."""
+    """Returns a builder for a column of a type."""
     import pyarrow.types as kinds
 
     if (dtype := numpy_type(type_)) is not None:
@@ -178,11 +178,11 @@ class _Buffer:
 
     @property
     def values(self) -> np.ndarray[Any, Any]:
-        """What is in it; the buffer's own memory."""
+        """Returns the content, in the buffer's own memory."""
         return self._values[: self.length]
 
     def reserve(self, length: int) -> None:
-        """Have space for this number of values in all."""
+        """Reserves space for this number of values in total."""
         import numpy as np
 
         if length > len(self._values):
@@ -191,18 +191,18 @@ class _Buffer:
             self._values = grown
 
     def extend(self, length: int) -> np.ndarray[Any, Any]:
-        """The space of the next values, for the caller to fill. They count when `length` is set."""
+        """Returns space for the next values. The caller fills it, and then increases `length`."""
         end = self.length + length
         if end > len(self._values):
             self.reserve(max(end, 2 * len(self._values)))
         return self._values[self.length : end]
 
     def trim(self) -> None:
-        """Give back reserved memory."""
+        """Releases reserved memory."""
         if self._values.nbytes > _LARGE_BYTES:
             self._values.resize(self.length, refcheck=False)
         elif self.length < len(self._values):
-            self._values = self.values.copy()  # shrunk, it would leave a gap too small for the next
+            self._values = self.values.copy()  # shrinking in place would leave a gap too small for reuse
 
 
 class _Nulls:
@@ -215,19 +215,19 @@ class _Nulls:
         self.extra_bytes = 0
 
     def append(self, start: int, column: pa.Array) -> None:
-        """Note the nulls of more rows."""
+        """Records the nulls of more rows."""
         import numpy as np
 
         if column.null_count:
             self._parts.append((start, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
             self.extra_bytes += _CHUNK_BYTES + len(column)
 
-    def cut(self, rows: int) -> None:
-        """Forget all rows but the first."""
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
         self._parts = [(start, is_null) for start, is_null in self._parts if start < rows]
 
     def bitmap(self, rows: int) -> pa.Buffer | None:
-        """The rows that have a value, as Arrow has it; None for all."""
+        """Returns Arrow's bitmap of the rows that have a value; None when all have one."""
         import numpy as np
         import pyarrow as pa
 
@@ -240,7 +240,7 @@ class _Nulls:
 
 
 class _Numbers:
-    """A column of numbers. Arrow arrays, which may have nulls, are taken as well."""
+    """A column of numbers. Accepts Arrow arrays, which can have nulls, as well."""
 
     __slots__ = ("_buffer", "_nulls", "_type")
 
@@ -254,28 +254,28 @@ class _Numbers:
 
     @property
     def extra_bytes(self) -> int:
-        """Memory of the objects."""
+        """Returns the memory of the objects."""
         return self._nulls.extra_bytes
 
     @property
     def item_bytes(self) -> int:
-        """Memory of one number."""
+        """Returns the memory of one number."""
         return int(self._buffer.dtype.itemsize)
 
     def bytes_of(self, column: Prepared) -> int:
-        """Memory that these rows will take."""
+        """Returns the memory that rows will need."""
         return len(column) * self.item_bytes
 
     def reserve(self, column: Prepared, steps: float) -> None:
-        """Have space for this number of steps like this one."""
+        """Reserves space for this number of steps of the size of `column`."""
         self.reserve_rows(int(len(column) * steps))
 
     def reserve_rows(self, rows: int) -> None:
-        """Have space for this number of rows."""
+        """Reserves space for this number of rows."""
         self._buffer.reserve(rows)
 
     def append(self, column: Prepared) -> int:
-        """Add rows, or the items of rows: an array of any shape. Returns the memory that they take."""
+        """Adds rows, or the items of rows: an array of any shape. Returns their memory."""
         import numpy as np
 
         if not isinstance(column, np.ndarray):
@@ -285,30 +285,28 @@ class _Numbers:
         self._buffer.length += column.size
         return int(column.size) * self.item_bytes
 
-    def cut(self, rows: int) -> None:
-        """Forget all rows but the first."""
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
         self._buffer.length = rows
-        self._nulls.cut(rows)
+        self._nulls.truncate(rows)
 
     def trim(self) -> None:
-        """Give back reserved memory."""
+        """Releases reserved memory."""
         self._buffer.trim()
 
     def build(self) -> pa.Array:
-        """All rows, in the memory of this object."""
+        """Returns all rows, in the memory of this object."""
         import pyarrow as pa
 
-        # Not `pa.array`: it imports pandas, which takes half a second, and fails at the end of the process.
+        # Not `pa.array`: it imports pandas, which takes half a second, and fails during the exit of the process.
         buffers = [self._nulls.bitmap(len(self)), pa.py_buffer(self._buffer.values)]
         return pa.Array.from_buffers(self._type, len(self), buffers)
 
 
 class _Lists:
-    """A column of lists of numbers: all items in one buffer, and where each row ends.
+    """A column of lists of numbers: all items in one buffer, and the end of each row."""
 
-    A step of 1,000 vectors would else be an Arrow array of its own, and all of these would be joined at the end of
-    the block: twice the memory.
-    """
+    # With an Arrow array for each step, all of them would be joined at the end of the block: twice the memory.
 
     __slots__ = ("_ends", "_items", "_nulls", "_type")
 
@@ -322,20 +320,20 @@ class _Lists:
 
     @property
     def extra_bytes(self) -> int:
-        """Memory of the objects."""
+        """Returns the memory of the objects."""
         return _LIST_BYTES + self._items.extra_bytes + self._nulls.extra_bytes
 
     def bytes_of(self, column: Prepared) -> int:
-        """Memory that these rows will take."""
+        """Returns the memory that rows will need."""
         return _item_count(column) * self._items.item_bytes + len(column) * self._ends.dtype.itemsize
 
     def reserve(self, column: Prepared, steps: float) -> None:
-        """Have space for this number of steps like this one."""
+        """Reserves space for this number of steps of the size of `column`."""
         self._items.reserve_rows(int(_item_count(column) * steps))
         self._ends.reserve(int(len(column) * steps))
 
     def append(self, column: Prepared) -> int:
-        """Add rows: an array of two dimensions, or lists of Arrow. Returns the memory that they take."""
+        """Adds rows: an array of two dimensions, or lists of Arrow. Returns their memory."""
         import numpy as np
 
         first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
@@ -346,7 +344,7 @@ class _Lists:
             lengths = np.full(rows, column.shape[1])
         else:
             lengths = np.diff(column.offsets.to_numpy())
-            if column.null_count:  # a null may have items, which `flatten` leaves out
+            if column.null_count:  # a null can have items in Arrow, which `flatten` leaves out
                 lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
             self._nulls.append(self._ends.length, column)
             column = column.flatten()
@@ -357,19 +355,19 @@ class _Lists:
         self._ends.length += rows
         return size_bytes
 
-    def cut(self, rows: int) -> None:
-        """Forget all rows but the first."""
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
         self._ends.length = rows
-        self._items.cut(int(self._ends.values[-1]) if rows else 0)
-        self._nulls.cut(rows)
+        self._items.truncate(int(self._ends.values[-1]) if rows else 0)
+        self._nulls.truncate(rows)
 
     def trim(self) -> None:
-        """Give back reserved memory."""
+        """Releases reserved memory."""
         self._items.trim()
         self._ends.trim()
 
     def build(self) -> pa.Array:
-        """All rows; the items are in the memory of this object."""
+        """Returns all rows; the items are in the memory of this object."""
         import numpy as np
         import pyarrow as pa
 
@@ -380,17 +378,17 @@ class _Lists:
 
 
 def _item_count(column: Prepared) -> int:
-    """The items of all lists; those of nulls count, too."""
+    """Returns the number of items of all lists, including those of nulls."""
     import numpy as np
 
     if isinstance(column, np.ndarray):
         return int(column.size)
-    offsets = column.offsets  # of a slice, only its own; its `values` are those of the whole array
+    offsets = column.offsets  # of the slice; its `values` would be those of the complete array
     return offsets[-1].as_py() - offsets[0].as_py() if len(column) else 0
 
 
 class _Arrays:
-    """Arrow arrays, joined at the end."""
+    """A column of Arrow arrays, which are joined at the end."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -401,15 +399,15 @@ class _Arrays:
 
     @property
     def extra_bytes(self) -> int:
-        """Memory of the objects."""
+        """Returns the memory of the objects."""
         return self._chunk_bytes * (len(self._chunks) + len(self._small))
 
     def bytes_of(self, column: pa.Array) -> int:
-        """Memory that these rows take."""
+        """Returns the memory of rows."""
         return int(column.nbytes)
 
     def reserve(self, column: pa.Array, steps: float) -> None:
-        """Nothing is reserved: the arrays are kept as they are."""
+        """Does nothing: the arrays are stored as they are."""
 
     def append(self, column: pa.Array) -> int:
         import pyarrow as pa
@@ -423,12 +421,12 @@ class _Arrays:
             self._small, self._small_bytes = [], 0
         return size_bytes
 
-    def cut(self, rows: int) -> None:
-        """Forget all rows but the first."""
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
         self._chunks, self._small, self._small_bytes = [self.build().slice(0, rows)], [], 0
 
     def trim(self) -> None:
-        """Nothing is reserved."""
+        """Does nothing: no memory is reserved."""
 
     def build(self) -> pa.Array:
         import pyarrow as pa
@@ -441,7 +439,7 @@ class _Arrays:
 
 
 def _children(type_: pa.DataType) -> int:
-    """Arrow arrays within one of a nested type."""
+    """Returns the number of Arrow arrays within an array of a nested type."""
     import pyarrow.types as kinds
 
     if kinds.is_struct(type_):

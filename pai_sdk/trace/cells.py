@@ -1,7 +1,7 @@
-"""The values of a table of Arrow as objects of Python, also those that Python has no object for.
+"""Converts the values of an Arrow table to Python objects, also those that Python cannot represent.
 
-A file may have times beyond the year 9999, times of day beyond 24 hours, zones that this machine does not know, or
-bytes in a string that are not UTF-8. Such a value becomes a text; all others are what `to_pylist` gives.
+A file can have times beyond the year 9999, times of day beyond 24 hours, unknown time zones, or bytes in a string
+that are not UTF-8. Such a value becomes a string; all others are those of `to_pylist`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CELL_ERRORS", "rows_of_table"]
 
 CELL_ERRORS = (ValueError, OverflowError, KeyError, TypeError, ArithmeticError)
-"""What Arrow, datetime and zoneinfo raise for a value that has no object; `ArrowInvalid` is a ValueError."""
+"""Errors of Arrow, datetime and zoneinfo for a value without a Python object; `ArrowInvalid` is a ValueError."""
 
 
 def rows_of_table(table: pa.Table) -> list[list[Any]]:
@@ -36,7 +36,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
         if pa.types.is_time(column.type) and not pa.chunked_array([values], column.type).equals(column):
-            values = column.cast(pa.string()).to_pylist()  # Python cuts nanoseconds, and takes 25 hours for one
+            values = column.cast(pa.string()).to_pylist()  # Python truncates nanoseconds, and reads 25 hours as 1
     except (*CELL_ERRORS, NotImplementedError):
         values = [_value(scalar) for scalar in column]
     return values

@@ -1,4 +1,4 @@
-"""Turns the values of one step into columns of fixed types. All mistakes are found here, in the caller.
+"""Converts the values of one step to columns of fixed types. All errors are raised here, in the caller.
 
 A numeric array needs no Arrow object per step, and neither does one of two dimensions for lists of numbers: it is
 copied into a numpy buffer that becomes an Arrow array when the block is complete, without another copy. All other
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Prepared: TypeAlias = "np.ndarray | pa.Array"
-"""A checked column: a numpy array that is still the caller's memory, or an Arrow array of the right type."""
+"""A checked column: a numpy array in the caller's memory, or an Arrow array of the column's type."""
 
 _SCALARS = (
     *(bool, int, float, str, bytes, bytearray, uuid.UUID),
     *(decimal.Decimal, datetime.date, datetime.time, datetime.timedelta),
 )
-_TEXTS = frozenset({str, type(None)})
-_FLAGS = frozenset({bool, type(None)})
-_WHOLE = frozenset({int, type(None)})
-_NUMBERS = frozenset({int, float, type(None)})  # items of these types need no look at each of them
-_UNITS = ("D", "s", "ms", "us", "ns")  # of numpy's times, those that Arrow has
+_STRING_TYPES = frozenset({str, type(None)})
+_BOOL_TYPES = frozenset({bool, type(None)})
+_INTEGER_TYPES = frozenset({int, type(None)})
+_NUMBER_TYPES = frozenset({int, float, type(None)})  # items of these types need no check of each item
+_UNITS = ("D", "s", "ms", "us", "ns")  # units of numpy's times that Arrow has, too
 
 
 class Columns:
@@ -45,7 +45,7 @@ class Columns:
 
     Args:
         schema: names and types.
-        missing: what becomes of a column that a step does not have: `"error"`, or `"null"`.
+        missing: the treatment of a column that a step does not have: `"error"`, or `"null"`.
     """
 
     def __init__(self, schema: pa.Schema, *, missing: str = "error") -> None:
@@ -55,13 +55,14 @@ class Columns:
         self._missing_is_null = missing == "null"
 
     def prepare(self, values: Mapping[str, Any]) -> tuple[dict[str, Prepared], int]:
-        """The columns of one step, and how many rows they have.
+        """Returns the columns of one step, and the number of rows.
 
-        A value is a tensor, a numpy array, an Arrow array, or a list, with one item a row. A number or text is
+        A value is a tensor, a numpy array, an Arrow array, or a list, with one item a row. A number or string is
         repeated for all rows of the step.
 
         Raises:
-            InvalidInputError: a column is unknown or missing, has a wrong type, or another length than the rest.
+            InvalidInputError: a column is unknown or missing, has a wrong type, or another length than other
+                columns.
         """
         problems = [
             Problem(f"column {name!r}", "is not in the schema", name_hint(name, self._types))
@@ -87,8 +88,8 @@ class Columns:
                     problems.append(_refused(name, type_, error))
         lengths = {name: len(column) for name, column in prepared.items()}
         if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            problems.append(Problem("columns", f"differ in their numbers of rows ({listed})"))
+            summary = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            problems.append(Problem("columns", f"differ in their numbers of rows ({summary})"))
         rows = next(iter(lengths.values()), 1)
         for name, value in scalars.items():
             try:
@@ -101,14 +102,14 @@ class Columns:
 
 
 def numpy_type(type_: pa.DataType) -> np.dtype[Any] | None:
-    """The numpy type with the same bytes as an Arrow type, for whole and decimal numbers; None for other types."""
+    """Returns the numpy type with the bytes of an Arrow type, for integers and floats; None for other types."""
     import pyarrow.types as kinds
 
     if kinds.is_integer(type_) or kinds.is_floating(type_):
         import numpy as np
 
-        found: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
-        return found
+        dtype: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return dtype
     return None
 
 
@@ -154,7 +155,7 @@ def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prep
 
 
 def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
-    """Hidden values are nulls."""
+    """Returns a column of a masked array, with nulls for masked values."""
     import numpy as np
     import pyarrow as pa
 
@@ -173,7 +174,8 @@ def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dt
 
 
 def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """A column of a list, level by level. Arrow would cut 0.5 off to 0, and drop unknown fields of structs."""
+    """Returns a column of a list."""
+    # Converted level by level, since Arrow truncates 0.5 to 0, and drops unknown fields of structs.
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -198,7 +200,7 @@ def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """Returns a column of items that are no lists; checks what Arrow would change, guess or refuse unclearly."""
+    """Returns a column of plain items; checks values that Arrow would change, guess or refuse unclearly."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -206,18 +208,22 @@ def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
         return time_array(values, type_)
     if kinds.is_decimal(type_):
         return pa.array([as_decimal(value) for value in values], type=type_)
-    given = {*map(type, values)}
+    item_types = {*map(type, values)}
     if kinds.is_string(type_) or kinds.is_large_string(type_):
-        return pa.array(values if given <= _TEXTS else [as_text(value) for value in values], type=type_)
+        return pa.array(
+            values if item_types <= _STRING_TYPES else [as_text(value) for value in values], type=type_
+        )
     if _is_text(type_):
         return pa.array([as_bytes(value) for value in values], type=type_)
     if numpy_type(type_) is not None:
-        whole = kinds.is_integer(type_)
-        if not given <= (_WHOLE if whole else _NUMBERS):
-            values = [as_number(value, whole=whole) for value in values]
+        is_integer = kinds.is_integer(type_)
+        if not item_types <= (_INTEGER_TYPES if is_integer else _NUMBER_TYPES):
+            values = [as_number(value, is_integer=is_integer) for value in values]
         return _cast(pa.array(values), type_)
     if kinds.is_boolean(type_):
-        return _cast(pa.array(values if given <= _FLAGS else [as_number(value) for value in values]), type_)
+        return _cast(
+            pa.array(values if item_types <= _BOOL_TYPES else [as_number(value) for value in values]), type_
+        )
     check_plain(values, type_)
     return _cast(pa.array([None if is_missing(value) else value for value in values]), type_)
 
@@ -235,7 +241,7 @@ def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
 
 
 def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]) -> tuple[pa.Array, Any]:
-    """The offsets of rows that are lists, and all items; the offset of a row that is None is None, too."""
+    """Returns the offsets of rows that are lists, None for a row that is None, and all items."""
     import numpy as np
     import pyarrow as pa
 
@@ -246,7 +252,7 @@ def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]
         np.array(ends, np.int64 if pa.types.is_large_list(type_) else np.int32), mask=np.array([*is_null, False])
     )
     arrays = [row for row in rows if isinstance(row, np.ndarray) and row.ndim == 1]
-    # numpy would make numbers of one type of arrays of several, and round some of them.
+    # numpy would convert arrays of several types to one type, and round some numbers.
     if len(arrays) == len(rows) and any(map(len, rows)) and len({array.dtype for array in arrays}) == 1:
         return starts, np.concatenate(arrays)
     return starts, list(chain.from_iterable(rows))
@@ -289,52 +295,52 @@ def _structs(values: list[Any], type_: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _cast(given: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The array as another type.
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Converts an array to another type.
 
     Raises:
-        ValueError: a value would be changed. Arrow itself changes some without an error.
+        ValueError: a value would change. Arrow itself changes some values without an error.
     """
-    if given.type == type_:
-        return given
-    stored = given.cast(type_)
-    _check_same(given, stored)
+    if array.type == type_:
+        return array
+    stored = array.cast(type_)
+    _check_same(array, stored)
     return stored
 
 
-def _check_same(given: pa.Array, stored: pa.Array) -> None:
+def _check_same(original: pa.Array, stored: pa.Array) -> None:
     import pyarrow as pa
 
-    kinds, before, after = pa.types, given.type, stored.type
+    kinds, before, after = pa.types, original.type, stored.type
     if before == after or kinds.is_null(before):
         return
     if not kinds.is_nested(before) and not kinds.is_nested(after):
         of_before, of_after = ((_is_text(type_), kinds.is_temporal(type_)) for type_ in (before, after))
-        if of_before != of_after:  # Arrow reads numbers in texts, and takes numbers for times
+        if of_before != of_after:  # Arrow parses numbers in strings, and converts numbers to times
             raise TypeError(f"has {before} values, but its type is {after}")
     if kinds.is_nested(before) and kinds.is_nested(after):
-        _check_same_nested(given, stored)
+        _check_same_nested(original, stored)
     elif kinds.is_floating(before) and kinds.is_floating(after):
-        if after.bit_width < before.bit_width and _infinities(given) != _infinities(stored):
+        if after.bit_width < before.bit_width and _infinities(original) != _infinities(stored):
             raise OverflowError(f"has values beyond the range of {after}")
-    elif not _is_text(before) and not _is_text(after) and not stored.cast(before).equals(given):
+    elif not _is_text(before) and not _is_text(after) and not stored.cast(before).equals(original):
         raise ValueError(f"has {before} values that {after} cannot store exactly")
 
 
-def _check_same_nested(given: pa.Array, stored: pa.Array) -> None:
+def _check_same_nested(original: pa.Array, stored: pa.Array) -> None:
     import pyarrow as pa
 
-    if pa.types.is_struct(given.type) and pa.types.is_struct(stored.type):
+    if pa.types.is_struct(original.type) and pa.types.is_struct(stored.type):
         names = [field.name for field in stored.type]
-        for field, before in zip(given.type, given.flatten(), strict=True):
+        for field, before in zip(original.type, original.flatten(), strict=True):
             if field.name not in names:
                 raise ValueError(f"has a struct with the unknown field {field.name!r}")
             _check_same(before, stored.flatten()[names.index(field.name)])
-    elif pa.types.is_map(given.type) and pa.types.is_map(stored.type):
-        _check_same(given.keys, stored.keys)
-        _check_same(given.items, stored.items)
+    elif pa.types.is_map(original.type) and pa.types.is_map(stored.type):
+        _check_same(original.keys, stored.keys)
+        _check_same(original.items, stored.items)
     else:
-        _check_same(given.flatten(), stored.flatten())
+        _check_same(original.flatten(), stored.flatten())
 
 
 def _infinities(numbers: pa.Array) -> int:
@@ -347,15 +353,15 @@ def _is_text(type_: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
     names = ("string", "large_string", "string_view", "binary", "large_binary", "fixed_size_binary", "binary_view")
-    # Views are missing in old versions of pyarrow.
+    # Old versions of pyarrow have no views.
     return any(getattr(kinds, f"is_{name}", lambda type_: False)(type_) for name in names)
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
-    """The array of a tensor or array, in its own memory; None for a list.
+    """Returns the array of a tensor or array, without a copy; None for a list.
 
     Raises:
-        TypeError: it is none of them.
+        TypeError: the value is none of them.
     """
     import numpy as np
 
@@ -371,7 +377,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _check_fits(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
-    """See that numbers can be stored as another type: no fraction, no range and no whole number is lost."""
+    """Checks that numbers can be stored as another type without loss of fractions, range or integers."""
     import numpy as np
 
     if array.ndim != 1:
@@ -382,25 +388,25 @@ def _check_fits(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
         raise TypeError(f"has {array.dtype} values, which do not become {dtype}; convert them")
     if array.dtype.kind == "f":
         if dtype.itemsize < array.dtype.itemsize:
-            # The quick look fails for NaN and infinity, which are stored as they are.
-            most = float(np.finfo(dtype).max)
-            is_inside = array.min() >= -most and array.max() <= most
-            if not is_inside and (np.isfinite(array) & (np.abs(array) > most)).any():
+            # The quick check fails for NaN and infinity, which are stored as they are.
+            maximum = float(np.finfo(dtype).max)
+            fits = array.min() >= -maximum and array.max() <= maximum
+            if not fits and (np.isfinite(array) & (np.abs(array) > maximum)).any():
                 raise OverflowError(f"has values beyond the range of {dtype}")
     elif array.dtype.kind in "iu" and not np.can_cast(array.dtype, dtype, "safe" if dtype.kind in "iu" else "no"):
-        least, most = int(array.min()), int(array.max())
+        minimum, maximum = int(array.min()), int(array.max())
         if dtype.kind == "f":
-            _check_whole(array, dtype, least, most)
-        elif least < np.iinfo(dtype).min or most > np.iinfo(dtype).max:
-            raise OverflowError(f"has values from {least} to {most}, beyond the range of {dtype}")
+            _check_integers(array, dtype, minimum, maximum)
+        elif minimum < np.iinfo(dtype).min or maximum > np.iinfo(dtype).max:
+            raise OverflowError(f"has values from {minimum} to {maximum}, beyond the range of {dtype}")
 
 
-def _check_whole(array: np.ndarray[Any, Any], dtype: np.dtype[Any], least: int, most: int) -> None:
-    """See that whole numbers are exact as floating point numbers."""
+def _check_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any], minimum: int, maximum: int) -> None:
+    """Checks that integers are exact as floating point numbers."""
     import numpy as np
 
     exact = 1 << np.finfo(dtype).nmant + 1
-    if -exact <= least and most <= exact:
+    if -exact <= minimum and maximum <= exact:
         return
     for value in array[(array < -exact) | (array > exact)].tolist():
         if int(dtype.type(value)) != value:
@@ -408,7 +414,7 @@ def _check_whole(array: np.ndarray[Any, Any], dtype: np.dtype[Any], least: int, 
 
 
 def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
-    """An array of two or more dimensions as lists, each level with equal lengths; one of numbers as it is."""
+    """Converts an array of two or more dimensions to lists; returns an array of numbers as it is."""
     import pyarrow as pa
 
     if not pa.types.is_list(type_):
@@ -423,7 +429,7 @@ def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
 
 
 def _lists(array: np.ndarray[Any, Any], items: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The rows of an array as lists of these items."""
+    """Returns the rows of an array as lists of `items`."""
     import numpy as np
     import pyarrow as pa
 
@@ -439,7 +445,7 @@ def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | 
         return pa.nulls(rows, type_)
     if dtype is not None and isinstance(value, int | float) and not isinstance(value, bool):
         if dtype.kind in "iu" and not math.isfinite(value):
-            as_number(value, whole=True)
+            as_number(value, is_integer=True)
         array = np.array([value])
         if array.dtype.kind == "f" and dtype.kind in "iu" and value == int(value):
             array = np.array([int(value)])

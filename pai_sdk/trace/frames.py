@@ -2,7 +2,7 @@
 
     u32 chunk size | chunk | u32 CRC of it | chunk | u32 CRC of it | … | last, shorter chunk | u32 CRC of all
 
-All numbers are big endian. The last chunk is shorter than the chunk size, and may be empty. The content is record
+All numbers are big endian. The last chunk is shorter than the chunk size, and can be empty. The content is record
 batch messages of Arrow IPC, one after the other, without the schema. (Recorded from pyodps 0.13.)
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["FrameError", "framed_pieces", "unframed_chunks"]
+__all__ = ["FrameError", "framed_content", "unframed_chunks"]
 
 _CHUNK_BYTES = 65536
 _U32 = struct.Struct(">I")
@@ -21,45 +21,47 @@ class FrameError(ValueError):
     """The bytes are not framed Arrow data, or a checksum differs."""
 
 
-def framed_pieces(
-    pieces: Iterable[bytes | memoryview], chunk_bytes: int = _CHUNK_BYTES
+def framed_content(
+    parts: Iterable[bytes | memoryview], chunk_bytes: int = _CHUNK_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """The frame of a content that comes in pieces, in pieces itself.
+    """Yields the frame of a content, in parts.
 
     Example:
         >>> import io
-        >>> b"".join(unframed_chunks(io.BytesIO(b"".join(framed_pieces([b"hel", b"lo"], chunk_bytes=2))).read))
+        >>> b"".join(unframed_chunks(io.BytesIO(b"".join(framed_content([b"hel", b"lo"], chunk_bytes=2))).read))
         b'hello'
     """
     from google_crc32c import extend, value
 
     yield _U32.pack(chunk_bytes)
-    total, rest = 0, b""
-    for piece in pieces:
-        content = memoryview(piece)
+    total, pending = 0, b""
+    for part in parts:
+        content = memoryview(part)
         position = 0
-        while len(rest) + len(content) - position >= chunk_bytes:
-            end = position + chunk_bytes - len(rest)
-            chunk = rest + bytes(content[position:end])  # google_crc32c takes nothing else
-            position, rest = end, b""
+        while len(pending) + len(content) - position >= chunk_bytes:
+            end = position + chunk_bytes - len(pending)
+            chunk = pending + bytes(content[position:end])  # google_crc32c accepts bytes only
+            position, pending = end, b""
             total = extend(total, chunk)
             yield chunk
             yield _U32.pack(value(chunk))
-        rest += bytes(content[position:])
-    yield rest
-    yield _U32.pack(extend(total, rest))
+        pending += bytes(content[position:])
+    yield pending
+    yield _U32.pack(extend(total, pending))
 
 
-def unframed_chunks(read: Callable[[int], bytes], *, least: int = 1, most: int = 2**32) -> Iterator[bytes]:
-    """The chunks of a frame, each with its checksum compared.
+def unframed_chunks(
+    read: Callable[[int], bytes], *, min_chunk_bytes: int = 1, max_chunk_bytes: int = 2**32
+) -> Iterator[bytes]:
+    """Yields the chunks of a frame, and checks their checksums.
 
     Args:
-        read: gives the next bytes of the frame: as many as it is asked for, and fewer only at the end.
-        least: the smallest size of a chunk that is taken.
-        most: the largest.
+        read: returns the next bytes of the frame: as many as requested, and fewer only at the end.
+        min_chunk_bytes: the smallest chunk size that is accepted.
+        max_chunk_bytes: the largest chunk size that is accepted.
 
     Raises:
-        FrameError: the frame is cut off, a checksum differs, or the chunks have another size.
+        FrameError: the frame is truncated, a checksum differs, or the chunks have another size.
     """
     from google_crc32c import extend, value
 
@@ -69,7 +71,7 @@ def unframed_chunks(read: Callable[[int], bytes], *, least: int = 1, most: int =
     if len(head) < 4:
         raise FrameError("the data is cut off")
     chunk_bytes = _U32.unpack(head)[0]
-    if not least <= chunk_bytes <= most:
+    if not min_chunk_bytes <= chunk_bytes <= max_chunk_bytes:
         raise FrameError(f"the chunk size is {chunk_bytes}")
     total, is_last = 0, False
     while not is_last:

@@ -1,7 +1,7 @@
-"""Single values of Python, numpy and pandas, as a column of a trace stores them: exactly, or refused.
+"""Converts single values of Python, numpy and pandas for a column of a trace: exactly, or not at all.
 
-Arrow guesses a type for a list of values. It cuts the nanoseconds of pandas' times, takes the bytes of a UUID for
-text, and its errors for NaN and NaT name neither the value nor a way out.
+Arrow guesses a type for a list of values. It truncates the nanoseconds of pandas' times, reads the bytes of a UUID
+as text, and its errors for NaN and NaT contain neither the value nor a hint.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PLAIN = (bool, int, float, type(None))
 _DAY_NS = 86_400 * 10**9
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NUMPY_UNIT_NS = {**_UNIT_NS, "m": 60 * 10**9, "h": 3600 * 10**9, "D": _DAY_NS, "W": 7 * _DAY_NS}
-_SMALLER = {"ps": 10**3, "fs": 10**6, "as": 10**9}  # parts of a nanosecond
+_SMALLER = {"ps": 10**3, "fs": 10**6, "as": 10**9}  # units in a nanosecond
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _EPOCH_WITHOUT_ZONE = _EPOCH.replace(tzinfo=None)
 _NULL = "give None for a null"
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for a null: None, pandas' NA, a masked value of numpy."""
+    """Returns True when a value represents a null: None, pandas' NA, a masked value of numpy."""
     if value is None:
         return True
     numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
@@ -40,16 +40,16 @@ def is_missing(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """Return a text; bytes are read as UTF-8.
+    """Returns a string; bytes are decoded from UTF-8.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: the value is not a string.
         ValueError: the bytes are not UTF-8.
     """
     if is_missing(value):
         return None
     if isinstance(value, str):
-        return str.__str__(value)  # of an Enum its value
+        return str.__str__(value)  # the value of a str Enum, not its name
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, uuid.UUID):
@@ -58,10 +58,10 @@ def as_text(value: Any) -> str | None:
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """Return bytes; a text is written as UTF-8.
+    """Returns bytes; a string is encoded as UTF-8.
 
     Raises:
-        TypeError: it has no bytes.
+        TypeError: the value has no bytes.
     """
     if is_missing(value):
         return None
@@ -75,11 +75,11 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def as_decimal(value: Any) -> decimal.Decimal | None:
-    """Return a decimal number; a float as Python writes it: 0.1, not the binary value next to it.
+    """Returns a decimal number; of a float the number that Python prints: 0.1, not the binary value next to it.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is not finite.
+        TypeError: the value is not a number.
+        ValueError: the value is not finite.
     """
     if is_missing(value):
         return None
@@ -87,7 +87,7 @@ def as_decimal(value: Any) -> decimal.Decimal | None:
     if numpy is not None and isinstance(value, numpy.integer) and not isinstance(value, numpy.timedelta64):
         value = int(value)
     elif numpy is not None and isinstance(value, numpy.floating) and not isinstance(value, float):
-        value = decimal.Decimal(str(value))  # of a narrower type, whose own digits are fewer
+        value = decimal.Decimal(str(value))  # of a narrower type, which prints fewer digits
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         raise _wrong(value, "a decimal column takes Decimal, int and float")
     if not math.isfinite(value):
@@ -95,19 +95,19 @@ def as_decimal(value: Any) -> decimal.Decimal | None:
     return decimal.Decimal(repr(float(value)) if isinstance(value, float) else value)
 
 
-def as_number(value: Any, *, whole: bool = False) -> Any:
-    """Return a number for Arrow, which checks its range.
+def as_number(value: Any, *, is_integer: bool = False) -> Any:
+    """Returns a number for Arrow, which checks its range.
 
     Args:
         value: the value.
-        whole: of a column of whole numbers.
+        is_integer: whether the column is of integers.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is not finite, in a column of whole numbers.
+        TypeError: the value is not a number.
+        ValueError: the value is not finite, in a column of integers.
     """
     if isinstance(value, float):
-        if whole and not math.isfinite(value):
+        if is_integer and not math.isfinite(value):
             raise ValueError(f"has the value {value}, which is no whole number; {_NULL}")
         return value
     if type(value) in _PLAIN:
@@ -117,26 +117,26 @@ def as_number(value: Any, *, whole: bool = False) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, decimal.Decimal):
-        return _as_number_of(value, whole=whole)
+        return _as_number_of(value, is_integer=is_integer)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.number | numpy.bool_):
         if isinstance(value, numpy.complexfloating | numpy.timedelta64):
             raise _wrong(value, "the column takes numbers")
-        return as_number(value.item(), whole=whole) if value.dtype.itemsize <= 8 else value
+        return as_number(value.item(), is_integer=is_integer) if value.dtype.itemsize <= 8 else value
     raise _wrong(value, "the column takes numbers")
 
 
-def _as_number_of(value: decimal.Decimal, *, whole: bool) -> float | int:
-    if whole and value != value.to_integral_value():
+def _as_number_of(value: decimal.Decimal, *, is_integer: bool) -> float | int:
+    if is_integer and value != value.to_integral_value():
         raise ValueError(f"has the value {value}, which is no whole number")
-    return int(value) if whole else float(value)
+    return int(value) if is_integer else float(value)
 
 
 def check_plain(values: list[Any], type_: pa.DataType) -> None:
-    """Refuse pandas' NaT, which Arrow does not know, in a column that has no times.
+    """Refuses pandas' NaT, which Arrow does not know, in a column that has no times.
 
     Raises:
-        TypeError: it is in the list.
+        TypeError: NaT is in the list.
     """
     pandas = sys.modules.get("pandas")
     if pandas is not None and any(value is pandas.NaT for value in values):
@@ -147,14 +147,14 @@ def check_plain(values: list[Any], type_: pa.DataType) -> None:
 
 
 def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """Return times, dates, times of day or durations as a column. Times without a zone are UTC.
+    """Returns times, dates, times of day or durations as a column. Times without a zone are UTC.
 
     Args:
         values: of Python, numpy or pandas; NaT is null.
         type_: of the column.
 
     Raises:
-        TypeError: an item is no such time.
+        TypeError: an item is of another type.
         ValueError: an item would be rounded, or is out of range.
     """
     import pyarrow as pa
@@ -173,9 +173,9 @@ def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
         if ns is None:
             counts.append(None)
             continue
-        count, rest = divmod(ns, unit_ns)
-        if rest:
-            raise ValueError(f"has {_shown(value)}, which {type_} cannot store exactly")
+        count, remainder = divmod(ns, unit_ns)
+        if remainder:
+            raise ValueError(f"has {_short_repr(value)}, which {type_} cannot store exactly")
         counts.append(count * days_ms)
     try:
         plain = pa.array(counts, pa.int32() if type_.bit_width == 32 else pa.int64())
@@ -185,8 +185,8 @@ def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _instant(value: Any) -> int | None:
-    """Return nanoseconds since 1970 in UTC."""
-    if type(value) is not datetime.datetime:  # the usual one needs no look at pandas
+    """Returns nanoseconds since 1970 in UTC."""
+    if type(value) is not datetime.datetime:  # pandas' Timestamp is a subclass, with nanoseconds
         if is_missing(value):
             return None
         value = _of_pandas(value)
@@ -207,7 +207,7 @@ def _duration(value: Any) -> int | None:
 
 
 def _time_of_day(value: Any) -> int | None:
-    """Return nanoseconds since midnight."""
+    """Returns nanoseconds since midnight."""
     if is_missing(value):
         return None
     if not isinstance(value, datetime.time) or value.tzinfo is not None:
@@ -221,7 +221,7 @@ def _timedelta_ns(value: datetime.timedelta) -> int:
 
 
 def _of_pandas(value: Any) -> Any:
-    """Return numpy's time for one of pandas, which has nanoseconds; other values as they are."""
+    """Converts a time of pandas, which has nanoseconds, to numpy; returns other values as they are."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return value
@@ -231,7 +231,7 @@ def _of_pandas(value: Any) -> Any:
 
 
 def _of_numpy(value: Any, kind: str, takes: str) -> int | None:
-    """Return the nanoseconds of a time of numpy; None for NaT."""
+    """Returns the nanoseconds of a time of numpy; None for NaT."""
     import numpy as np
 
     if not isinstance(value, np.datetime64 | np.timedelta64):
@@ -247,13 +247,13 @@ def _of_numpy(value: Any, kind: str, takes: str) -> int | None:
     if unit in _NUMPY_UNIT_NS:
         return count * _NUMPY_UNIT_NS[unit]
     if unit not in _SMALLER or count % _SMALLER[unit]:
-        raise ValueError(f"has {_shown(value)}, which is no whole number of nanoseconds")
+        raise ValueError(f"has {_short_repr(value)}, which is no whole number of nanoseconds")
     return count // _SMALLER[unit]
 
 
 def _wrong(value: Any, takes: str) -> TypeError:
-    return TypeError(f"has the item {_shown(value)}, which {is_of_type(value)}; {takes}, and None for a null")
+    return TypeError(f"has the item {_short_repr(value)}, which {is_of_type(value)}; {takes}, and None for a null")
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     return reprlib.repr(value)

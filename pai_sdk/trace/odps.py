@@ -1,7 +1,8 @@
 """Traces into tables of MaxCompute (ODPS), through the client library pyodps.
 
-pyodps signs requests, finds the tunnel and makes tables. The calls of an upload session are made here, one request
-each, because a retry must send the same block, and must ask first whether the one before has arrived.
+pyodps signs requests, locates the tunnel and creates tables. The calls of an upload session are implemented here,
+one request each, because a retry must send the same block, and must check first whether the last attempt has
+stored it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pai_sdk.base.extras import missing_extra
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.columns import numpy_type
-from pai_sdk.trace.frames import framed_pieces
+from pai_sdk.trace.frames import framed_content
 from pai_sdk.trace.types import column_type, parse_type, type_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from pai_sdk.config.credentials import CredentialsProvider
 
-__all__ = ["OWN_PROJECT", "OdpsSink", "SessionTables", "pyodps_client"]
+__all__ = ["SELF_HOSTED_PROJECT", "OdpsSink", "SessionTables", "pyodps_client"]
 
 _HEADERS = {
     "odps-tunnel-date-transform": "v1",
@@ -53,24 +54,24 @@ _MESSAGE_BYTES = 4 * _MIB
 class OdpsSink:
     """Writes a trace into a table of MaxCompute.
 
-    The table and the partition are made when they are missing. All rows of a session become visible together. The
-    limits of MaxCompute are respected: a session is renewed before 24 hours and before 20,000 blocks.
+    The table and the partition are created when they are missing. All rows of a session become visible together.
+    The limits of MaxCompute are respected: a session is renewed before 24 hours and before 20,000 blocks.
 
     Args:
-        table: its name.
+        table: the name of the table.
         project: of MaxCompute.
         endpoint: of MaxCompute's REST API.
         partition: such as `dt=20261122` or `dt=20261122,rank=0`; None for a table without partitions.
-        credentials: the access key, or a function that gives it; by default as for all of pai_sdk.
-        lifecycle: days that a new table keeps its rows.
-        compression: of what is sent: `zstd`, `deflate` or `none`.
+        credentials: the access key, or a function that returns it; by default as for all of pai_sdk.
+        lifecycle: days for which a new table retains its rows.
+        compression: of the requests: `zstd`, `deflate` or `none`.
         run_column: the column that gets the run's id; None for none.
-        tunnel_endpoint: of the tunnel; by default, MaxCompute is asked for it.
+        tunnel_endpoint: of the tunnel; by default, MaxCompute returns it.
         region: sign with V4 for this region.
         quota: the tunnel's quota.
 
     Raises:
-        InvalidInputError: something is missing or malformed.
+        InvalidInputError: an argument is missing or malformed.
         MissingExtraError: pyodps is not installed.
 
     Example:
@@ -78,6 +79,7 @@ class OdpsSink:
         OdpsSink('shop.clicks')
     """
 
+    # Half of MaxCompute's limits, 20,000 blocks and 24 hours.
     max_blocks = 10_000
     max_age_s = 12 * 3600.0
 
@@ -96,8 +98,8 @@ class OdpsSink:
         region: str | None = None,
         quota: str | None = None,
     ) -> None:
-        given = {"table": table, "project": project, "endpoint": endpoint}
-        problems = [Problem(name, "is missing") for name, value in given.items() if not value]
+        required = {"table": table, "project": project, "endpoint": endpoint}
+        problems = [Problem(name, "is missing") for name, value in required.items() if not value]
         if compression not in _COMPRESSIONS:
             problems.append(Problem("compression", f"{compression!r} is not supported", ", ".join(_COMPRESSIONS)))
         try:
@@ -119,7 +121,7 @@ class OdpsSink:
         self._quota = quota
         self._schema: pa.Schema | None = None
         self._connecting = threading.Lock()
-        self._connected: tuple[Any, _Connection] | None = None  # and its schema
+        self._connected: tuple[Any, _Connection] | None = None  # the schema, and its connection
         _odps_module()
 
     def __repr__(self) -> str:
@@ -129,7 +131,7 @@ class OdpsSink:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self), _connected=None, _connecting=None)
         if self._key is not None:
-            state["_credentials"] = None  # a function, made again from the key
+            state["_credentials"] = None  # a function, which __setstate__ creates again from the key
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -139,10 +141,10 @@ class OdpsSink:
             self._credentials = static_credentials(*self._key[:3])
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
-        """The schema with the column for the run's id.
+        """Returns the schema with the column for the run's id.
 
         Raises:
-            InvalidInputError: MaxCompute has no such type, or a column is a partition too.
+            InvalidInputError: MaxCompute has no such type, or a column is a partition, too.
         """
         import pyarrow as pa
 
@@ -160,11 +162,13 @@ class OdpsSink:
             raise InvalidInputError(problems)
         if self._run_column is not None and self._run_column.lower() not in map(str.lower, schema.names):
             schema = schema.append(pa.field(self._run_column, pa.string()))
-        self._schema = schema  # without the lock, which a check under way holds for as long as its requests take
+        # Without the lock, which a running check holds during its requests. The assignment is atomic, and
+        # `_connection` connects again for another schema.
+        self._schema = schema
         return schema
 
     def check(self) -> None:
-        """Make the table where it is missing, and compare its columns.
+        """Creates a missing table, and compares the columns.
 
         Raises:
             TraceError: the table does not have these columns with these types, or MaxCompute refuses.
@@ -172,11 +176,12 @@ class OdpsSink:
         self._connection()
 
     def open(self) -> _Session:
-        """Begin an upload session; errors as for `check`."""
+        """Starts an upload session; errors as for `check`."""
         return _Session(self._connection(), compression=self._compression)
 
     def _connection(self) -> _Connection:
-        """Returns the connection for the columns of the last writer; connects at its first use."""
+        """Returns the connection for the columns of the last writer; connects at the first use."""
+        # Held during the requests: the writer's threads that open sessions at once wait for one connection.
         with self._connecting:
             schema = self._schema
             if self._connected is None or schema is None or not self._connected[0].equals(schema):
@@ -190,28 +195,28 @@ class OdpsSink:
         key = provider()
         with _as_trace_errors(repr(self)):
             client = self._client(key)
-            columns = self._make_table(client, schema)
-            endpoint = self._rest(client).endpoint
+            columns = self._create_table(client, schema)
+            endpoint = self._tunnel_client(client).endpoint
         query = {"curr_project": self.project}
         if self.partition:
             query["partition"] = ",".join(f"{name}={value}" for name, value in self.partition.items())
         if self._quota:
             query["quotaName"] = self._quota
         url = f"{endpoint}/projects/{self.project}/tables/{self.table}"
-        signer = _Signer(provider, lambda key: self._rest(self._client(key)))
+        signer = _Signer(provider, lambda key: self._tunnel_client(self._client(key)))
         return _Connection(signer, url, query, _blocks_schema(schema, columns, repr(self)), repr(self))
 
-    def _rest(self, client: ODPS) -> Any:
-        rest = _odps_module().tunnel.TableTunnel(client, quota_name=self._quota).tunnel_rest
-        return rest.with_retry_enabled(False) if hasattr(rest, "with_retry_enabled") else rest
+    def _tunnel_client(self, client: ODPS) -> Any:
+        tunnel = _odps_module().tunnel.TableTunnel(client, quota_name=self._quota).tunnel_rest
+        return tunnel.with_retry_enabled(False) if hasattr(tunnel, "with_retry_enabled") else tunnel
 
     def _client(self, key: Credentials) -> ODPS:
         return pyodps_client(
             key, self.project, self._endpoint, tunnel_endpoint=self._tunnel_endpoint, region_name=self._region
         )
 
-    def _make_table(self, client: ODPS, columns: pa.Schema) -> Mapping[str, str]:
-        """Make the table and the partition where they are missing; name to type of the table's columns."""
+    def _create_table(self, client: ODPS, columns: pa.Schema) -> Mapping[str, str]:
+        """Creates a missing table and partition; returns name to type of the table's columns."""
         from odps.models import TableSchema
 
         types = [column_type(field) for field in columns]
@@ -230,13 +235,13 @@ class OdpsSink:
         if partitions:
             spec = ",".join(f"{name}='{value}'" for name, value in self.partition.items())
             table.create_partition(spec, if_not_exists=True)
-        found = client.get_table(self.table)
-        found.reload()
-        return {column.name: str(column.type) for column in found.table_schema.simple_columns}
+        stored_table = client.get_table(self.table)
+        stored_table.reload()
+        return {column.name: str(column.type) for column in stored_table.table_schema.simple_columns}
 
 
 def pyodps_client(key: Credentials, project: str, endpoint: str, **options: Any) -> ODPS:
-    """A client of pyodps with a key, which may be temporary.
+    """Returns a client of pyodps with a key, which can be temporary.
 
     Raises:
         MissingExtraError: pyodps is not installed.
@@ -249,28 +254,28 @@ def pyodps_client(key: Credentials, project: str, endpoint: str, **options: Any)
 
 
 class _Signer:
-    """Gives pyodps' client for the key of the moment: temporary keys are renewed while a training runs."""
+    """Returns pyodps' client for the current key, since temporary keys are renewed while a training runs."""
 
-    def __init__(self, provider: CredentialsProvider, rest_of: Callable[[Credentials], Any]) -> None:
+    def __init__(self, provider: CredentialsProvider, create_client: Callable[[Credentials], Any]) -> None:
         self._provider = provider
-        self._rest_of = rest_of
+        self._create_client = create_client
         self._lock = threading.Lock()
-        self._made: tuple[Credentials, Any] | None = None
+        self._cached: tuple[Credentials, Any] | None = None
 
-    def rest(self) -> Any:
-        key = self._provider()
+    def client(self) -> Any:
+        key = self._provider()  # without the lock: it can send a request
         with self._lock:
-            if self._made is None or self._made[0] != key:
-                self._made = key, self._rest_of(key)
-            return self._made[1]
+            if self._cached is None or self._cached[0] != key:
+                self._cached = key, self._create_client(key)
+            return self._cached[1]
 
 
 class _Connection:
-    """The requests of upload sessions of one table or partition. Safe for many threads: each has its own pool.
+    """The requests of upload sessions of one table or partition. Safe to use from several threads.
 
     Attributes:
-        schema: the table's columns, in its order.
-        sink: how the sink is named in messages.
+        schema: the columns in the order of the table.
+        sink: the name of the sink in messages.
     """
 
     def __init__(self, signer: _Signer, url: str, query: Mapping[str, str], schema: pa.Schema, sink: str) -> None:
@@ -283,13 +288,13 @@ class _Connection:
     def call(
         self, method: str, query: Mapping[str, str], body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> requests.Response:
-        """Make one request.
+        """Sends one request.
 
         Raises:
-            TraceError: it failed; `retryable` says whether the same request may succeed.
+            TraceError: the request failed; `retryable` says whether a retry can succeed.
         """
         with _as_trace_errors(self.sink):
-            response: requests.Response = self._signer.rest().request(
+            response: requests.Response = self._signer.client().request(
                 self._url,
                 method,
                 params={**self._query, **query},
@@ -297,38 +302,38 @@ class _Connection:
                 headers={**_HEADERS, **(headers or {})},
                 timeout=_TIMEOUTS_S,
             )
-        # A gateway may respond with 200 for a request that it did not pass on.
+        # A gateway can respond with 200 to a request that it did not forward.
         if "x-odps-request-id" not in response.headers:
             raise TraceError(f"{self.sink}: the response has no request id of MaxCompute", retryable=True)
         return response
 
-    def facts(self, method: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """The same for a call whose response is JSON."""
+    def session_info(self, method: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Sends one request for a session; returns the JSON of the response, and raises as `call`."""
         response = self.call(method, query)
         try:
-            found = json.loads(response.content)
+            info = json.loads(response.content)
         except ValueError:
-            found = None
-        if not isinstance(found, dict) or "UploadID" not in found:
+            info = None
+        if not isinstance(info, dict) or "UploadID" not in info:
             raise TraceError(f"{self.sink}: the response is not one of MaxCompute's tunnel", retryable=True)
-        return found
+        return info
 
 
 class _Session:
-    """One upload session."""
+    """One upload session. Several threads write its blocks."""
 
     def __init__(self, connection: _Connection, *, compression: str) -> None:
         self._connection = connection
         self._compression = compression
-        self._upload_id = connection.facts("post", {"uploads": "1"})["UploadID"]
+        self._upload_id = connection.session_info("post", {"uploads": "1"})["UploadID"]
         self._lock = threading.Lock()
-        self._tried: set[int] = set()  # blocks of which a request was sent
+        self._tried: set[int] = set()  # blocks for which a request was sent; guarded by `_lock`
         self._is_commit_tried = False
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """A block in the tunnel's words: columns by name, in the table's order and types; framed; compressed."""
+        """Returns a block in the tunnel's format: columns in the table's order and types; framed; compressed."""
         messages = chain.from_iterable(_messages(rows) for rows in map(self._as_in_table, batches))
-        return _compressed(framed_pieces(messages), self._compression)
+        return _compressed(framed_content(messages), self._compression)
 
     def _as_in_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
@@ -344,7 +349,9 @@ class _Session:
         return pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
 
     def write(self, block_id: int, payload: bytes) -> None:
-        """Send a block, unless an earlier request has stored it: then only its response was lost."""
+        """Sends a block, unless an earlier request has stored it and only its response was lost."""
+        # The lock is not held during the requests. No two threads write the same block, so the entry of this block
+        # cannot change meanwhile.
         with self._lock:
             is_repeated = block_id in self._tried
             self._tried.add(block_id)
@@ -357,102 +364,107 @@ class _Session:
         self._connection.call("put", query, payload, headers)
 
     def commit(self, block_ids: Sequence[int]) -> None:
-        """Commit these blocks, unless an earlier request has done so.
+        """Commits these blocks, unless an earlier request has done so.
 
         Raises:
             TraceError: the tunnel has other blocks.
         """
-        facts = self._facts()
-        if self._is_commit_tried and _status(facts) in ("closed", "closing"):
+        info = self._info()
+        if self._is_commit_tried and _status(info) in ("closed", "closing"):
             return
-        stored = _block_ids(facts)
+        stored = _block_ids(info)
         if stored != set(block_ids):
             missing, more = sorted(set(block_ids) - stored)[:5], sorted(stored - set(block_ids))[:5]
             raise TraceError(
                 f"{self._connection.sink}: the blocks of upload {self._upload_id} do not match "
                 f"(missing: {missing}, unexpected: {more}); it was not committed"
             )
-        self._is_commit_tried = True
-        facts = self._connection.facts("post", {"uploadid": self._upload_id})
-        if _status(facts) not in ("closed", "closing"):
+        self._is_commit_tried = True  # before the request, whose response can be lost
+        info = self._connection.session_info("post", {"uploadid": self._upload_id})
+        if _status(info) not in ("closed", "closing"):
             raise TraceError(f"{self._connection.sink}: the commit is not done yet", retryable=True)
 
     def _stored(self) -> set[int]:
-        return _block_ids(self._facts())
+        return _block_ids(self._info())
 
-    def _facts(self) -> dict[str, Any]:
-        return self._connection.facts("get", {"uploadid": self._upload_id, "reload": "True"})
+    def _info(self) -> dict[str, Any]:
+        return self._connection.session_info("get", {"uploadid": self._upload_id, "reload": "True"})
 
 
 def _messages(rows: pa.RecordBatch) -> Iterator[memoryview]:
-    """The rows as messages, so small that they are no second copy of the rows."""
+    """Yields the rows as messages of about 4 MiB, so that no second copy of all rows is in memory."""
     step = max(1, rows.num_rows * _MESSAGE_BYTES // max(1, rows.nbytes))
     for start in range(0, max(1, rows.num_rows), step):
         yield memoryview(rows.slice(start, step).serialize())
 
 
-class _Kept(io.BytesIO):
-    """Keeps its content when Arrow closes it."""
+class _UnclosedBytesIO(io.BytesIO):
+    """Stays open when Arrow closes it, so that its content can be read."""
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Does nothing."""
 
 
-def _compressed(pieces: Iterable[bytes | memoryview], compression: str) -> bytes:
-    """A content that comes in pieces, compressed piece by piece."""
-    out = _Kept()  # joining a list would copy a whole block under the GIL, and a step would wait for it
+def _compressed(parts: Iterable[bytes | memoryview], compression: str) -> bytes:
+    """Compresses a content part by part."""
+    out = _UnclosedBytesIO()  # joining a list would copy a complete block under the GIL, which delays a step
     if compression == "zstd":
         import pyarrow as pa
 
         with pa.CompressedOutputStream(pa.PythonFile(out, "w"), "zstd") as stream:
-            for piece in pieces:
-                stream.write(piece)
+            for part in parts:
+                stream.write(part)
         return out.getvalue()
     if compression == "deflate":
         import zlib
 
         packer = zlib.compressobj(1)
-        for piece in pieces:
-            out.write(packer.compress(piece))
+        for part in parts:
+            out.write(packer.compress(part))
         out.write(packer.flush())
         return out.getvalue()
-    for piece in pieces:
-        out.write(piece)
+    for part in parts:
+        out.write(part)
     return out.getvalue()
 
 
-def _status(facts: Mapping[str, Any]) -> str:
-    return str(facts.get("Status", "")).lower()
+def _status(info: Mapping[str, Any]) -> str:
+    return str(info.get("Status", "")).lower()
 
 
-def _block_ids(facts: Mapping[str, Any]) -> set[int]:
-    return {int(block["BlockID"]) for block in facts.get("UploadedBlockList") or ()}
+def _block_ids(info: Mapping[str, Any]) -> set[int]:
+    return {int(block["BlockID"]) for block in info.get("UploadedBlockList") or ()}
 
 
 def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> pa.Schema:
-    """The schema of the table's blocks.
+    """Returns the schema of the table's blocks.
 
     Raises:
-        TraceError: a column is not in the table, or has a type there that cannot store all its values.
+        TraceError: a column is not in the table, or the table's type cannot store all values of the column.
     """
     import pyarrow as pa
 
-    in_table = {name.lower() for name in columns}  # MaxCompute has small letters, and does not distinguish them
+    in_table = {name.lower() for name in columns}  # MaxCompute stores lower case, and ignores case
     unknown = [name for name in traced.names if name.lower() not in in_table]
     if unknown:
-        known = ", ".join(columns)
-        raise TraceError(f"{sink} has no column {', '.join(map(repr, unknown))}; it has: {known}")
-    given = {name.lower(): name for name in traced.names}
+        column_names = ", ".join(columns)
+        raise TraceError(f"{sink} has no column {', '.join(map(repr, unknown))}; it has: {column_names}")
+    traced_names = {name.lower(): name for name in traced.names}
     fields, wrong = [], []
     for name, text in columns.items():
         try:
             type_ = parse_type(text)
         except ValueError as error:
             raise TraceError(f"{sink}: column {name!r}: {error}") from error
-        own = given.get(name.lower())
-        fields.append(pa.field(own or name, type_ if own is None else _with_names(type_, traced.field(own).type)))
-        if own is not None and not _stores(type_, found := traced.field(own).type):
-            wrong.append(f"column {name!r} is {type_text(type_)}, and {type_text(found)} in the trace")
+        traced_name = traced_names.get(name.lower())
+        fields.append(
+            pa.field(
+                traced_name or name,
+                type_ if traced_name is None else _with_names(type_, traced.field(traced_name).type),
+            )
+        )
+        if traced_name is not None and not _stores(type_, traced_type := traced.field(traced_name).type):
+            wrong.append(f"column {name!r} is {type_text(type_)}, and {type_text(traced_type)} in the trace")
     if wrong:
         raise TraceError(f"{sink}: {'; '.join(wrong)}. Give the writer the types of the table")
     return pa.schema(fields)
@@ -470,23 +482,26 @@ def _with_names(table: pa.DataType, traced: pa.DataType) -> pa.DataType:
         return pa.map_(key, item)
     if kinds.is_struct(table) and kinds.is_struct(traced) and len(table) == len(traced):
         return pa.struct(
-            [(own.name, _with_names(field.type, own.type)) for field, own in zip(table, traced, strict=True)]
+            [
+                (traced_field.name, _with_names(field.type, traced_field.type))
+                for field, traced_field in zip(table, traced, strict=True)
+            ]
         )
     return table
 
 
 def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
-    """True if a column of the table can store all values of a type."""
+    """Returns True if a column of the table can store all values of a type."""
     import numpy as np
     import pyarrow.types as kinds
 
     if type_text(table).lower() == type_text(traced).lower():
         return True
-    given, stored = numpy_type(traced), numpy_type(table)
-    if given is not None and stored is not None:
-        # numpy says that a double stores each bigint
-        is_exact = given.kind == stored.kind or given.itemsize < stored.itemsize
-        return is_exact and np.can_cast(given, stored, "safe")
+    traced_dtype, table_dtype = numpy_type(traced), numpy_type(table)
+    if traced_dtype is not None and table_dtype is not None:
+        # np.can_cast accepts bigint to double, which is not exact
+        is_exact = traced_dtype.kind == table_dtype.kind or traced_dtype.itemsize < table_dtype.itemsize
+        return is_exact and np.can_cast(traced_dtype, table_dtype, "safe")
     if kinds.is_list(table) and (kinds.is_list(traced) or kinds.is_large_list(traced)):
         return _stores(table.value_type, traced.value_type)
     if kinds.is_decimal(table) and kinds.is_decimal(traced):
@@ -497,7 +512,7 @@ def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
 
 @contextlib.contextmanager
 def _as_trace_errors(sink: str) -> Iterator[None]:
-    """Errors of pyodps and requests as ours, which say whether a retry may help."""
+    """Converts errors of pyodps and requests to TraceError, with `retryable`."""
     import requests
     from odps.errors import BaseODPSError
 
@@ -511,15 +526,15 @@ def _as_trace_errors(sink: str) -> Iterator[None]:
         raise TraceError(f"{sink}: {error}", retryable=retryable) from error
     except (requests.RequestException, OSError) as error:
         raise TraceError(f"{sink}: no response: {error}", retryable=True) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:  # pyodps reads the page of a gateway
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:  # pyodps fails to decode the page of a gateway
         raise TraceError(f"{sink}: the response is not MaxCompute's", retryable=True) from error
 
 
 def _pairs(partition: str | None) -> dict[str, str]:
-    """The pairs of `dt=1,rank=0`; `/` separates as well.
+    """Returns the pairs of `dt=1,rank=0`; `/` separates as well.
 
     Raises:
-        ValueError: a part is no pair.
+        ValueError: a part is not a pair.
     """
     if partition is None:
         return {}
@@ -543,19 +558,19 @@ def _odps_module() -> Any:
     return odps
 
 
-OWN_PROJECT = "pai"
-"""The project of tables in a service of your own, unless another is given."""
+SELF_HOSTED_PROJECT = "pai"
+"""The default project of tables in a self-hosted service."""
 
 _CLOUD = ".aliyuncs.com"
 
 
 class SessionTables:
-    """Tables with the endpoint and the keys of a session; `session.tables` gives it.
+    """Tables with the endpoint and the keys of a session; `session.tables` returns it.
 
     Args:
         endpoint: the session's endpoint of PAI.
-        region_id: its region.
-        credentials: its keys.
+        region_id: the session's region.
+        credentials: the session's keys.
 
     Example:
         >>> session.tables.sink("clicks", partition="dt=20261122")  # doctest: +SKIP
@@ -563,18 +578,20 @@ class SessionTables:
     """
 
     def __init__(self, endpoint: str, region_id: str | None, credentials: CredentialsProvider) -> None:
-        self._is_own = not (urlsplit(endpoint).hostname or "").endswith(_CLOUD)
-        self.endpoint = endpoint if self._is_own else f"https://service.{region_id}.maxcompute.aliyun.com/api"
+        self._is_self_hosted = not (urlsplit(endpoint).hostname or "").endswith(_CLOUD)
+        self.endpoint = (
+            endpoint if self._is_self_hosted else f"https://service.{region_id}.maxcompute.aliyun.com/api"
+        )
         self._credentials = credentials
 
     def __repr__(self) -> str:
         return f"<SessionTables {self.endpoint}>"
 
     def sink(self, table: str, *, project: str | None = None, **options: Any) -> OdpsSink:
-        """A sink with which a `TraceWriter` writes to a table.
+        """Returns a sink with which a `TraceWriter` writes to a table.
 
         Args:
-            table: its name.
+            table: the name of the table.
             project: of MaxCompute; `pai` in a service of your own.
             options: as for `OdpsSink`.
 
@@ -585,7 +602,7 @@ class SessionTables:
         return OdpsSink(table, project=self._project(project), endpoint=self.endpoint, **options)
 
     def client(self, *, project: str | None = None) -> ODPS:
-        """A client of pyodps: to read tables, and to make, list and drop them.
+        """Returns a client of pyodps, to read, create, list and drop tables.
 
         Args:
             project: of MaxCompute; `pai` in a service of your own.
@@ -597,11 +614,11 @@ class SessionTables:
         key = self._credentials()
         return pyodps_client(key, self._project(project), self.endpoint, **self._tunnel())
 
-    def _project(self, given: str | None) -> str:
-        if given or self._is_own:
-            return given or OWN_PROJECT
+    def _project(self, project: str | None) -> str:
+        if project or self._is_self_hosted:
+            return project or SELF_HOSTED_PROJECT
         raise InvalidInputError([Problem("project", "is missing", "name the project of MaxCompute")])
 
     def _tunnel(self) -> dict[str, str]:
-        # pyodps keeps the tunnel that it found for an endpoint, in the whole process.
-        return {"tunnel_endpoint": self.endpoint} if self._is_own else {}
+        # Explicit, since pyodps caches the tunnel of an endpoint for the lifetime of the process.
+        return {"tunnel_endpoint": self.endpoint} if self._is_self_hosted else {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pai_sdk.storage.store import Store
 
-__all__ = ["ParquetSink", "default_sink", "run_id_here"]
+__all__ = ["ParquetSink", "current_run_id", "default_sink"]
 
 _NOT_IN_VALUES = "/\\=\0"
 
@@ -33,14 +33,14 @@ class ParquetSink:
     """Writes a trace as a Parquet data set into a folder. Many runs and ranks can share the folder.
 
     Each block is a file. A commit adds a file without rows, whose name has the number and the bytes of the blocks;
-    `read_trace` reads what is committed and complete. DuckDB,
-    pandas and pyarrow read the folder as well, with the partitions as columns; they see blocks before the commit.
+    `read_trace` reads complete commits. DuckDB, pandas and pyarrow read the folder as well, with the partitions as
+    columns; they read blocks before the commit, too.
 
     Args:
         folder: a local path or a URI: `oss://bucket/traces/`, `s3://…`, `memory://…`.
         partition: names and values of folders above the run's: `{"dt": "2026-11-22"}`.
         compression: of Parquet: `zstd`, `snappy`, `none`, ….
-        session: whose keys `oss://` takes; the default session without it.
+        session: the session with the keys for `oss://`; the default session without it.
 
     Raises:
         InvalidInputError: a name or value of a partition cannot be that of a folder.
@@ -50,7 +50,8 @@ class ParquetSink:
         ParquetSink('oss://bucket/traces/', partition={'dt': '2026-11-22'})
     """
 
-    # As a table's: what is committed between two checkpoints is doubled when the run is killed and resumes.
+    # The limits of a table: rows committed after the last checkpoint are doubled when the run is killed and
+    # resumes.
     max_blocks = 10_000
     max_age_s = 12 * 3600.0
 
@@ -66,7 +67,7 @@ class ParquetSink:
         self.partition = dict(partition or {})
         self.compression = compression
         self._session = session
-        self._place = self._attempt = ""
+        self._run_folder = self._attempt = ""
         problems = [
             Problem(f"partition[{name!r}]", f"{value!r} cannot be the name of a folder", "no '/', '\\' or '='")
             for name, value in self.partition.items()
@@ -83,27 +84,27 @@ class ParquetSink:
         return {name: value for name, value in vars(self).items() if name != "store"}
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
-        """The schema as it is: the run's id is in the path of each file."""
+        """Returns the schema unchanged: the run's id is in the path of each file."""
         check_run_id(run_id)
         clash = sorted({"run", *self.partition} & {name.lower() for name in schema.names})
         if clash:
             problems = [Problem(f"column {name!r}", "is a partition too", "rename the column") for name in clash]
             raise InvalidInputError(problems)
-        import pyarrow.parquet  # noqa: F401 - early: at the end of the process, some imports fail
+        import pyarrow.parquet  # noqa: F401 - early: during the exit of the process, some imports fail
 
-        import pai_sdk.storage.store  # noqa: F401 - likewise
+        import pai_sdk.storage.store  # noqa: F401 - early, for the same reason
 
-        self._place = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
+        self._run_folder = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
         self._attempt = new_attempt()
         return schema
 
     @cached_property
     def store(self) -> Store:
-        """The folder."""
+        """The store of the folder."""
         return open_store(self.folder, self._session)
 
     def check(self) -> None:
-        """Open the store.
+        """Opens the store.
 
         Raises:
             PaiError: the URI is wrong, or a library or a key is missing.
@@ -111,11 +112,11 @@ class ParquetSink:
         _ = self.store
 
     def open(self) -> _Files:
-        """Begin a session: files with names that no other writer has."""
+        """Starts a session: files with names that no other writer has."""
         context = current_context()
         rank = 0 if context is None else context.rank
         session = new_session(rank, self._attempt or new_attempt())
-        return _Files(self.store, f"{self._place}{session}", self.compression)
+        return _Files(self.store, f"{self._run_folder}{session}", self.compression)
 
 
 class _Files:
@@ -126,23 +127,26 @@ class _Files:
         self._session = session
         self._compression = compression
         self._schema: pa.Schema | None = None
-        self._sizes_bytes: dict[int, int] = {}  # of the blocks; written by several threads, each another key
+        self._sizes_bytes: dict[int, int] = {}  # of the blocks; each thread writes keys of its own
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """One Parquet file. All rows are taken at once: small groups of rows would be slow to read."""
+        """Returns one Parquet file."""
         import pyarrow as pa
+
+        # All rows at once, since many small row groups are slow to read.
 
         table = pa.Table.from_batches(batches)
         self._schema = table.schema
         return self._encoded(table)
 
     def write(self, block_id: int, payload: bytes) -> None:
-        """Write a file. A repetition replaces it with the same content."""
+        """Writes a file. A repetition replaces it with equal content."""
         self._store.write(block_name(self._session, block_id), payload)
         self._sizes_bytes[block_id] = len(payload)
 
     def commit(self, block_ids: Sequence[int]) -> None:
-        """Say which blocks there are. Every reader of Parquet takes a file without rows."""
+        """Writes the file of the commit."""
+        # It is a Parquet file without rows, since every reader of Parquet accepts that.
         if self._schema is not None:
             marker = self._encoded(self._schema.empty_table())
             name = commit_name(self._session, [self._sizes_bytes[block_id] for block_id in block_ids])
@@ -157,14 +161,14 @@ class _Files:
 
 
 def is_local(folder: str) -> Path | None:
-    """The path of a local folder; None for a URI of something else."""
+    """Returns the path of a local folder; None for any other URI."""
     if folder.startswith("file:"):
         return Path(path_of_file_uri(folder))
     return Path(folder) if uri_scheme(folder) is None else None
 
 
-def run_id_here() -> str:
-    """The id of the job or run around this code; a new one outside of them."""
+def current_run_id() -> str:
+    """Returns the id of the current job or run; a new one outside of them."""
     context = current_context()
     name = "" if context is None else context.job_id or (context.folder.name if context.folder else "")
     if is_run_id(name):
@@ -173,10 +177,10 @@ def run_id_here() -> str:
 
 
 def default_sink(run_id: str) -> ParquetSink:
-    """Parquet files in the run's folder: in a job's output channel `trace`, or in `model/trace` without one.
+    """Returns a sink for the run's folder: a job's output channel `trace`, or `model/trace` without one.
 
-    Outside a job it is `trace` in the folder of the `ReportSession` around this code, or `runs/<run id>/trace`
-    below the current folder without one.
+    Outside a job it is `trace` in the folder of the current `ReportSession`, or `runs/<run id>/trace` below the
+    current folder without one.
 
     Raises:
         TraceError: the job has neither of the two channels.
@@ -186,8 +190,8 @@ def default_sink(run_id: str) -> ParquetSink:
         return ParquetSink(str(Path("runs", run_id, "trace").absolute()))
     if not context.job_id:
         return ParquetSink(RunLayout(str(context.folder)).trace)
-    if own := os.environ.get("PAI_OUTPUT_TRACE"):
-        return ParquetSink(own)
+    if output_folder := os.environ.get("PAI_OUTPUT_TRACE"):
+        return ParquetSink(output_folder)
     if model := os.environ.get("PAI_OUTPUT_MODEL"):
         return ParquetSink(str(Path(model, "trace")))
     raise TraceError(

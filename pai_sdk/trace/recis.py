@@ -1,4 +1,4 @@
-"""The names of RecIS' `trace_to_odps_hook`, for code that was written for it.
+"""The names of RecIS' `trace_to_odps_hook`, for code that uses them.
 
 `add_to_trace`, `get_trace_map` and `clear_trace_map` are in `hook.py`.
 """
@@ -24,12 +24,12 @@ _MIB = 1 << 20
 
 
 def retry(retry_count: int, interval: float) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """A decorator that calls a function again when it raises.
+    """Returns a decorator that calls a function again when it raises.
 
-    Rows need none: the writer repeats the calls of its sink.
+    Rows need none: the writer retries the calls of its sink.
 
     Args:
-        retry_count: calls in all; the last error is raised.
+        retry_count: the total number of calls; the last error is raised.
         interval: pause between two calls, in seconds.
 
     Raises:
@@ -66,24 +66,25 @@ def retry(retry_count: int, interval: float) -> Callable[[Callable[_P, _R]], Cal
 
 
 class TraceToOdpsHook(TraceHook):
-    """The hook of RecIS by its names and arguments: traced values into a table of MaxCompute.
+    """The hook of RecIS, with its names and arguments: writes traced values into a table of MaxCompute.
 
     Args:
         config: `access_id`, `access_key`, `project`, `end_point` and `table_name`; `partition` where the table has
             one.
         fields: names of the columns.
-        types: their types, in MaxCompute's words.
-        worker_num: threads that send.
+        types: types of the columns, as MaxCompute names them.
+        worker_num: the number of sending threads.
         size_threshold: memory of a block, in bytes.
         when: the steps to write: those of `train`, of `eval`, or `both`.
 
     Attributes:
-        queue: takes steps: `hook.queue.put({"loss": losses})`.
+        queue: accepts steps: `hook.queue.put({"loss": losses})`.
         writer_num: `worker_num`.
         writers: one a worker, with the attributes of RecIS' `TraceWriter`.
 
     Raises:
-        InvalidInputError: keys of `config` are missing, or a type is wrong; a KeyError too where RecIS raises one.
+        InvalidInputError: keys of `config` are missing, or a type is wrong; also a KeyError where RecIS raises
+            one.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class TraceToOdpsHook(TraceHook):
         if missing := [name for name in needed if not config.get(name)]:
             raise _MissingKeys([Problem(f"config[{name!r}]", "is missing") for name in missing])
         if len(fields) != len(types):
-            what = f"has {len(types)} items, but there are {len(fields)} fields"
-            raise InvalidInputError([Problem("types", what)])
+            message = f"has {len(types)} items, but there are {len(fields)} fields"
+            raise InvalidInputError([Problem("types", message)])
         sink = OdpsSink(
             config["table_name"],
             project=config["project"],
@@ -128,11 +129,11 @@ class TraceToOdpsHook(TraceHook):
 
     @property
     def buffered_size(self) -> int:
-        """Memory of the rows that the table does not have yet, in bytes."""
+        """The memory of the rows that the table does not have yet, in bytes."""
         return self.writer.stats().waiting_bytes
 
     def after_step(self, is_train: bool = True, *args: Any, **kwargs: Any) -> None:
-        """As `TraceHook.after_step`; the error of a failed writer is a ValueError too, as it is in RecIS."""
+        """Calls `TraceHook.after_step`; the error of a failed writer is also a ValueError, as in RecIS."""
         try:
             super().after_step(is_train, *args, **kwargs)
         except TraceError as error:
@@ -142,11 +143,11 @@ class TraceToOdpsHook(TraceHook):
 
 
 class StepQueue:
-    """The queue of steps in RecIS. Here the rows of a step are copied at once, so it is always empty.
+    """The queue of steps in RecIS. The rows of a step are copied at once, so it is always empty.
 
     Args:
-        writer: gets the steps.
-        maxsize: steps that RecIS lets wait.
+        writer: receives the steps.
+        maxsize: the number of steps that wait in RecIS.
     """
 
     def __init__(self, writer: TraceWriter, maxsize: int) -> None:
@@ -154,37 +155,37 @@ class StepQueue:
         self.maxsize = maxsize
 
     def put(self, step: Mapping[str, Any] | None, block: bool = True, timeout: float | None = None) -> None:
-        """Write a step. It blocks while too many rows wait for the table. None, RecIS' end mark, has no effect."""
+        """Writes a step. Blocks while too many rows wait for the table. None, RecIS' end mark, has no effect."""
         if step is not None:
             self._writer.write(step)
 
     def qsize(self) -> int:
-        """0: no step waits here."""
+        """Returns 0: no step waits in the queue."""
         return 0
 
     def empty(self) -> bool:
-        """True: no step waits here."""
+        """Returns True: no step waits in the queue."""
         return True
 
     def full(self) -> bool:
-        """False: no step waits here."""
+        """Returns False: no step waits in the queue."""
         return False
 
 
 class RecisWriter:
-    """One of a hook's writers, by the attributes of RecIS. All of them are threads of one `TraceWriter`.
+    """One of a hook's writers, with the attributes of RecIS. All are threads of one `TraceWriter`.
 
     Attributes:
-        write_id: its number.
+        write_id: the number of the writer.
         table_name: the table.
         partition: the partition, or None.
         fields: names of the columns.
-        types: their types.
+        types: types of the columns.
         size_threshold: memory of a block, in bytes.
 
     Args:
-        hook: whose writer it is.
-        number: of the writer. The first one has the figures of all, so that sums are right.
+        hook: the hook of the writer.
+        number: of the writer. The first writer has the figures of all, so that sums are right.
     """
 
     def __init__(self, hook: TraceToOdpsHook, number: int) -> None:
@@ -202,7 +203,7 @@ class RecisWriter:
 
     @property
     def buffered_size(self) -> int:
-        """Memory of the rows that the table does not have yet, in bytes."""
+        """The memory of the rows that the table does not have yet, in bytes."""
         return self._writer.stats().waiting_bytes if self.write_id == 0 else 0
 
     @property
@@ -212,15 +213,15 @@ class RecisWriter:
         return [rows] if any(rows.values()) else []
 
     def is_alive(self) -> bool:
-        """True if it takes rows."""
+        """Returns True if the writer accepts rows."""
         return self._writer.is_usable
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Write a step."""
+        """Writes a step."""
         self._writer.write(data)
 
     def flush(self, force: bool = False) -> None:
-        """Make all rows so far visible, and wait for that."""
+        """Waits until all rows so far are visible."""
         self._writer.flush()
 
 

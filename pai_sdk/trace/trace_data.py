@@ -33,19 +33,18 @@ __all__ = ["TraceData", "read_trace", "trace_in"]
 logger = logging.getLogger(__name__)
 
 _READERS = 8
-_MOST_KEPT_BYTES = 1 << 18
-_Found = TypeVar("_Found")
+_MAX_CACHED_BYTES = 1 << 18
+_Result = TypeVar("_Result")
 
 
 def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = False) -> TraceData:
-    """The trace in a folder, which a `ParquetSink` has written: of one run, or of many.
+    """Returns the trace in a folder that a `ParquetSink` has written: of one run, or of many.
 
     Args:
         folder: a local path or a URI.
-        session: whose keys `oss://` takes; the default session without it.
-        uncommitted: read all blocks that are there: also those of a running writer, those that a killed one has
-            left, and those of commits of which other blocks are missing. A run that was killed and resumed then
-            has some steps twice.
+        session: the session with the keys for `oss://`; the default session without it.
+        uncommitted: read all existing blocks: also those of a running writer, those of a killed writer, and those
+            of commits with missing blocks. A run that was killed and resumed then has some steps twice.
 
     Raises:
         TraceError: there is no trace.
@@ -60,27 +59,21 @@ def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = F
 
 
 def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceData:
-    """The trace in a store; errors as for `read_trace`.
-
-    Args:
-        store: the folder.
-        folder: its path or URI.
-        uncommitted: as for `read_trace`.
-    """
+    """Returns the trace in a store, whose path or URI is `folder`; see `read_trace`."""
     files = files_of_runs(store.list(), uncommitted=uncommitted)
-    if files.incomplete:  # a listing takes a while: it may have a commit of this moment, and not its blocks
+    if files.incomplete:  # a slow listing can have a commit that was just written, and not its blocks
         files = files_of_runs(store.list(), uncommitted=uncommitted)
     if not files.read:
-        why = "there is no Parquet file in it"
+        message = "there is no Parquet file in it"
         if files.uncommitted:
-            why = (
+            message = (
                 f"none of its blocks ({len(files.uncommitted)}) is committed; flush() and close() commit them, "
                 "and uncommitted=True reads them as they are"
             )
         if files.incomplete:
             path, reason = next(iter(files.incomplete.items()))
-            why = f"none of its commits is complete; {path}: {reason}"
-        raise TraceError(f"{folder} has no trace: {why}")
+            message = f"none of its commits is complete; {path}: {reason}"
+        raise TraceError(f"{folder} has no trace: {message}")
     _log(folder, files.foreign | files.incomplete, logging.WARNING)
     _log(folder, files.uncommitted, logging.INFO)
     return TraceData(folder, store, files.read, files.left_out)
@@ -89,15 +82,16 @@ def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceDa
 class TraceData:
     """The rows of a trace. Partitions, such as the run's id, are columns.
 
-    Files may have different columns: a row has null in a column that its file does not have. A column has the type
-    that holds the values of all files: `bigint` for `int` and `bigint`, `double` for `bigint` and `double`. Only
+    Files can have different columns: a row has null in a column that its file does not have. A column has the type
+    that can store the values of all files: `bigint` for `int` and `bigint`, `double` for `bigint` and `double`.
+        Only
     the parts of files that a query needs are read.
 
     Attributes:
-        folder: where it is.
-        left_out: path to reason, of Parquet files that are not read: those of no run, damaged ones, and those of
-            commits of which some blocks are not there, which are logged as warnings; and blocks that were not
-            committed, by a writer that goes on or that was killed.
+        folder: the path or URI.
+        left_out: path to reason, of Parquet files that are not read: files of no run, damaged files, and files of
+            commits with missing blocks, which are logged as warnings; and uncommitted blocks of a writer that is
+            running or was killed.
     """
 
     def __init__(
@@ -115,7 +109,7 @@ class TraceData:
         self._files = list(files)
         self._has_attempts = has_attempts
         root = is_local(folder)
-        self._root = None if root is None else root.absolute()  # the program may change its folder
+        self._root = None if root is None else root.absolute()  # the program can change its working folder
 
     def __repr__(self) -> str:
         count = len(self._files)
@@ -127,7 +121,7 @@ class TraceData:
 
     @property
     def paths(self) -> list[str]:
-        """The files that are read."""
+        """The paths of the files that are read."""
         return [file.path for file in self._files]
 
     @property
@@ -135,16 +129,16 @@ class TraceData:
         """The columns of all files.
 
         Raises:
-            InvalidInputError: a column has types that do not go together, such as `string` and `bigint`. So do all
-                methods that read.
+            InvalidInputError: a column has incompatible types, such as `string` and `bigint`. All methods that
+                read raise this error.
         """
         return self._dataset.schema
 
     def with_attempts(self) -> TraceData:
-        """The same rows with two more columns: `_rank` of the writer, and `_attempt`, the time when it was made.
+        """Returns the rows with two more columns: `_rank` of the writer, and `_attempt`, the time of its creation.
 
-        A run that begins again at a checkpoint before its last commit has some steps twice; the attempt tells them
-        apart. Both are null in files of earlier versions.
+        A run that resumes from a checkpoint before its last commit has some steps twice; the attempt distinguishes
+        them. Both columns are null in files of earlier versions.
 
         Example:
             >>> trace = read_trace("traces").with_attempts()  # doctest: +SKIP
@@ -156,10 +150,10 @@ class TraceData:
         return TraceData(self.folder, self._store, self._files, self.left_out, has_attempts=True)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows.
+        """Returns all rows.
 
         Args:
-            columns: those to read, in this order; all by default.
+            columns: the columns to read, in this order; all by default.
 
         Raises:
             InvalidInputError: there is no such column, or a number of one file is not exact in the column's type.
@@ -168,10 +162,10 @@ class TraceData:
         return self._scanned(lambda: self._dataset.to_table(columns=None if columns is None else list(columns)))
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """All rows, for pandas; arguments and errors as for `to_arrow`.
+        """Returns all rows for pandas; arguments and errors as for `to_arrow`.
 
         Raises:
-            TraceError: pandas cannot have a value, such as a date after the year 9999.
+            TraceError: pandas cannot represent a value, such as a date after the year 9999.
         """
         import pyarrow as pa
 
@@ -179,24 +173,24 @@ class TraceData:
         try:
             return rows.to_pandas()
         except (*CELL_ERRORS, NotImplementedError, pa.ArrowException) as error:
-            text = f"{self.folder} has values that pandas cannot have: {error}"
+            text = f"{self.folder} has values that pandas cannot represent: {error}"
             raise TraceError(f"{text}; read the other columns, or use to_arrow()") from error
 
     def head(self, rows: int = 10) -> pa.Table:
-        """The first rows."""
+        """Returns the first rows."""
         return self._scanned(lambda: self._dataset.head(rows))
 
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
-        """The result of a DuckDB query of the table `trace`.
+        """Returns the result of a DuckDB query of the table `trace`.
 
-        SQL does not distinguish `Loss` of one run and `loss` of another one: they are one column here.
+        SQL does not distinguish `Loss` of one run and `loss` of another one: they are one column.
 
         Raises:
             InvalidInputError: as for `schema`, or a file has two columns that differ only in case.
             MissingExtraError: DuckDB is not installed.
-            TraceError: the query is wrong, or DuckDB does not have the type of a column; the message has its
-                words. The rows are computed when the result is read, which raises `duckdb.Error` for values that
-                it cannot have.
+            TraceError: the query is wrong, or DuckDB does not have the type of a column; the message contains that
+                of DuckDB. The rows are computed when the result is read, which raises `duckdb.Error` for values
+                that DuckDB cannot represent.
         """
         try:
             import duckdb
@@ -215,39 +209,39 @@ class TraceData:
             raise TraceError(f"the query failed: {error}") from error
 
     def rows_of(self, sql: str, most: int, *, offset: int = 0) -> pa.Table:
-        """Some rows of a query's result; errors as for `query`.
+        """Returns some rows of a query's result; errors as for `query`.
 
         Args:
             sql: the query.
-            most: how many rows at most.
-            offset: how many rows come before them.
+            most: the maximum number of rows.
+            offset: the number of rows to skip.
         """
         import duckdb
         import pyarrow as pa
 
-        found = self.query(sql)
-        if found is None:  # a statement without rows
+        relation = self.query(sql)
+        if relation is None:  # a statement without rows
             return pa.table({})
         try:
-            return found.limit(most, offset).to_arrow_table()
+            return relation.limit(most, offset).to_arrow_table()
         except (duckdb.Error, pa.ArrowException) as error:
             raise TraceError(f"the query failed: {error}") from error
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise InvalidInputError([wrong_type("columns", columns, "give a list of names")])
-        known = self.schema.names
+        names = self.schema.names
         problems = [
-            Problem(f"column {name!r}", "is not in the trace", name_hint(name, known))
+            Problem(f"column {name!r}", "is not in the trace", name_hint(name, names))
             for name in columns or ()
-            if name not in known
+            if name not in names
         ]
         if problems:
             raise InvalidInputError(problems)
 
     @cached_property
     def _dataset(self) -> Any:
-        """The files with their common schema. Arrow converts each file's columns when it reads them."""
+        """Returns the files with their common schema. Arrow converts each file's columns when it reads them."""
         import pyarrow as pa
         import pyarrow.dataset as ds
 
@@ -298,7 +292,7 @@ class TraceData:
 
     @cached_property
     def _fragments(self) -> dict[str, Any]:
-        """The files that can be read. Their last bytes are kept, which a query does not read again."""
+        """Opens the files, and leaves out damaged ones. The footers stay in memory for queries."""
         with ThreadPoolExecutor(_READERS, thread_name_prefix="trace-reader") as pool:
             opened = dict(zip(self.paths, pool.map(self._fragment, self._files), strict=True))
         damaged = {path: reason for path, reason in opened.items() if isinstance(reason, str)}
@@ -311,26 +305,26 @@ class TraceData:
         return {file.path: opened[file.path] for file in self._files}
 
     def _fragment(self, file: StoredFile) -> Any:
-        """The file, or why it cannot be read."""
+        """Returns the file, or the reason why it cannot be read."""
         import pyarrow as pa
         import pyarrow.dataset as ds
 
         expression = ds.scalar(True)
         for name, value in self._of_path(file.path).items():
-            if value.is_valid:  # columns that a file has not are null
+            if value.is_valid:  # a column that a file does not have is null
                 expression &= ds.field(name) == value
         try:
-            fragment = ds.ParquetFileFormat().make_fragment(*self._place(file), partition_expression=expression)
+            fragment = ds.ParquetFileFormat().make_fragment(*self._source(file), partition_expression=expression)
             fragment.ensure_complete_metadata()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             return f"it is not a Parquet file, or is damaged: {error}"
         except OSError as error:
             if error.errno is not None:
                 raise TraceError(f"{self.folder}: {file.path} cannot be read: {error}") from error
-            return f"it is damaged: {error}"  # so Arrow calls a footer that cannot be decoded
+            return f"it is damaged: {error}"  # Arrow's error without errno, for a footer that cannot be decoded
         return fragment
 
-    def _place(self, file: StoredFile) -> tuple[Any, ...]:
+    def _source(self, file: StoredFile) -> tuple[Any, ...]:
         import pyarrow as pa
         import pyarrow.fs
 
@@ -339,16 +333,16 @@ class TraceData:
         return str(self._root / file.path), pyarrow.fs.LocalFileSystem()
 
     def _of_path(self, path: str) -> dict[str, Any]:
-        """The columns that the path of a file gives."""
+        """Returns the columns that are in the path of a file."""
         import pyarrow as pa
 
-        found = {name: pa.scalar(value, pa.string()) for name, value in partitions_of(path).items()}
+        columns = {name: pa.scalar(value, pa.string()) for name, value in partitions_of(path).items()}
         if self._has_attempts:
             rank, attempt = attempt_of(path)
-            found |= {"_rank": pa.scalar(rank, pa.int32()), "_attempt": pa.scalar(attempt, pa.string())}
-        return found
+            columns |= {"_rank": pa.scalar(rank, pa.int32()), "_attempt": pa.scalar(attempt, pa.string())}
+        return columns
 
-    def _scanned(self, scan: Callable[[], _Found]) -> _Found:
+    def _scanned(self, scan: Callable[[], _Result]) -> _Result:
         import pyarrow as pa
 
         try:
@@ -358,7 +352,7 @@ class TraceData:
             raise TraceError(f"{self.folder} cannot be read: {error}") from error
 
     def _raise_cause(self) -> None:
-        """Find the file and the column of an error: Arrow's message has neither."""
+        """Raises an error with file and column, which Arrow's message does not contain."""
         import pyarrow as pa
 
         problems = []
@@ -370,42 +364,44 @@ class TraceData:
                 except (pa.ArrowException, OSError) as error:
                     if type_.equals(field.type):
                         raise TraceError(f"{self.folder}: {path} cannot be read: {error}") from error
-                    what = f"in {path} it is {field.type}, and one of its values does not become {type_}: {error}"
-                    problems.append(Problem(f"column {field.name!r}", what, "read the other columns"))
+                    message = (
+                        f"in {path} it is {field.type}, and one of its values does not become {type_}: {error}"
+                    )
+                    problems.append(Problem(f"column {field.name!r}", message, "read the other columns"))
         if problems:
             raise InvalidInputError(problems)
 
 
 class _RangedFile(io.RawIOBase):
-    """A file of a store, for Arrow: only the parts that it asks for are read."""
+    """A file of a store, for Arrow: reads only the requested parts."""
 
     def __init__(self, store: Store, file: StoredFile) -> None:
         super().__init__()
         self._store = store
         self._file = file
         self._position = 0
-        self._last: tuple[int, bytes] = 0, b""  # Arrow reads the end first; of a small file that is all
+        self._last: tuple[int, bytes] = 0, b""  # Arrow reads the end first, which is all of a small file
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """It has positions."""
+        """Returns True."""
         return True
 
     def tell(self) -> int:
-        """The position."""
+        """Returns the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
+        """Sets and returns the position."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
         self._position = base + offset
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes."""
+        """Returns the next bytes."""
         start = self._position
         end = self._file.size_bytes if size is None or size < 0 else min(start + size, self._file.size_bytes)
         if end <= start:
@@ -413,14 +409,14 @@ class _RangedFile(io.RawIOBase):
         first, content = self._last
         if not first <= start <= end <= first + len(content):
             first, content = start, b"".join(self._store.read(self._file.path, start, end))
-            self._last = (first, content) if len(content) <= _MOST_KEPT_BYTES else (0, b"")
+            self._last = (first, content) if len(content) <= _MAX_CACHED_BYTES else (0, b"")
         self._position = end
         return content[start - first : end - first]
 
 
-def _log(folder: str, left_out: dict[str, str], level: int) -> None:
-    """One line for each reason."""
-    for reason in sorted(set(left_out.values())):
-        paths = [path for path, why in left_out.items() if why == reason]
+def _log(folder: str, skipped: dict[str, str], level: int) -> None:
+    """Logs one line for each reason."""
+    for reason in sorted(set(skipped.values())):
+        paths = [path for path, cause in skipped.items() if cause == reason]
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         logger.log(level, "%s: %s%s: not read, because %s", folder, paths[0], more, reason)

@@ -1,19 +1,20 @@
-"""The names of a trace's Parquet files, and which files of a folder are read.
+"""The names of a trace's Parquet files, and the selection of files to read.
 
     run=<run id>/rank<rank>-<attempt>-<session>-<random>-<block>.parquet
     run=<run id>/rank<rank>-<attempt>-<session>-<random>-<n>blocks-<n>bytes-committed.parquet    by the commit
 
-Attempt and session are the times at which a writer was made and at which it began a session. The files of a
-session are read once it is committed, as in a table: a process that is killed leaves blocks without a commit, and
-their steps are written again when the run resumes. The blocks cannot be kept elsewhere until the commit, because
+Attempt and session are the times at which a writer was created and at which it started a session. The files of a
+session are read after its commit, as in a table: a process that is killed leaves blocks without a commit, and
+their steps are written again when the run resumes. The blocks cannot be stored elsewhere until the commit, because
 object storages do not rename.
 
-The commit has no rows. Its name has the number of the session's blocks and their bytes together, so a listing
-tells whether all of them are there: a folder that is being synced may have the commit before some blocks, and a
-sync may have lost one. They are in the name, because reading each commit would cost a request.
+The commit has no rows. Its name has the number of the session's blocks and their total bytes, so a listing shows
+whether all of them exist: a folder that is being synced can have the commit before some blocks, and a sync can
+    have
+lost one. The numbers are in the name, because reading each commit would cost a request.
 
-Commits of earlier versions have no numbers; their blocks are read as they are. Files with other names, such as
-those of still earlier versions of pai_sdk, are always read.
+Commits of earlier versions have no numbers; their blocks are read without this check. Files with other names, such
+as those of still earlier versions of pai_sdk, are always read.
 """
 
 from __future__ import annotations
@@ -50,26 +51,26 @@ _NOT_COMMITTED = "its writer has not committed it (yet)"
 
 
 def new_attempt() -> str:
-    """The time now, as names have it: they are in the order of time."""
+    """Returns the time now in the form of the names, which sort by time."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
 
 
 def new_session(rank: int, attempt: str) -> str:
-    """The beginning of the names of a session's files begin; no other session has the same."""
+    """Returns a unique prefix for the names of a session's files."""
     return f"rank{rank}-{attempt}-{new_attempt()}-{secrets.token_hex(6)}"
 
 
 def block_name(session: str, block_id: int) -> str:
-    """The name of a block."""
+    """Returns the name of a block."""
     return f"{session}-{block_id:05}{SUFFIX}"
 
 
 def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
-    """Return the name of the file that says that a session was committed.
+    """Returns the name of the file that commits a session.
 
     Args:
-        session: the beginning of the names of its blocks.
-        sizes_bytes: of its blocks.
+        session: the prefix of the names of the session's files.
+        sizes_bytes: of the session's blocks.
 
     Example:
         >>> commit_name("rank0-a-b-c", [1000, 24])
@@ -79,18 +80,18 @@ def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
 
 
 def attempt_of(path: str) -> tuple[int | None, str | None]:
-    """The rank and the attempt that wrote a file; None where its name does not say.
+    """Returns the rank and the attempt in the name of a file; None for other names.
 
     Example:
         >>> attempt_of("run=r1/rank3-20261122T171801000000-20261122T171902000000-a1-00000.parquet")
         (3, '20261122T171801000000')
     """
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return (int(found["rank"]), found["attempt"]) if found else (None, None)
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return (int(match["rank"]), match["attempt"]) if match else (None, None)
 
 
 def partitions_of(path: str) -> dict[str, str]:
-    """The names and values in the folders of a path.
+    """Returns the names and values in the folders of a path.
 
     Example:
         >>> partitions_of("dt=20261122/run=r1/rank0.parquet")
@@ -102,12 +103,12 @@ def partitions_of(path: str) -> dict[str, str]:
 
 @dataclass
 class RunFiles:
-    """The files of a folder, by whether they are read.
+    """The files of a folder, by the way they are treated.
 
     Attributes:
-        read: those with rows to read.
-        foreign: path to reason, of those that no trace has written.
-        incomplete: path to reason, of commits of which some blocks are not there, and of the blocks that are.
+        read: the files with rows to read.
+        foreign: path to reason, of files that no trace has written.
+        incomplete: path to reason, of commits with missing blocks, and of the existing blocks of such commits.
         uncommitted: path to reason, of blocks without a commit.
     """
 
@@ -118,7 +119,7 @@ class RunFiles:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Path to reason, of all that are not read."""
+        """Returns path to reason, of all files that are not read."""
         return self.foreign | self.incomplete | self.uncommitted
 
 
@@ -130,7 +131,7 @@ class _Session:
     commits: list[tuple[StoredFile, re.Match[str]]] = field(default_factory=list)
 
     def missing(self) -> str:
-        """Return why the blocks are not those of the commit; empty if they are, or if the commit does not say."""
+        """Returns why the blocks do not match the commit; empty if they do, or if the commit has no numbers."""
         size_bytes = sum(block.size_bytes for block in self.blocks)
         for _, name in self.commits:
             if name["blocks"] is not None and (int(name["blocks"]), int(name["bytes"])) != (
@@ -145,11 +146,11 @@ class _Session:
 
 
 def files_of_runs(files: Iterable[StoredFile], *, uncommitted: bool = False) -> RunFiles:
-    """Select the files with rows to read.
+    """Selects the files with rows to read.
 
     Args:
-        files: all that are in the folder.
-        uncommitted: read blocks that are not committed and those of incomplete commits, too.
+        files: all files of the folder.
+        uncommitted: read also blocks that are not committed, and those of incomplete commits.
     """
     parquet = [file for file in files if file.path.endswith(SUFFIX)]
     runs = {file.path: partitions_of(file.path).get("run", "") for file in parquet}

@@ -4,8 +4,8 @@
     ──copy──> BlockBuilder ──seal──> _waiting ──encode, write (retried)──> stored ──commit (retried)──> visible
 
 A session is a number of blocks that become visible together. `flush` ends one and waits for its commit; the writer
-also ends one when the sink says that it is too large or too old. The thread that stores the last block of an ended
-session commits it.
+also ends one when it reaches the limits of the sink. The thread that stores the last block of an ended session
+commits it.
 
 Locks: `_changed` guards all state below and is never held during a call of the sink. Waits: a caller waits for
 memory (`write`) or for commits (`flush`, `close`), a thread for blocks. All of them end when `_error` is set.
@@ -30,7 +30,7 @@ from pai_sdk.base.retry import RetryPolicy, single_attempt
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.block import BlockBuilder
 from pai_sdk.trace.columns import Columns
-from pai_sdk.trace.parquet import default_sink, run_id_here
+from pai_sdk.trace.parquet import current_run_id, default_sink
 from pai_sdk.trace.types import ColumnTypes, trace_schema
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ __all__ = ["CLOSE_S", "TraceStats", "TraceWriter"]
 logger = logging.getLogger(__name__)
 
 CLOSE_S = 600.0
-"""The longest time that `close` waits for the sink, in seconds."""
+"""The maximum time that `close` waits for the sink, in seconds."""
 
 _MIB = 1 << 20
 _JOIN_S = 5.0
-_EXIT_S = 60.0  # how long the end of the process may wait for rows that were never closed
-# After an exception, such as Ctrl-C: wait this long in all, and this long while the sink stores nothing.
+_EXIT_S = 60.0  # maximum wait at the exit of the process, for writers that were never closed
+# After an exception, such as Ctrl-C: maximum wait in total, and while the sink stores nothing.
 _STOP_S, _STALLED_S = 30.0, 10.0
 _SILENT_S = 5.0  # a longer wait is announced
-_LOOK_S = 1.0  # on Windows, Ctrl-C does not end the wait for a lock
-_SPARE_BYTES = _MIB  # memory for Python objects that is not counted; it matters for many small blocks only
+_POLL_INTERVAL_S = 1.0  # maximum wait for a lock, since Ctrl-C does not interrupt it on Windows
+_SPARE_BYTES = _MIB  # uncounted memory of Python objects, which matters for many small blocks only
 _open_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
 
 
@@ -61,13 +61,13 @@ class TraceStats:
     """The counts of a writer.
 
     Attributes:
-        rows_fed: rows that `write` has taken.
+        rows_fed: rows that `write` has accepted.
         rows_committed: rows that are visible in the sink.
         blocks_stored: blocks that the sink has, committed or not.
-        bytes_stored: their encoded sizes.
+        bytes_stored: the encoded size of these blocks.
         waiting_bytes: memory of rows that the sink does not have yet.
         blocked_s: seconds that `write` has waited for memory: the sink is slower than the training.
-        retries: attempts that were made again.
+        retries: the number of retried calls of the sink.
     """
 
     rows_fed: int = 0
@@ -81,9 +81,12 @@ class TraceStats:
 
 @dataclass
 class _Session:
-    """Blocks that are committed together. Guarded by the writer's lock, but for `opening`."""
+    """Blocks that are committed together. Guarded by the writer's lock, except `opening` and `opened`.
 
-    began: float = 0.0  # when the first block was handed to the threads
+    `opening` guards `opened`, and is held during a call of the sink: never acquire it inside the writer's lock.
+    """
+
+    started_at: float = 0.0  # when the first block was handed to the threads
     sealed: int = 0  # blocks handed to the threads
     rows: int = 0
     stored: list[int] = field(default_factory=list)
@@ -93,7 +96,7 @@ class _Session:
 
     @property
     def is_due(self) -> bool:
-        """True if its commit can be made."""
+        """Returns True if the session can be committed."""
         return self.is_ended and len(self.stored) == self.sealed
 
 
@@ -107,21 +110,21 @@ class _Block:
 class TraceWriter:
     """Writes rows of training data into a table or a folder, from a training loop that must not wait.
 
-    `write` copies the values and returns; threads send them. A mistake in the values is raised by `write`. A
-    failure of the sink is raised by the next `write`, by `flush` and by `close`. After `close`, the sink has each
-    row exactly once, or an error says how many rows it does not have. A process that dies leaves whole commits.
+    `write` copies the values and returns; threads send them. `write` raises errors of the values. The next
+    `write`, `flush` and `close` raise errors of the sink. After `close`, the sink has each row exactly once, or an
+    error says how many rows it does not have. A process that dies leaves complete commits.
 
     Args:
         schema: column name to type: `{"loss": "double", "ids": "array<bigint>"}`, or an Arrow schema.
-        sink: where the rows go; by default Parquet files in the run's own folder.
-        missing: what becomes of a column that a step does not have: `"error"`, or `"null"`.
+        sink: the target of the rows; by default Parquet files in the run's own folder.
+        missing: the treatment of a column that a step does not have: `"error"`, or `"null"`.
         block_bytes: memory of one block, the unit of sending.
         memory_bytes: limit for all rows that wait, with the Python objects that hold them. `write` blocks beyond
             it; see `stats().blocked_s`.
-        workers: threads; each sends one block at a time.
-        flush_interval_s: make rows visible at least so often, in seconds, in smaller blocks; only full blocks
-            are sent without it.
-        run_id: kept with each row; by default that of the job or run around it.
+        workers: the number of threads; each sends one block at a time.
+        flush_interval_s: the maximum time until rows are visible, in seconds, which sends smaller blocks; only
+            full blocks are sent without it.
+        run_id: stored with each row; by default that of the current job or run.
         retry: the policy for each call of the sink.
 
     Raises:
@@ -161,7 +164,7 @@ class TraceWriter:
             "retry": retry,
         }
         self.schema = trace_schema(schema)
-        self.run_id = run_id or run_id_here()
+        self.run_id = run_id or current_run_id()
         self.sink = sink if sink is not None else default_sink(self.run_id)
         self._columns = Columns(self.schema, missing=missing)
         self._block_schema = self.sink.prepare(self.schema, self.run_id)
@@ -182,7 +185,7 @@ class TraceWriter:
         self._is_closed = False
         self._counts = dict.fromkeys(("rows_fed", "rows_committed", "blocks_stored", "bytes_stored", "retries"), 0)
         self._sealed_bytes = 0  # sealed, and not stored yet
-        self._sealed_extra_bytes = 0  # of the Python objects around them
+        self._sealed_extra_bytes = 0  # of the Python objects that hold these blocks
         self._blocked_s = 0.0
         self._threads = [
             threading.Thread(target=self._work, args=(number == 0,), name=f"trace-{number}", daemon=True)
@@ -193,7 +196,7 @@ class TraceWriter:
         _open_writers.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # In another process it is a new writer with the same settings: threads and rows stay where they are.
+        # A pickled writer becomes a new writer with equal settings: threads and rows stay in this process.
         return _rebuilt, (self.schema, self.sink, {**self._settings, "run_id": self.run_id})
 
     def __repr__(self) -> str:
@@ -210,24 +213,25 @@ class TraceWriter:
             return
         try:
             self._close(_STOP_S, _STALLED_S)
-        except TraceError as failed:  # the error of the block is the one to see
+        except TraceError as failed:  # the exception of the `with` block is raised
             logger.error("%s", failed)
 
     # ---- the caller's side
 
     def write(self, values: Mapping[str, Any] | None = None, /, **columns: Any) -> None:
-        """Take the rows of one step. The values are copied, so the caller may change them at once.
+        """Adds the rows of one step. The values are copied, so the caller can change them afterwards.
 
         Args:
-            values: column name to a tensor, array or list with one item a row; a number or text is repeated for
+            values: column name to a tensor, array or list with one item a row; a number or string is repeated for
                 all rows.
-            columns: the same as keyword arguments.
+            columns: columns as keyword arguments.
 
         Raises:
-            InvalidInputError: a column is unknown or missing, has a wrong type, or another length than the rest.
-                Nothing of this step is taken.
+            InvalidInputError: a column is unknown or missing, has a wrong type, or another length than other
+                columns. Nothing of this step is added.
             TraceError: an earlier block could not be stored, or the writer is closed.
         """
+        # Outside of the lock: the checks do not block the threads.
         prepared, rows = self._columns.prepare({**(values or {}), **columns})
         self.check_process()
         with self._changed:
@@ -237,19 +241,19 @@ class TraceWriter:
             before = self._builder.rows
             try:
                 self._builder.append(prepared, rows)
-            finally:  # also when Ctrl-C comes right after it
+            finally:  # also when Ctrl-C interrupts after the append
                 self._counts["rows_fed"] += self._builder.rows - before
             if self._builder.size_bytes >= self._block_bytes:
                 self._seal()
 
     def flush(self, deadline_s: float = 600.0) -> int:
-        """Make all rows so far visible, and wait for that.
+        """Waits until all rows so far are visible.
 
         Returns:
-            How many rows are visible in all.
+            The total number of visible rows.
 
         Raises:
-            TraceError: some rows are not, for a failure or because the time is over.
+            TraceError: some rows are not visible, because of an error or the deadline.
         """
         self.check_process()
         with self._changed:
@@ -259,12 +263,12 @@ class TraceWriter:
             return self._counts["rows_committed"]
 
     def close(self, deadline_s: float = CLOSE_S) -> TraceStats:
-        """Flush, and end the threads. Closing again does nothing.
+        """Flushes, and stops the threads. Closing again does nothing.
 
-        Ctrl-C ends the wait at once, and the log says what is not stored.
+        Ctrl-C stops the wait at once, and the log contains the number of rows that are not stored.
 
         Args:
-            deadline_s: longest time to wait, in seconds.
+            deadline_s: the maximum time to wait, in seconds.
 
         Raises:
             TraceError: some rows are not visible in the sink; the message and attributes say how many, and why.
@@ -272,11 +276,11 @@ class TraceWriter:
         return self._close(deadline_s)
 
     def _close(self, deadline_s: float, stalled_s: float | None = None) -> TraceStats:
-        if self._process_id != os.getpid():  # the rows are the other process's
+        if self._process_id != os.getpid():  # forked: the rows belong to the parent, which closes its own writer
             return TraceStats()
         with self._changed:
             if self._is_closed:
-                return self.stats()
+                return self.stats()  # the condition has a reentrant lock
             self._is_closed = True
             _open_writers.discard(self)
             try:
@@ -284,14 +288,17 @@ class TraceWriter:
                 self._wait_for_commits(deadline_s, stalled_s)
             except TraceError:
                 raise
-            except BaseException:  # Ctrl-C while it waits
+            except BaseException:  # Ctrl-C during the wait
                 logger.error("%s", self._failure("the wait was interrupted"))
                 raise
             finally:
-                self._error = self._error or TraceError("the writer is closed")  # ends the threads, at once
+                # An error stops the threads at once, also those that would retry; an earlier error is not
+                # replaced.
+                self._error = self._error or TraceError("the writer is closed")
                 self._waiting.clear()
                 self._changed.notify_all()
-        # None of the threads has work left; one that hangs in a call is left behind.
+        # Joined without the lock, which the threads need. They have no work left; a thread that hangs in a call of
+        # the sink is abandoned: threads cannot be stopped, and this one is a daemon.
         deadline = time.monotonic() + _JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -304,43 +311,44 @@ class TraceWriter:
 
     @property
     def is_closed(self) -> bool:
-        """True if `close` was called."""
+        """Returns True if `close` was called."""
         return self._is_closed
 
     @property
     def is_usable(self) -> bool:
-        """True if it takes rows: it is open, no block has failed, and this is its process."""
+        """Returns True if the writer accepts rows: it is open, no block has failed, and this is its process."""
         return not self._is_closed and self._error is None and self._process_id == os.getpid()
 
     def unsent(self) -> dict[str, list[Any]]:
-        """The rows that are not enough for a block yet: column name to values."""
+        """Returns the rows that are not enough for a block yet: column name to values."""
         import pyarrow as pa
 
-        with self._changed:  # the values are copied within it: the buffers go on growing
-            found: dict[str, list[Any]] = pa.Table.from_batches(self._builder.batches()).to_pydict()
-            return found
+        with self._changed:  # copied within the lock, since `write` changes the buffers
+            rows: dict[str, list[Any]] = pa.Table.from_batches(self._builder.batches()).to_pydict()
+            return rows
 
     def stats(self) -> TraceStats:
-        """The counts so far."""
+        """Returns the counts so far."""
         with self._changed:
             waiting = self._sealed_bytes + self._builder.size_bytes
             return TraceStats(**self._counts, waiting_bytes=waiting, blocked_s=self._blocked_s)
 
     def check_process(self) -> None:
-        """Raise if this is a forked process.
+        """Raises in a forked process.
 
         Raises:
             TraceError: the writer belongs to another process.
         """
         # Before the lock: in a forked child it stays locked if a thread of the parent held it during the fork.
         if self._process_id != os.getpid():
-            raise TraceError("this writer belongs to another process; make one in each process")
+            raise TraceError("this writer belongs to another process; create one in each process")
 
     def check_usable(self) -> None:
-        """Raise if the writer takes no rows.
+        """Raises if the writer does not accept rows.
 
         Raises:
-            TraceError: it is closed, a block could not be stored, or the sink refused the columns or the key.
+            TraceError: the writer is closed, a block could not be stored, or the sink refused the columns or the
+                key.
         """
         if self._is_closed:
             raise TraceError("the writer is closed")
@@ -348,7 +356,8 @@ class TraceWriter:
             raise self._failure()
 
     def _failure(self, reason: str = "the time is over") -> TraceError:
-        """The error for the caller: a new one each time, so that no traceback grows."""
+        """Returns the error for the caller."""
+        # A new error each time: raising one object again would extend its traceback.
         fed, committed = self._counts["rows_fed"], self._counts["rows_committed"]
         text = str(self._error or reason)
         if fed > committed:
@@ -362,32 +371,32 @@ class TraceWriter:
         return failure
 
     def _used_bytes(self, builder: BlockBuilder | None = None) -> int:
-        """Memory of the sealed blocks, and of a builder."""
+        """Returns the memory of the sealed blocks, and of a builder."""
         size_bytes, extra_bytes = self._sealed_bytes, self._sealed_extra_bytes
         if builder is not None:
             size_bytes, extra_bytes = size_bytes + builder.size_bytes, extra_bytes + builder.extra_bytes
         return size_bytes + max(0, extra_bytes - _SPARE_BYTES)
 
     def _wait_for_memory(self) -> None:
-        began = time.monotonic()
+        started_at = time.monotonic()
         if self._builder.rows:
             self._seal()
         while self._used_bytes() >= self._memory_bytes and self._error is None:
-            self._changed.wait(_LOOK_S)
-        self._blocked_s += time.monotonic() - began
+            self._changed.wait(_POLL_INTERVAL_S)
+        self._blocked_s += time.monotonic() - started_at
         self.check_usable()
 
     def _wait_for_commits(self, deadline_s: float, stalled_s: float | None = None) -> None:
-        """Wait until all sessions are committed.
+        """Waits until all sessions are committed.
 
         Args:
-            deadline_s: longest time, in seconds.
-            stalled_s: longest time in which the sink stores nothing.
+            deadline_s: the maximum time, in seconds.
+            stalled_s: the maximum time in which the sink stores nothing, in seconds.
         """
         stalled_s = deadline_s if stalled_s is None else stalled_s
         now = time.monotonic()
         deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()
-        reason, told_at = "the time is over", now + _SILENT_S
+        reason, announce_at = "the time is over", now + _SILENT_S
         while self._unfinished and self._error is None:
             now = time.monotonic()
             if self._stored() != stored:
@@ -396,12 +405,12 @@ class TraceWriter:
                 if now < deadline:
                     reason = f"the sink has stored nothing for {stalled_s:g} s"
                 break
-            if now >= told_at:
-                told_at = deadline
-                left = self._counts["rows_fed"] - self._counts["rows_committed"]
+            if now >= announce_at:
+                announce_at = deadline  # once
+                remaining = self._counts["rows_fed"] - self._counts["rows_committed"]
                 text = "%r: waiting for %d rows to be stored, for up to %.0f s; Ctrl-C ends the wait"
-                logger.warning(text, self.sink, left, deadline - now)
-            self._changed.wait(min(deadline - now, stalled_at - now, told_at - now, _LOOK_S))
+                logger.warning(text, self.sink, remaining, deadline - now)
+            self._changed.wait(min(deadline - now, stalled_at - now, announce_at - now, _POLL_INTERVAL_S))
         if self._error is not None or self._counts["rows_committed"] != self._counts["rows_fed"]:
             raise self._failure(reason)
 
@@ -409,31 +418,31 @@ class TraceWriter:
         return self._counts["blocks_stored"], self._counts["rows_committed"]
 
     def _seal(self) -> None:
-        """Hand the rows so far to the threads."""
+        """Hands the rows so far to the threads; the caller holds the lock."""
         builder, session = self._builder, self._session
         builder.trim()
         self._builder = BlockBuilder(self.schema, block_bytes=self._block_bytes)
         self._waiting.append(_Block(session, session.sealed, builder))
-        session.began = session.began if session.sealed else time.monotonic()
+        session.started_at = session.started_at if session.sealed else time.monotonic()
         session.sealed += 1
         session.rows += builder.rows
         self._sealed_bytes += builder.size_bytes
         self._sealed_extra_bytes += builder.extra_bytes
-        if session.sealed >= self.sink.max_blocks or self._left_s(session) <= 0:
-            self._begin_session()
+        if session.sealed >= self.sink.max_blocks or self._remaining_s(session) <= 0:
+            self._start_session()
         self._changed.notify_all()
 
     def _end_session(self) -> None:
         if self._builder.rows:
             self._seal()
         if self._session.sealed:
-            self._begin_session()
+            self._start_session()
         self._changed.notify_all()
 
-    def _left_s(self, session: _Session) -> float:
-        return session.began + self.sink.max_age_s - time.monotonic()
+    def _remaining_s(self, session: _Session) -> float:
+        return session.started_at + self.sink.max_age_s - time.monotonic()
 
-    def _begin_session(self) -> None:
+    def _start_session(self) -> None:
         self._session.is_ended = True
         self._unfinished.append(self._session)
         self._session = _Session()
@@ -451,23 +460,24 @@ class TraceWriter:
                         self._changed.wait(pause_s)
                 if self._error is not None:
                     return
+
                 due = self._due()
                 if due is not None:
-                    due.is_ended = False  # this thread has taken it
+                    due.is_ended = False  # claimed: no other thread commits this session
                 block = self._waiting.popleft() if due is None else None
             try:
                 if due is not None:
                     self._commit(due)
                 elif block is not None:
                     self._store(block)
-            except BaseException as error:
+            except BaseException as error:  # the first error stops all threads and callers
                 with self._changed:
                     self._error = self._error or error
                     self._changed.notify_all()
                 return
 
     def _check_sink(self) -> None:
-        """Contact the sink, so that the next call raises what is wrong with the key or the columns."""
+        """Contacts the sink, so that the next call raises an error of the key or the columns."""
         check = getattr(self.sink, "check", None)
         if check is None:
             return
@@ -475,13 +485,13 @@ class TraceWriter:
             self._retried(check)
         except BaseException as error:
             if getattr(error, "retryable", False):
-                return  # the first block tries again
+                return  # the first block retries
             with self._changed:
                 self._error = self._error or error
                 self._changed.notify_all()
 
     def _end_session_when_due(self) -> float | None:
-        """End a session whose time has come; seconds until the next one's, None for no such time."""
+        """Ends a session that is due; returns the seconds until the next one, None without one."""
         pauses_s = []
         if self._flush_interval_s is not None:
             now = time.monotonic()
@@ -489,17 +499,18 @@ class TraceWriter:
                 self._flushed_at = now
                 self._end_session()
             pauses_s.append(self._flushed_at + self._flush_interval_s - now)
-        if self._session.sealed:  # the sink may forget a session that is too old, also while no rows come
-            if self._left_s(self._session) <= 0:
-                self._begin_session()
+        if self._session.sealed:  # the sink drops a session that is too old, also while no rows arrive
+            if self._remaining_s(self._session) <= 0:
+                self._start_session()
             else:
-                pauses_s.append(self._left_s(self._session))
+                pauses_s.append(self._remaining_s(self._session))
         return min(*pauses_s, threading.TIMEOUT_MAX) if pauses_s else None
 
     def _due(self) -> _Session | None:
         return next((session for session in self._unfinished if session.is_due), None)
 
     def _store(self, block: _Block) -> None:
+        # Encoding and writing run without the lock, so that the threads and the training run in parallel.
         session = self._opened(block.session)
         payload = session.encode(map(self._with_added, block.builder.drain()))
         self._retried(lambda: session.write(block.block_id, payload))
@@ -519,7 +530,7 @@ class TraceWriter:
         return batch
 
     def _opened(self, session: _Session) -> SinkSession:
-        with session.opening:  # one thread opens it, the others wait
+        with session.opening:  # one thread opens the session, all others wait
             if session.opened is None:
                 session.opened = self._retried(self.sink.open)
             return session.opened
@@ -537,7 +548,7 @@ class TraceWriter:
             return bool(getattr(error, "retryable", False)) and self._error is None
 
         def once() -> Any:
-            with single_attempt():  # a store must not retry within this retry
+            with single_attempt():  # a store must not retry within this retry: the attempts would multiply
                 return call()
 
         return self._retry.call(once, is_transient=is_transient, on_retry=self._count_retry)
@@ -552,17 +563,16 @@ def _rebuilt(schema: Any, sink: Any, settings: dict[str, Any]) -> TraceWriter:
 
 
 def _import_early() -> None:
-    """Import what threads and retries need: at the end of the process, when rows may still wait, it is too late.
-
-    Python refuses to import `concurrent.futures.thread` then, which pandas and asyncio need.
-    """
+    """Imports the modules that threads and retries need."""
+    # During the exit of the process, when rows can still wait, Python refuses to import
+    # `concurrent.futures.thread`, which pandas and asyncio need.
     import concurrent.futures.thread  # noqa: F401
 
     import tenacity  # noqa: F401
 
 
 def _added_columns(schema: pa.Schema, block_schema: pa.Schema, run_id: str) -> dict[str, pa.Scalar[Any]]:
-    """The value of each column that the sink wants in each row in addition: the run's id."""
+    """Returns the value of each column that the sink adds to each row: the run's id."""
     import pyarrow as pa
 
     added = [name for name in block_schema.names if name not in schema.names]
@@ -581,14 +591,14 @@ def _check_sizes(**sizes: int) -> None:
 
 @atexit.register
 def _close_open_writers() -> None:
-    """Rows of a writer that was never closed are stored at the end of the process."""
-    # Python keeps the exception that has ended the program here; then the user waits for it to end, too.
+    """Stores the rows of writers that were never closed, at the exit of the process."""
+    # Python stores the exception that has terminated the program here. Then a user waits for the exit.
     is_failed = hasattr(sys, "last_value")
     deadline_s, stalled_s = (_STOP_S, _STALLED_S) if is_failed else (_EXIT_S, _EXIT_S)
     for writer in list(_open_writers):
         try:
             writer._close(deadline_s, stalled_s)
-        except KeyboardInterrupt:  # it was logged; the other writers say what they have
+        except KeyboardInterrupt:  # logged; all other writers log their unstored rows without a wait
             deadline_s = 0.0
         except Exception as error:
             logger.error("a trace writer was not closed, and %s", error)

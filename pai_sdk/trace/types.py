@@ -1,4 +1,4 @@
-"""The columns of a trace: names and types, written as MaxCompute writes them or as Arrow types."""
+"""The columns of a trace: names and types, in MaxCompute's notation or as Arrow types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ARROW_NAMES = {
     "binary": "binary",
     "date": "date32",
 }
-# Names of numpy, Arrow and Python that can only mean one of them. `int` and `float` are MaxCompute's: 32 bits.
+# Unambiguous names of numpy, Arrow and Python. `int` and `float` are MaxCompute's: 32 bits.
 _ALIASES = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -53,7 +53,7 @@ _ALIASES = {
     "list": "array",
 }
 _NTZ = "timestamp_ntz"
-_NTZ_UNIT = "s"  # stands for it within this module: in Arrow's types it is what `timestamp` is
+_NTZ_UNIT = "s"  # marks `timestamp_ntz` within this module, since Arrow has one type for both timestamps
 _METADATA = b"maxcompute_type"
 _BARE_DECIMAL = re.compile(r"\bdecimal\b(?!\s*[(:])", re.IGNORECASE)  # not a struct's field
 _DEEPEST = 20  # Arrow and Parquet recurse: they fail, or crash, on types that are nested thousands deep
@@ -61,15 +61,16 @@ _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
 def trace_schema(columns: ColumnTypes) -> pa.Schema:
-    """The Arrow schema of a trace.
+    """Returns the Arrow schema of a trace.
 
     Args:
-        columns: name to type. A type is a text in MaxCompute's words (`bigint`, `double`, `string`, `boolean`,
-            `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`, `struct<a:int,b:string>`), a name
-            of numpy or Arrow (`int64`, `float64`, `bool`), or an Arrow type. `int` and `float` have 32 bits.
+        columns: name to type. A type is a string in MaxCompute's notation (`bigint`, `double`, `string`,
+            `boolean`, `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`,
+            `struct<a:int,b:string>`), a name of numpy or Arrow (`int64`, `float64`, `bool`), or an Arrow type.
+            `int` and `float` have 32 bits.
 
     Raises:
-        InvalidInputError: a name or a type is wrong, or there is no column; all of them are listed.
+        InvalidInputError: a name or a type is wrong, or there is no column; the error lists all problems.
 
     Example:
         >>> trace_schema({"step": "bigint", "scores": "array<double>"}).names
@@ -109,12 +110,14 @@ def _field(name: str, type_: str | pa.DataType, metadata: Any) -> pa.Field:
 
     if isinstance(type_, pa.DataType):
         return pa.field(name, type_, metadata=metadata)
-    words = canonical_type(type_)
-    return pa.field(name, parse_type(type_), metadata={_METADATA: words.encode()} if _NTZ in words else None)
+    canonical = canonical_type(type_)
+    return pa.field(
+        name, parse_type(type_), metadata={_METADATA: canonical.encode()} if _NTZ in canonical else None
+    )
 
 
 def canonical_type(text: str) -> str:
-    """Returns the type in MaxCompute's words, without aliases and spaces.
+    """Returns the type in MaxCompute's notation, without aliases and spaces.
 
     Raises:
         ValueError: there is no such type.
@@ -127,13 +130,13 @@ def canonical_type(text: str) -> str:
 
 
 def column_type(field: pa.Field) -> str:
-    """Returns the type of a column of `trace_schema` in MaxCompute's words; errors as for `type_text`."""
+    """Returns the type of a column of `trace_schema` in MaxCompute's notation; errors as for `type_text`."""
     metadata = field.metadata or {}
     return metadata[_METADATA].decode() if _METADATA in metadata else type_text(field.type)
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The Arrow type for a type in MaxCompute's words. `timestamp_ntz` is what `timestamp` is: nanoseconds.
+    """Returns the Arrow type for a type in MaxCompute's notation; nanoseconds for both kinds of timestamp.
 
     Raises:
         ValueError: there is no such type.
@@ -148,13 +151,13 @@ def parse_type(text: str) -> pa.DataType:
 def _parsed(text: str, ntz_unit: str) -> pa.DataType:
     tokens = _tokens(text)
     type_ = _parse(tokens, text, ntz_unit)
-    if (rest := next(tokens, None)) is not None:
-        raise ValueError(f"{text!r} is not a type: {rest!r} is unexpected")
+    if (token := next(tokens, None)) is not None:
+        raise ValueError(f"{text!r} is not a type: {token!r} is unexpected")
     return type_
 
 
 def type_text(type_: pa.DataType) -> str:
-    """The type in MaxCompute's words; the reverse of `parse_type`.
+    """Returns the type in MaxCompute's notation; the inverse of `parse_type`.
 
     Raises:
         ValueError: MaxCompute has no such type.
@@ -196,11 +199,11 @@ def _tokens(text: object) -> Iterator[str]:
     text = text.replace("`", "").rstrip()  # MaxCompute quotes the fields of structs
     text = _BARE_DECIMAL.sub("decimal(38,18)", text)
     while position < len(text):
-        found = _TOKENS.match(text, position)
-        if found is None:
+        match = _TOKENS.match(text, position)
+        if match is None:
             raise ValueError(f"{text!r} is not a type")
-        yield found[1]
-        position = found.end()
+        yield match[1]
+        position = match.end()
 
 
 def _parse(tokens: Iterator[str], text: str, ntz_unit: str, depth: int = 0) -> pa.DataType:
@@ -244,8 +247,8 @@ def _parse(tokens: Iterator[str], text: str, ntz_unit: str, depth: int = 0) -> p
     if name in ("timestamp", "datetime", _NTZ):
         return pa.timestamp(ntz_unit if name == _NTZ else "ns" if name == "timestamp" else "ms")
     if name not in _ARROW_NAMES:
-        known = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
-        raise ValueError(f"{text!r} is not a type; {name_hint(name, known, max_names=16)}")
+        names = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
+        raise ValueError(f"{text!r} is not a type; {name_hint(name, names, max_names=16)}")
     return _plain(_ARROW_NAMES[name])
 
 

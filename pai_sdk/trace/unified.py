@@ -1,4 +1,4 @@
-"""One schema for files whose columns differ: by name, with the wider type."""
+"""Unifies the schemas of files whose columns differ: by name, with the wider type."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ if TYPE_CHECKING:
 
 __all__ = ["unified", "wider"]
 
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of the whole numbers of so many bits
-_MOST_DIGITS = 38
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # decimal digits of integers, by their bits
+_MAX_DIGITS = 38
 
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The schema that has the columns of all files; each has the type that holds the values of all.
+    """Returns the schema with the columns of all files; each has the type that can store the values of all.
 
     Args:
         schemas: the path of a file, and its schema.
 
     Raises:
-        InvalidInputError: a column has types that do not go together; it names the column and two files.
+        InvalidInputError: a column has incompatible types; the error names the column and two files.
     """
     import pyarrow as pa
 
-    found: dict[str, tuple[pa.DataType, str]] = {}
+    columns: dict[str, tuple[pa.DataType, str]] = {}
     problems: dict[str, Problem] = {}
     for path, schema in schemas:
         for field in schema:
-            before, place = found.setdefault(field.name, (field.type, path))
+            before, first_path = columns.setdefault(field.name, (field.type, path))
             if before.equals(field.type):
                 continue
             type_ = wider(before, field.type)
             if type_ is None:
-                what = f"is {before} in {place}, and {field.type} in {path}"
+                message = f"is {before} in {first_path}, and {field.type} in {path}"
                 hint = "read the runs one by one, or move one of the files"
-                problems.setdefault(field.name, Problem(f"column {field.name!r}", what, hint))
+                problems.setdefault(field.name, Problem(f"column {field.name!r}", message, hint))
             elif not type_.equals(before):
-                found[field.name] = type_, path
+                columns[field.name] = type_, path
     if problems:
         raise InvalidInputError(list(problems.values()))
-    return pa.schema([pa.field(name, type_) for name, (type_, _) in found.items()])
+    return pa.schema([pa.field(name, type_) for name, (type_, _) in columns.items()])
 
 
-def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type for the values of both; None where there is no such type.
+def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    """Returns the type for the values of both types; None where there is no such type.
 
-    Whole numbers become wider ones, decimal numbers, or double; float becomes double. The same holds inside lists,
-    maps and structs, and structs get the fields of both. Text is no number.
+    Integers become wider integers, decimal numbers, or double; float becomes double. This also applies inside
+    lists, maps and structs, and structs get the fields of both. Strings and numbers are incompatible.
 
     Example:
         >>> import pyarrow as pa
@@ -65,27 +65,27 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     def is_list(type_: pa.DataType) -> bool:
         return any(kind(type_) for kind in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
 
-    one, other = (type_.value_type if kinds.is_dictionary(type_) else type_ for type_ in (one, other))
-    if one.equals(other) or kinds.is_null(other):
-        return one
-    if kinds.is_null(one):
-        return other
-    if is_list(one) and is_list(other):
-        inner = wider(one.value_type, other.value_type)
-        return None if inner is None else pa.list_(one.value_field.with_type(inner).with_nullable(True))
-    if kinds.is_map(one) and kinds.is_map(other):
-        key, item = wider(one.key_type, other.key_type), wider(one.item_type, other.item_type)
+    first, second = (type_.value_type if kinds.is_dictionary(type_) else type_ for type_ in (first, second))
+    if first.equals(second) or kinds.is_null(second):
+        return first
+    if kinds.is_null(first):
+        return second
+    if is_list(first) and is_list(second):
+        inner = wider(first.value_type, second.value_type)
+        return None if inner is None else pa.list_(first.value_field.with_type(inner).with_nullable(True))
+    if kinds.is_map(first) and kinds.is_map(second):
+        key, item = wider(first.key_type, second.key_type), wider(first.item_type, second.item_type)
         return None if key is None or item is None else pa.map_(key, item)
-    if kinds.is_struct(one) and kinds.is_struct(other):
-        return _wider_struct(one, other)
-    return None if kinds.is_nested(one) or kinds.is_nested(other) else _wider_value(one, other)
+    if kinds.is_struct(first) and kinds.is_struct(second):
+        return _wider_struct(first, second)
+    return None if kinds.is_nested(first) or kinds.is_nested(second) else _wider_value(first, second)
 
 
-def _wider_struct(one: pa.StructType, other: pa.StructType) -> pa.DataType | None:
+def _wider_struct(first: pa.StructType, second: pa.StructType) -> pa.DataType | None:
     import pyarrow as pa
 
-    types = {field.name: field.type for field in one}
-    for field in other:
+    types = {field.name: field.type for field in first}
+    for field in second:
         type_ = wider(types.get(field.name, field.type), field.type)
         if type_ is None:
             return None
@@ -93,21 +93,21 @@ def _wider_struct(one: pa.StructType, other: pa.StructType) -> pa.DataType | Non
     return pa.struct([pa.field(name, type_) for name, type_ in types.items()])
 
 
-def _wider_value(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def _wider_value(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
     import pyarrow as pa
     import pyarrow.types as kinds
 
-    for decimal, number in ((one, other), (other, one)):
+    for decimal, number in ((first, second), (second, first)):
         if kinds.is_decimal(decimal) and kinds.is_floating(number):
-            return None  # decimal numbers have no exact value as double
+            return None  # a double cannot store decimal numbers exactly
         if kinds.is_decimal(decimal) and kinds.is_integer(number):
             digits = max(decimal.precision - decimal.scale, _DIGITS[number.bit_width]) + decimal.scale
-            return pa.decimal128(digits, decimal.scale) if digits <= _MOST_DIGITS else None
-    if len({kinds.is_string(type_) or kinds.is_large_string(type_) for type_ in (one, other)}) > 1:
-        return None  # Arrow would make bytes of text
-    fields = [pa.schema([pa.field("", type_)]) for type_ in (one, other)]
+            return pa.decimal128(digits, decimal.scale) if digits <= _MAX_DIGITS else None
+    if len({kinds.is_string(type_) or kinds.is_large_string(type_) for type_ in (first, second)}) > 1:
+        return None  # Arrow would convert strings to bytes
+    fields = [pa.schema([pa.field("", type_)]) for type_ in (first, second)]
     try:
-        found = pa.unify_schemas(fields, promote_options="permissive").field(0).type
+        merged = pa.unify_schemas(fields, promote_options="permissive").field(0).type
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # the latter for too many digits
         return None
-    return None if kinds.is_decimal(found) and found.precision > _MOST_DIGITS else found
+    return None if kinds.is_decimal(merged) and merged.precision > _MAX_DIGITS else merged

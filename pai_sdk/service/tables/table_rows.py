@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pai_sdk.service.tables.block_bodies import compressed, decompressed
 from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.table_errors import TableError
-from pai_sdk.trace.frames import FrameError, framed_pieces, unframed_chunks
+from pai_sdk.trace.frames import FrameError, framed_content, unframed_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,9 @@ def encoded_rows(
         encoding: the compression: `deflate`, `zstd`, or none.
         is_arrow: write Arrow; otherwise records of the tunnel.
     """
-    chunks = framed_pieces(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
+    chunks = (
+        framed_content(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
+    )
     return _gathered(compressed(map(bytes, chunks), encoding))
 
 
@@ -146,7 +148,7 @@ class _Content:
 
 def _unframed(content: _Content) -> Iterator[bytes]:
     try:
-        yield from unframed_chunks(content.read, least=_CHUNK_SIZES[0], most=_CHUNK_SIZES[1])
+        yield from unframed_chunks(content.read, min_chunk_bytes=_CHUNK_SIZES[0], max_chunk_bytes=_CHUNK_SIZES[1])
     except FrameError as error:
         raise _unreadable(error) from error
 

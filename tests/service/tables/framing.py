@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pai_sdk.trace.frames import framed_pieces
+from pai_sdk.trace.frames import framed_content
 
 
 def framed(content: bytes | memoryview) -> bytes:
     """A content in its frame."""
-    return b"".join(framed_pieces([content]))
+    return b"".join(framed_content([content]))

@@ -146,7 +146,7 @@ MEASURED = """
     from pai_sdk.service.tables.statements import read_statement
     from pai_sdk.service.tables.table_rows import ROWS_BUDGET_BYTES, read_block
     from pai_sdk.service.tables.table_store import TableStore
-    from pai_sdk.trace.frames import framed_pieces
+    from pai_sdk.trace.frames import framed_content
     from pai_sdk.service.tables.block_bodies import compressed
 
     def peak():
@@ -159,7 +159,7 @@ MEASURED = """
     values = pa.ListArray.from_arrays(np.arange(0, count * 8 + 1, 8, dtype=np.int32), np.zeros(count * 8, np.int8))
     batch = pa.record_batch({"a": np.zeros(count, np.int64), "v": values.cast(table.schema.field("v").type)})
     message = batch.serialize().to_pybytes()
-    body = b"".join(compressed(map(bytes, framed_pieces([message] * 4)), "zstd"))  # of 80 MiB
+    body = b"".join(compressed(map(bytes, framed_content([message] * 4)), "zstd"))  # of 80 MiB
     del batch, values, message
     before, budget = peak(), MemoryBudget(ROWS_BUDGET_BYTES)
 

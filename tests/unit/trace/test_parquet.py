@@ -11,7 +11,7 @@ import pytest
 from pai_sdk.errors import InvalidInputError, TraceError
 from pai_sdk.run.report.session import ReportSession
 from pai_sdk.trace import ParquetSink, TraceWriter, read_trace
-from pai_sdk.trace.parquet import default_sink, run_id_here
+from pai_sdk.trace.parquet import current_run_id, default_sink
 from tests.waiting import until
 
 TYPES = {"step": "bigint", "score": "array<float>", "word": "string"}
@@ -110,7 +110,7 @@ def test_without_a_sink_rows_go_into_the_run(tmp_path: Path, monkeypatch: pytest
 def test_in_a_job_rows_go_into_its_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAI_WORKING_DIR", str(tmp_path / "usercode"))
     monkeypatch.setenv("PAI_TRAINING_JOB_ID", "train-1")
-    assert run_id_here() == "train-1"
+    assert current_run_id() == "train-1"
     with pytest.raises(TraceError, match="no output channel"):
         default_sink("train-1")
     monkeypatch.setenv("PAI_OUTPUT_MODEL", str(tmp_path / "model"))
