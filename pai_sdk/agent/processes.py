@@ -93,11 +93,13 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
         return child
     code = _NOT_STARTED
     try:
+        # A session and group of its own, so that killpg reaches all of its processes.
         os.setsid()
         _die_with_parent()
         # The parent exited before _die_with_parent took effect.
         if os.getppid() != parent:
             os._exit(code)
+        # The wake-up pipe belongs to the parent.
         signal.set_wakeup_fd(-1)
         for number in _RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)

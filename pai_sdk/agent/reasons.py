@@ -62,8 +62,10 @@ REASON_ENGINE_AWAY = "EngineAway"
 """Of a job that has not ended, as far as is known."""
 
 _MISSING_MODULE = re.compile(r"(?:\bModuleNotFoundError|/python[\d.]*): No module named '?([\w.]{1,100})(?:'|$)")
-_SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
-_KILLED = _SIGNAL_BASE + 9  # SIGKILL, which has no name on Windows, where clients read the reasons, too
+# A shell reports "killed by signal n" as exit code 128 + n.
+_SIGNAL_BASE = 128
+# SIGKILL as a number: on Windows, where clients also read the reasons, `signal` has no such name.
+_KILLED = _SIGNAL_BASE + 9
 
 
 def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = None) -> tuple[str, str]:

@@ -32,7 +32,8 @@ RESUMED_CHANNELS = frozenset({"checkpoints"})
 TRASH_PREFIX = ".trash-"
 """Prefix of the names of folders that are being removed."""
 
-_EVENTS = "tensorboard"  # the output channel for event files
+# The output channel for event files.
+_EVENTS = "tensorboard"
 # File systems allow 255 bytes; the rest is for prefixes and suffixes.
 _MAX_NAME_BYTES = 200
 

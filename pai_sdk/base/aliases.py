@@ -52,7 +52,8 @@ def _resolve(owner: object, name: str) -> Any:
         NotOfferedAttributeError: the name has a replacement.
         AttributeError: it is unknown, or a property of the owner raised the error.
     """
-    if name.startswith("__"):  # requested by Python itself, as by `copy` and `pickle`
+    # Requested by Python itself, as by `copy` and `pickle`.
+    if name.startswith("__"):
         return object.__getattribute__(owner, name)
     kind = type(owner)
     for aliases in _tables("ALIASES", kind):

@@ -44,7 +44,6 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
     Parent and child have the same sockets. If both wrote into one, each would read responses meant for the other.
 
     Args:
-        hosts: the number of servers whose connections are kept.
         size: how many connections are kept for each of them; more can be open.
     """
 
@@ -78,7 +77,8 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
     def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
         """Returns the pool of the connections through a proxy."""
         manager = super().proxy_manager_for(proxy, **more)
-        if not proxy.lower().startswith("socks"):  # SOCKS proxies need their own connection class
+        # SOCKS proxies need their own connection class, so the pools stay as they are.
+        if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = _POOLS
         return manager
 

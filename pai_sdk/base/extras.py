@@ -91,7 +91,8 @@ def _source(installed: Distribution) -> tuple[Path | None, str]:
         if url.scheme != "file" or not path.exists():
             return None, ""
         return path, "-e " if record.get("dir_info", {}).get("editable") else ""
-    except (ValueError, AttributeError, OSError):  # the file was damaged, or written by another installer
+    except (ValueError, AttributeError, OSError):
+        # The file was damaged, or written by another installer.
         return None, ""
 
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 __all__ = ["dumps", "pickler_class"]
 
-_NO_FILE = "<dynamic-code>"  # what cloudpickle, from 3.1.3 on, writes instead of the name of the file
+# cloudpickle 3.1.3 and later write this instead of the name of the file.
+_NO_FILE = "<dynamic-code>"
 
 
 def dumps(value: Any) -> bytes:

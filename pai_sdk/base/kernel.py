@@ -16,4 +16,5 @@ def in_notebook() -> bool:
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None  # not by its class: others have shells of their own
+    # Not checked by the class of the shell: other front ends have their own.
+    return getattr(shell, "kernel", None) is not None

@@ -20,7 +20,8 @@ from pai_sdk.errors import Problem, WrongCallError
 __all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
 
 _UNKNOWN = "is an unknown keyword argument"
-_NEAR = 0.68  # `metrics` is not near to `prices` and `max_retries`
+# With this cutoff, `metrics` is not similar to `prices` or `max_retries`.
+_NEAR = 0.68
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -33,7 +33,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     # nor are names whose line ends with a comment, such as `# imports numpy`.
     module: Any = sys.modules[package]
     path = f"{module.__file__.rpartition('.')[0]}.pyi"
-    stub: bytes = module.__spec__.loader.get_data(path)  # so it is found in an archive too
+    # By the loader, so that it also works in a zip archive.
+    stub: bytes = module.__spec__.loader.get_data(path)
     lines = (line.split() for line in stub.decode().splitlines())
     imports = [tokens for tokens in lines if len(tokens) >= 6 and tokens[0] == "from"]
     homes = {tokens[5]: tokens[1] for tokens in imports}
@@ -54,7 +55,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
 
 def _is_import(caller: FrameType | None) -> bool:
     """Returns True if the code that requests an attribute of a module is a `from … import`."""
-    while caller is not None and caller.f_code.co_name == "__getattr__":  # of a module that calls this one's
+    # Skips `__getattr__` of modules that forward to this one.
+    while caller is not None and caller.f_code.co_name == "__getattr__":
         caller = caller.f_back
     if caller is None:
         return False

@@ -23,7 +23,8 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     """
     try:
         return Path(path).expanduser()
-    except RuntimeError:  # how pathlib says that there is no such user
+    except RuntimeError:
+        # pathlib raises this if there is no such user.
         return Path(path)
 
 

@@ -22,7 +22,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MAX_PAUSE_S = 86_400.0
-_SILENT_S = 2.0  # retries that take longer are announced by a warning
+# Retries that take longer are reported by a warning.
+_SILENT_S = 2.0
 _WARNING_INTERVAL_S = 10.0
 
 _is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
@@ -131,10 +132,12 @@ class RetryPolicy:
         start = self.clock()
         first: Exception | None = None
         try:
-            return function()  # most calls succeed at once, and tenacity takes longer than a small request
+            # Most calls succeed at once, and tenacity takes longer than a small request.
+            return function()
         except Exception as error:
             first = error
-        import tenacity  # imported late: it takes as long as the rest of this library
+        # Imported late: it takes as long as the rest of this library.
+        import tenacity
 
         def attempt() -> T:
             nonlocal first

@@ -97,10 +97,12 @@ def _shorten(error: BaseException) -> bool:
     logger.debug("the whole traceback of the error that follows", exc_info=error)
     _keep_frames_of_user(error)
     cause = error.__cause__
-    if cause is not None and not isinstance(cause, Exception):  # the user's function has called sys.exit
+    # The user's function has called sys.exit.
+    if cause is not None and not isinstance(cause, Exception):
         _keep_frames_of_user(cause)
     elif is_packages and not is_remote:
-        error.__context__ = error.__cause__ or error.__context__  # for debuggers; Python does not print it
+        # Kept for debuggers; Python does not print it.
+        error.__context__ = error.__cause__ or error.__context__
         error.__cause__, error.__suppress_context__ = None, True
     return True
 
@@ -146,4 +148,5 @@ def error_text(error: BaseException) -> str:
         message = str(error)
     except Exception as raised:  # of its own `__str__`
         message = f"its text raises {type(raised).__name__}"
-    return message.encode(errors="replace").decode()  # lone surrogates cannot be printed or written
+    # Lone surrogates cannot be printed or written.
+    return message.encode(errors="replace").decode()

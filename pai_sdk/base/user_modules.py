@@ -27,7 +27,8 @@ def is_of_user(name: str) -> bool:
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if file is None:
-        return module is None or name == "__main__"  # a prompt or a notebook has no file
+        # Code of a prompt or a notebook has no file.
+        return module is None or name == "__main__"
     path = Path(file).resolve()
     library_dirs = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
     return not _INSTALLED.intersection(path.parts) and not any(map(path.is_relative_to, library_dirs))

@@ -85,6 +85,7 @@ def job_key(nonce: str) -> bytes:
     path = Path.home() / ".pai" / "function-secret"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Two processes that start at once both read the secret of the first one below.
         publish_once(path, os.urandom(_SECRET_BYTES))
     return hmac.new(path.read_bytes(), nonce.encode(), hashlib.sha256).digest()
 
@@ -104,6 +105,7 @@ class PackedCall:
         self.source: Path | None = None
         self.nonce = os.urandom(16).hex()
         self.key = job_key(self.nonce)
+        # Also runs at the end of the program, unlike `__del__`.
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
@@ -223,6 +225,7 @@ def _by_value(names: Iterable[str]) -> Iterator[None]:
         registered = []
         try:
             for name in names:
+                # Modules that the user has registered stay registered after the block.
                 if name not in cloudpickle.list_registry_pickle_by_value():
                     cloudpickle.register_pickle_by_value(sys.modules[name])
                     registered.append(name)

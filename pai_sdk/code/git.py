@@ -100,6 +100,7 @@ class Checkout:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Also runs at the end of the program, unlike `__del__`.
         self._remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
     def close(self) -> None:

@@ -111,7 +111,8 @@ class IgnoreRules:
             self._top, relative_dir = top, source_dir.resolve().relative_to(top).as_posix()
             if not any(self._rule_against(folder, is_dir=True) for folder in _with_parents(relative_dir)):
                 self._root = f"{relative_dir}/"
-            else:  # the repository does not know of the folder, so its rules were not made for it
+            else:
+                # The repository ignores the folder, so its rules were not written for it.
                 self._top = source_dir
             self._rules.clear()
 
@@ -172,12 +173,14 @@ def _read_rules(path: Path) -> list[_Rule]:
         text = decoded(path.read_bytes(), errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except OSError as error:  # if it belongs to the code, it is also reported as an unreadable file
+    except OSError as error:
+        # A file that belongs to the code is also reported as unreadable.
         _log.warning(
             "%s cannot be read, so the files that it names are uploaded: %s", path, error.strerror or error
         )
         return []
-    except ValueError as error:  # without its rules, files would be uploaded that the user has left out
+    except ValueError as error:
+        # An error: without its rules, files would be uploaded that the user has excluded.
         raise CodeError([Problem(str(path), f"cannot be read as text: {error}", "save it as UTF-8")]) from error
     rules: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -199,9 +202,11 @@ def _as_git_reads(line: str) -> str:
     line = line.removesuffix("\r")
     rule = line.rstrip(" ")
     if rule == "!/":
-        return ""  # no path matches it, but for pathspec every folder would
+        # In git no path matches it; in pathspec every folder would.
+        return ""
     if rule.endswith("/**/"):
-        return f"{rule}*/"  # folders below, but for pathspec the one above as well
+        # In git it matches folders below; in pathspec also the folder itself.
+        return f"{rule}*/"
     is_escaped = (len(rule) - len(rule.rstrip("\\"))) % 2 == 1
     if is_escaped and rule != line:
         return f"{rule} "

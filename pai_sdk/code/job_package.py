@@ -93,6 +93,7 @@ def job_package() -> Path:
         _write(folder, contents)
     except OSError as error:
         logger.info("%s cannot be written (%s); a temporary folder is used", folder, error)
+        # The process id is the cache key, so that a forked child gets its own folder.
         folder = _temporary_folder(os.getpid())
         _write(folder, contents)
     return folder

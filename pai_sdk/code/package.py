@@ -49,7 +49,8 @@ def package_code(
         '1 file, 14 B'
     """
     source_dir = expanded(source_dir)
-    accept = accept_all  # a single file is always uploaded
+    # A single file is always uploaded.
+    accept = accept_all
     if os.path.isdir(source_dir):  # noqa: PTH112 - a Path would raise for a folder that may not be read
         names = IGNORE_FILES[1:] if cloned else IGNORE_FILES
         accept = IgnoreRules(source_dir, names=names, left_behind=left_behind).accepts

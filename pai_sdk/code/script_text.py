@@ -89,7 +89,8 @@ def file_problems(command: Sequence[str], tree: FileTree) -> Iterator[Problem]:
 def _requirements_problems(file: Path) -> Iterator[Problem]:
     try:
         decoded(file.read_bytes())
-    except OSError:  # it is reported where the files are read
+    except OSError:
+        # Reported later, when the files are read.
         return
     except ValueError as error:  # of UnicodeDecodeError too
         message = f"is in an encoding that pip does not recognise: {error}"

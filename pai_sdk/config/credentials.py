@@ -204,6 +204,7 @@ class _Chain:
         return "default_credentials()"
 
     def __call__(self) -> Credentials:
+        # Read at each call: a program may set new variables when its key changes.
         if key := _from_environment():
             return key
         # One thread searches, the others wait for its result: a search may take seconds (metadata service).

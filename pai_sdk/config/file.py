@@ -52,7 +52,8 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         raise SettingsError(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
         ) from error
-    except (ValueError, RecursionError) as error:  # a number too long or a nesting too deep
+    except (ValueError, RecursionError) as error:
+        # The number is too long, or the nesting too deep.
         raise SettingsError(f"{path} cannot be read as JSON: {error}; correct it") from error
     if not isinstance(content, dict):
         raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
@@ -114,7 +115,8 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
     target = path.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with locked_folder(target.parent):  # or concurrent changes of another process would be lost
+        # Locked, because concurrent changes of another process would be lost.
+        with locked_folder(target.parent):
             content = read_config(path)
             if profile is None:
                 content = _changed(content, values)

@@ -21,7 +21,8 @@ from pai_sdk.storage.stored_file import StoredFile, Unlisted
 
 __all__ = ["FileMove", "Store", "checked_path", "clock_passed"]
 
-_CLOCK_TICK_S = 0.02  # the times of files advance in steps of up to 10 ms on Linux
+# The times of files advance in steps of up to 10 ms on Linux.
+_CLOCK_TICK_S = 0.02
 _NOT_PARTS = frozenset({"", ".", ".."})
 
 

@@ -104,9 +104,6 @@ class _Lease(FolderClaim):
     The store has no lock, so a claim is a write, a pause, and a read: of two processes that write at once, the
     later write wins, and the other process sees its token after the pause. `_lock` guards `_renewed_at` and
     `_other_holder`, which the renewing thread sets and the thread of the caller reads.
-
-    Args:
-        store: the folder.
     """
 
     def __init__(self, store: Store) -> None:
@@ -198,7 +195,8 @@ def _leased(store: Store) -> Iterator[FolderClaim]:
 
 def _this_process() -> dict[str, Any]:
     user = ""
-    with suppress(OSError, KeyError, ImportError):  # a user without an entry; Windows without variables
+    # The user may have no entry in the password database; Windows may lack the variables.
+    with suppress(OSError, KeyError, ImportError):
         user = getpass.getuser()
     return {
         "token": uuid.uuid4().hex,

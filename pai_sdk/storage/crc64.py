@@ -10,7 +10,8 @@ __all__ = ["combine_crc64", "crc64_of"]
 
 @cache
 def _model() -> Any:
-    import anycrc  # takes 10 ms, and most programs send and receive nothing large
+    # Imported late: it takes 10 ms, and most programs transfer nothing large.
+    import anycrc
 
     return anycrc.Model("CRC64-XZ")
 

@@ -149,7 +149,8 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             else:
                 target.write(new, source.read(key))
         except ObjectNotFoundError as error:
-            if not self.isdir(path1):  # a folder exists when something is in it
+            # Copying a folder does nothing: it exists only through its objects.
+            if not self.isdir(path1):
                 raise _no_such_file(path1) from error
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:

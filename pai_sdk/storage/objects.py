@@ -156,7 +156,8 @@ def replacing(path: Path) -> Iterator[Draft]:
             stream.close()
         publish_file(part, path)
     except BaseException:
-        with contextlib.suppress(OSError):  # what is buffered is written first, and a full disk refuses it
+        # close() flushes the buffer first, which fails on a full disk.
+        with contextlib.suppress(OSError):
             stream.close()
         part.unlink(missing_ok=True)
         raise
@@ -190,7 +191,8 @@ def must_accept_file(path: Path) -> None:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
                 return
-    except OSError:  # nothing is there, or writing will report the error
+    except OSError:
+        # The path does not exist, or writing will report the error.
         return
     if stat.S_ISDIR(status.st_mode):
         raise NameTakenError(f"{path} is a folder, but a file is needed there; move the folder away")

@@ -30,11 +30,6 @@ class PartialFile:
 
     One process at a time writes to it. A second process that downloads to the same target gets a file of its own,
     which no later process continues.
-
-    Args:
-        path: the target.
-        info: the object.
-        part_bytes: the size of its ranges.
     """
 
     def __init__(self, path: Path, info: ObjectInfo, part_bytes: int) -> None:
@@ -121,6 +116,7 @@ class PartialFile:
                 # The last line may be cut off; `has` finds a wrong checksum.
                 rows = [line.split(" ") for line in lines]
                 return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(map(str.isdigit, row))}
+        # Ranges of another version of the object must not be mixed with those of this one.
         os.ftruncate(self.file, 0)
         self._record_path.write_text(f"{self._header}\n", encoding="ascii")
         return {}

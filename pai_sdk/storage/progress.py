@@ -20,7 +20,6 @@ class ByteBar:
     """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads.
 
     Args:
-        description: the step.
         is_visible: False for no bar at all.
     """
 
@@ -66,7 +65,6 @@ class ElapsedTime:
     """A step and its elapsed time, in a terminal or a notebook; nothing anywhere else.
 
     Args:
-        description: the step.
         patience_s: a step that takes no longer is not shown.
     """
 

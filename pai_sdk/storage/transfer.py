@@ -168,7 +168,8 @@ def download(
         target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
         _download_file(client, info, target, skip_same=skip_unchanged, progress=progress)
         return target
-    must_be_no_file(target)  # one error, not one for each object
+    # Checked first: one error, not one for each object.
+    must_be_no_file(target)
     report = DirSync(
         OssStore(client, uri),
         LocalStore(target),
@@ -186,7 +187,8 @@ def download(
             f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
         )
     if not count:
-        make_folder(target)  # an object that stands for the folder itself
+        # Only an object that represents the folder itself exists.
+        make_folder(target)
     return target
 
 
@@ -206,7 +208,8 @@ class _TreeStore(LocalStore):
 
 def _download_file(client: OssClient, info: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:
     folder, name = LocalStore(target.parent), info.uri.name
-    folder.prepare()  # outside of the transfer: its error is not one of a file
+    # Outside of the transfer, so that an error is not reported as that of a file.
+    folder.prepare()
     source, file = OssStore(client, _folder_of(info.uri)), stored_file_of_object(info, name)
     with _as_transfer_error(f"1 of 1 files were not fetched from {info.uri}", name):
         move_file(source, file, folder, target.name, skip_same=skip_same, progress=progress, title="downloading")

@@ -20,7 +20,8 @@ __all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
 PartBytes: TypeAlias = Callable[[int], int]
 
 _CHUNK_BYTES = 1 << 17
-_LARGE_BYTES = 1 << 20  # hashed in a millisecond: for smaller files, threads would cost more than they save
+# Hashed in a millisecond: for smaller files, threads would cost more than they save.
+_LARGE_BYTES = 1 << 20
 _HASHING_THREADS = 4
 
 

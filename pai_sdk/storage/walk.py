@@ -132,7 +132,8 @@ class WalkEntry:
 @dataclass
 class _Folder:
     path: str
-    real_paths: tuple[str, ...]  # of itself and of all folders around it
+    # Real paths of this folder and of all folders around it.
+    real_paths: tuple[str, ...]
     entries: Iterator[os.DirEntry[str]]
 
 
@@ -140,9 +141,7 @@ class FolderWalk:
     """Walks through a folder in the order of the paths, with the entries of one branch in memory.
 
     Args:
-        root: the folder.
         accept: called with each folder before it is entered and with each file; what it refuses is left out.
-        links: what is done with symbolic links.
         folders: find empty folders, too.
         hint: what to do with a file that cannot be used.
         report: called with each problem: what cannot be used, and why.
@@ -202,7 +201,8 @@ class FolderWalk:
             except UnicodeEncodeError:
                 escaped = ascii(os.fsencode(path))[2:-1]
                 self._report(Problem(escaped, "its name is not UTF-8", "rename it"))
-            except FileNotFoundError:  # removed since its entry was read
+            except FileNotFoundError:
+                # The entry was removed since the folder was read.
                 continue
             except OSError as error:
                 self._report(Problem(path, f"cannot be read: {error.strerror or error}", self._hint))
@@ -219,10 +219,12 @@ class FolderWalk:
             with os.scandir(self._root / folder) as scanned:
                 # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
                 entries = sorted(scanned, key=self._sort_key, reverse=True)
-                while entries:  # an entry keeps its status, which takes memory
+                # Popped, because an entry caches its status, which needs memory.
+                while entries:
                     yield entries.pop()
         except OSError as error:
-            if folder and isinstance(error, FileNotFoundError):  # removed since its entry was read
+            # The entry was removed since the folder was read.
+            if folder and isinstance(error, FileNotFoundError):
                 return
             self._report(
                 Problem(folder or str(self._root), f"cannot be read: {error.strerror or error}", self._hint)
@@ -231,7 +233,8 @@ class FolderWalk:
     def _sort_key(self, entry: os.DirEntry[str]) -> str:
         try:
             is_dir = entry.is_dir(follow_symlinks=self._links != "store")
-        except OSError:  # a link that leads back to itself
+        except OSError:
+            # The link leads back to itself.
             is_dir = False
         return f"{entry.name}/" if is_dir else entry.name
 

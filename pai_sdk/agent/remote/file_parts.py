@@ -59,7 +59,8 @@ def unpack(part: Iterable[Entry], folder: Path) -> None:
             target.mkdir(exist_ok=True)
             target.chmod(values[0])
         elif kind == "link":
-            remove(target)  # of an earlier call that was cut off
+            # An earlier call that was interrupted may have left one.
+            remove(target)
             target.symlink_to(values[0])
         else:
             mode, mtime_ns, size_bytes, at, content = values

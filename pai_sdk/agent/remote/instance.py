@@ -46,10 +46,6 @@ class HostedInstance:
     Args:
         base: a folder of this user on the host, for all jobs.
         package: the folder that contains the package `pai_sdk`.
-        service: the service that the job belongs to.
-        node: the node; a host may have several.
-        job_id: the job.
-        name: the instance.
     """
 
     def __init__(self, base: Path, package: Path, service: str, node: str, job_id: str, name: str) -> None:

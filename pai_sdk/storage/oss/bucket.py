@@ -34,8 +34,8 @@ class HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
     """Signs the host too, so that no other host can use the request. Safe to use from many threads.
 
     Args:
-        key: gives the key that is valid now, all parts of it read at one time.
-        region: part of what is signed.
+        key: returns the current key; all of its parts belong together.
+        region: part of the signature.
     """
 
     def __init__(self, key: Callable[[], Credentials], region: str) -> None:
@@ -69,10 +69,7 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
     """One bucket at one endpoint. Safe to use from many threads.
 
     Args:
-        auth: signs.
         endpoint: as a URL.
-        name: the bucket.
-        transport: what sends.
         settings: of `oss2.Bucket`.
 
     Attributes:
@@ -115,6 +112,7 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         # A slash within a key is sent as %2F, so that nothing on the way resolves `..` or `//`.
         target = self._path + path.replace("/", "%2F")
         response = self._transport.send(self._root, method, f"{target}?{query}" if query else target, sent, data)
+        # The error has the start of the body only: another server may send anything.
         if response.status // 100 != 2:
             response.fetch(_ERROR_BYTES)
             raise oss2.exceptions.make_exception(response)
@@ -216,7 +214,8 @@ class OssTransport:
                 )
         except requests.RequestException as error:
             raise oss2.exceptions.RequestError(error) from error
-        chunks = response.raw.stream(_CHUNK_BYTES, decode_content=False)  # an object may be stored as gzip
+        # Not decoded: an object may be stored as gzip.
+        chunks = response.raw.stream(_CHUNK_BYTES, decode_content=False)
         response_headers = {name.lower(): value for name, value in response.headers.items()}
         return HttpResponse(
             response.status_code,

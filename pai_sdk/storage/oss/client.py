@@ -412,7 +412,8 @@ def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ObjectPage:
 
 def _write_at(file: int, content: bytes, at: int) -> None:
     remaining = memoryview(content)
-    while remaining:  # on a nearly full disk, write() may write less than asked for, without an error
+    # On a nearly full disk, write() may write less than requested, without an error.
+    while remaining:
         written = write_at(file, remaining, at)
         remaining, at = remaining[written:], at + written
 

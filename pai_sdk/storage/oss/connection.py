@@ -123,6 +123,7 @@ class OssConnection:
         connection = copy.copy(self)
         connection._stopped = stopped
         connection._may_retry = may_retry
+        # A sleep of a test or of the caller stays in use.
         if self._retry.sleep is time.sleep:
             # A function of the event: a method of the copy would keep its connections until a garbage collection.
             connection._retry = replace(self._retry, sleep=lambda seconds: _pause(stopped, seconds))
@@ -176,6 +177,7 @@ class OssConnection:
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
             if isinstance(error, StorageError) and error.refused:
+                # Before the next attempt: the service may listen on another port after its restart.
                 self._endpoint.revive()
 
         return self._retry.call(attempt, is_transient=is_transient, on_retry=on_retry)

@@ -25,17 +25,14 @@ __all__ = ["MAX_SINGLE_BYTES", "PART_BYTES", "FileDownload"]
 PART_BYTES = 8 << 20
 MAX_SINGLE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
-_MAX_FETCHES = 3  # when the bytes do not have the checksum of the object
+# Attempts when the bytes do not have the checksum of the object.
+_MAX_FETCHES = 3
 
 
 class FileDownload:
     """The download of one object.
 
     Args:
-        client: reads it.
-        entry: its entry in the listing.
-        path: the local file.
-        share: the progress of this file.
         skip_unchanged: do not fetch when the file has the content already.
 
     Attributes:
@@ -121,7 +118,8 @@ class FileDownload:
             if "-" not in self._entry.etag and self._has("md5", self._entry.etag):
                 return True
             return self._has("sha256", _head(self._client, self._entry.uri).sha256 or "")
-        except OSError:  # it does not exist, or may not be read
+        except OSError:
+            # The file does not exist, or cannot be read.
             return False
 
     def _has(self, algorithm: str, digest: str) -> bool:

@@ -36,14 +36,6 @@ class FileUpload:
 
     Each part is sent with the MD5 of the hashed content, so a file that has changed since then has parts that OSS
     refuses, and there is no object of it.
-
-    Args:
-        client: writes the object.
-        path: the file.
-        hashed: the hashes of what is sent; the file may have grown.
-        uri: the object.
-        meta: its metadata, with the SHA-256 of the content.
-        share: the progress of this file.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class HttpPool:
             # After a fork, parent and child share these sockets. Closing them in the child does not end the
             # connections of the parent.
             if self._process != os.getpid():
-                self.close()  # the parent uses these sockets, too; closing them here does not end its connections
+                self.close()
             # Read once: `close` of another thread replaces the pool, and this connection goes back to its own.
             idle = self._idle
             connection = idle.pop() or self._connect(idle)
@@ -268,7 +268,8 @@ class _Connection:
         send = self._socket.sendall
         try:
             for chunk in body:
-                if head and len(chunk) <= _MAX_JOINED_BYTES:  # one packet, and one system call
+                # Joined: one packet, and one system call.
+                if head and len(chunk) <= _MAX_JOINED_BYTES:
                     send(b"".join((head, chunk)))
                 else:
                     if head:
@@ -281,7 +282,7 @@ class _Connection:
             raise TimeoutError(_SILENT) from error
         except BrokenPipeError:
             # A server that refuses a request may respond and close before it has received the whole body.
-            pass  # a server that refuses a request may respond, and close, before it has all of the body
+            pass
 
     def receive(self, *, has_body: bool) -> HttpResponse:
         status = 0

@@ -30,9 +30,6 @@ class Signer:
     The host is signed too, so that no other host can use the request. The key that signs is derived from the
     secret, the date and the region; it is computed again when one of them changes.
 
-    Args:
-        region: part of what is signed.
-
     Example:
         >>> from pai_sdk.config.credentials import Credentials
         >>> headers = {"host": "bucket.oss-cn-hangzhou.aliyuncs.com"}

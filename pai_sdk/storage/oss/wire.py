@@ -46,7 +46,6 @@ class Body:
     """The body of a request, sent in chunks, so that the transfer can be cancelled.
 
     Args:
-        content: all of it.
         check_cancelled: yields the chunks, or raises when the transfer is cancelled.
     """
 

@@ -40,8 +40,10 @@ __all__ = ["FsspecStore"]
 _CHUNK_BYTES = 4 << 20
 _SMALL_BYTES = 8 << 20
 _MIN_PART_BYTES = 8 << 20
-_MAX_PARTS = 9_000  # S3 takes 10,000, and a file may grow while it is read
-_OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az", "oss", "memory"}  # an object appears when it is complete
+# S3 allows 10,000; the margin is for a file that grows while it is read.
+_MAX_PARTS = 9_000
+# In these stores an object appears when it is complete.
+_OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az", "oss", "memory"}
 _DATES = ("mtime", "LastModified", "last_modified", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "checksum")
 
@@ -69,7 +71,8 @@ class FsspecStore(Store):
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         options = dict(storage_options or {})
         self._retry: RetryPolicy = options.get("retry") or RetryPolicy()
-        if uri_scheme(uri) != "webhdfs":  # our client of it takes one, too
+        # WebHdfsFiles retries by itself, with this policy.
+        if uri_scheme(uri) != "webhdfs":
             options.pop("retry", None)
         # No lambda: a store can be pickled.
         self._may_retry: Callable[[], bool] = _always
@@ -156,7 +159,8 @@ class FsspecStore(Store):
         self._fs.invalidate_cache(folder)
         try:
             entries = self._request(parent, partial(self._fs.ls, folder, detail=True))
-        except (FileNotFoundError, NotADirectoryError):  # for a folder below: removed since its entry was read
+        except (FileNotFoundError, NotADirectoryError):
+            # The folder was removed since its entry was read.
             return
         except StorageError as error:
             if unlisted is None:
@@ -166,7 +170,8 @@ class FsspecStore(Store):
         rows = []
         for entry in entries:
             path = self._relative(entry["name"])
-            if path != parent:  # of a file, `ls` gives the file itself
+            # For a file, `ls` returns the file itself.
+            if path != parent:
                 # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
                 rows.append((f"{path}/" if entry.get("type") == "directory" else path, entry))
         if not rows and info is not None and folders:
@@ -223,7 +228,8 @@ class FsspecStore(Store):
             return StoredFile(path, 0, None, "")
         again = True
         if isinstance(content, Iterator):
-            head, is_all = _head_of(content)  # read once, and sent as often as needed
+            # An iterator can be read only once; a small one is buffered, so that it can be sent again.
+            head, is_all = _head_of(content)
             content, again = (head, True) if is_all else (chain((head,), content), False)
         put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
         try:
@@ -256,7 +262,8 @@ class FsspecStore(Store):
 
     def _is_name_blocked(self, name: str) -> bool:
         """Returns True if a file cannot have a name, because of a folder of that name, or a file above it."""
-        with suppress(Exception):  # only determines the reason of an error
+        # Only determines the reason of an error.
+        with suppress(Exception):
             if self._fs.isdir(name):
                 return True
             above = name.rpartition("/")[0]
@@ -267,12 +274,12 @@ class FsspecStore(Store):
         return False
 
     def _put(self, name: str, chunks: Iterator[bytes], part_bytes: int | None) -> None:
-        """Write an object, which appears when it is complete.
+        """Writes an object, which appears when it is complete.
 
         Args:
             name: of the object.
-            chunks: its content.
-            part_bytes: what is sent at once, and is in memory until then; by default what fsspec chooses.
+            chunks: the content.
+            part_bytes: how much is sent at once, and is in memory until then; None for the default of fsspec.
         """
         # The memory file system shows unfinished files, so it gets complete ones.
         head, is_all = (b"".join(chunks), True) if self._fs.protocol == "memory" else _head_of(chunks)
@@ -289,10 +296,11 @@ class FsspecStore(Store):
         out.commit()
 
     def _replace(self, name: str, chunks: Iterator[bytes]) -> None:
-        """Write a file beside its name, then rename it."""
+        """Writes a file beside its name, then renames it."""
         folder = name.rpartition("/")[0]
         self._fs.makedirs(folder, exist_ok=True)
-        if self._fs.isdir(name):  # `mv` would move the draft into it
+        # `mv` would move the draft into it.
+        if self._fs.isdir(name):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         draft = f"{folder}/.pai-sdk-{secrets.token_hex(8)}.part"
         try:
@@ -301,7 +309,8 @@ class FsspecStore(Store):
                     out.write(chunk)
             try:
                 self._fs.mv(draft, name)
-            except FileExistsError:  # of a file system whose rename replaces nothing
+            except FileExistsError:
+                # The rename of this file system does not replace files.
                 self._fs.rm_file(name)
                 self._fs.mv(draft, name)
         except BaseException:
@@ -330,7 +339,8 @@ class FsspecStore(Store):
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except StorageError:
-                if not path.endswith("/"):  # a folder that is not empty stays
+                # A folder that is not empty is not deleted.
+                if not path.endswith("/"):
                     raise
             if not self._is_object_store:
                 self._remove_empty(name.rpartition("/")[0])
@@ -358,13 +368,15 @@ class FsspecStore(Store):
             raise self._failed(path, error.cause) from error.cause
         except (PaiError, FileNotFoundError, NotADirectoryError):
             raise
-        except Exception as error:  # libraries behind fsspec have errors that are no OSError
+        except Exception as error:
+            # Libraries behind fsspec raise errors that are no OSError.
             raise self._failed(path, error) from error
 
     def _change(self, path: str, request: Callable[[], Any], *, again: bool = True) -> None:
         try:
             self._request(path, request, again=again)
-        except OSError as error:  # it does not mean that the file is missing
+        except OSError as error:
+            # Here a FileNotFoundError does not mean that the file itself is missing.
             raise self._failed(path, error) from error
 
     def _file_info(self, path: str) -> Mapping[str, Any]:

@@ -19,8 +19,10 @@ from pai_sdk.storage.stores.passing_errors import is_transient_error
 
 __all__ = ["HadoopFiles", "WebHdfsFiles", "hdfs_files"]
 
-_TIMEOUTS_S = (10.0, 60.0)  # to connect, and for the longest silence within a response
-_ONCE = frozenset({"APPEND", "RENAME"})  # sent again after a lost response, they would do or report something else
+# To connect, and the maximum silence within a response.
+_TIMEOUTS_S = (10.0, 60.0)
+# Not idempotent: repeated after a lost response, they would do or report something else.
+_ONCE = frozenset({"APPEND", "RENAME"})
 
 
 def hdfs_files(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
@@ -88,7 +90,8 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         def attempt() -> Any:
             try:
                 return super(WebHdfsFiles, self)._call(op, *args, **kwargs)
-            except (RuntimeError, ValueError) as error:  # how fsspec reports a refusal by the namenode
+            except (RuntimeError, ValueError) as error:
+                # fsspec reports a refusal by the namenode in this way.
                 raise OSError(str(error)) from error
 
         return self._retry.call(
@@ -105,7 +108,8 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Renames a file, and atomically replaces an existing file."""
         response = self._call("RENAME", "put", path1, destination=path2, renameoptions="OVERWRITE")
-        if response.content and not response.json().get("boolean", True):  # a gateway that ignores the option
+        # A gateway may ignore the option, and refuse to replace the file.
+        if response.content and not response.json().get("boolean", True):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path2)
 
     def rmdir(self, path: str) -> None:

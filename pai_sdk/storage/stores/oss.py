@@ -27,7 +27,8 @@ __all__ = ["OssStore", "stored_file_of_object"]
 
 _CHUNK_BYTES = 8 << 20
 _PART_THREADS = 4
-_LARGEST_COPY_BYTES = 1 << 30  # what OSS copies with one request without trouble
+# OSS copies up to this size reliably with one request.
+_LARGEST_COPY_BYTES = 1 << 30
 
 
 def stored_file_of_object(info: ObjectInfo, path: str) -> StoredFile:
@@ -207,7 +208,7 @@ class OssStore(Store):
             return target.put_file(FileMove(stored, source, target, path, pool, FileShare(NO_BAR)))
 
     def _write_parts(self, uri: OssUri, path: str, chunks: Iterable[bytes], *, executable: bool) -> StoredFile:
-        """Write content of unknown length. Parts are sent one after the other, as they come."""
+        """Writes content of unknown length; parts are sent one after the other, as they arrive."""
         meta = {META_EXECUTABLE: "true"} if executable else {}
         upload_id = self.client.parts.start(uri, meta=meta)
         etags: list[str] = []

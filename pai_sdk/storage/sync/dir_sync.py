@@ -164,6 +164,7 @@ class DirSync:
         self._folders = folders
         self._remember = memory_path(source, target) if remember is True else remember or None
         self._get_compares = source.compares_content and target.root is not None
+        # Listing a local folder costs no requests, so changes in a local target are always detected.
         is_cheap = target.root is not None and self._remember is not None
         self._lists_target = verify or delete or (checksum and not self._get_compares) or is_cheap
         self._is_checked = is_checked
@@ -203,16 +204,19 @@ class DirSync:
                 memory = stack.enter_context(SyncMemory(memory))
             bar = self._bar or stack.enter_context(ByteBar(self._title, is_visible=self._progress))
             if not (self._lists_target or self._is_checked or memory.is_present_in(self._target)):
+                # One request has shown that the target was emptied since the last sync.
                 self._lists_target = True
             with self._files(report, memory, bar) as files:
                 self._walk(files, memory, deferred)
                 # Those that are complete are remembered while others are moved: this process may be killed.
                 files.pool.wait_for_files_in_parts(memory.write)
+            # After all other files: a reader that sees a commit reads the blocks before it.
             if deferred.commits and not report.gave_up:
                 self._move_commits(deferred.commits, report, memory, bar)
             # Nothing is deleted after a failed move: the failed file may be the replacement.
             if not (report.gave_up or report.failures):
                 self._delete_all(deferred, report)
+            # These files need the name of a folder that is deleted with its last file.
             if deferred.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:
                     for source in deferred.after_deletions:
@@ -222,7 +226,7 @@ class DirSync:
     def _move_commits(
         self, commits: Sequence[StoredFile], report: SyncReport, memory: SyncMemory, bar: ByteBar
     ) -> None:
-        """Move the commits of traces whose blocks have all been moved."""
+        """Moves the commits of traces whose blocks have all been moved."""
         failed = {path.rpartition("-")[0]: path for path in report.failures}
         with self._files(report, memory, bar) as files:
             for source in commits:
@@ -237,6 +241,7 @@ class DirSync:
     def _files(self, report: SyncReport, memory: SyncMemory, bar: ByteBar) -> Iterator[_Files]:
         try:
             with TransferPool(self._workers) as pool:
+                # Shared, since a sync uses up to three pools, one after the other.
                 pool.failures = report.failures
                 yield _Files(
                     self._source,
@@ -257,10 +262,13 @@ class DirSync:
 
         source_files = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
         first = next(source_files, None)
+        # Checked before any row is forgotten: an empty listing of an object store may be that of a mistyped
+        # prefix.
         if first is None and not report.unlisted:
             self._must_exist()
         sources = iter(()) if first is None else chain((first,), source_files)
         for path, source, row, target in _side_by_side(sources, memory.rows(), self._targets(report)):
+            # Writes at most once a second, so that after a kill few files are moved again.
             memory.write()
             if source is not None:
                 report.files += 1
@@ -274,7 +282,7 @@ class DirSync:
                 return
 
     def _must_exist(self) -> None:
-        """Make sure that a source without files is an empty folder, before anything is forgotten or deleted.
+        """Checks that a source without files is an empty folder, before anything is forgotten or deleted.
 
         Raises:
             ObjectNotFoundError: it does not exist, or cannot be distinguished from one that does not.
@@ -305,7 +313,7 @@ class DirSync:
     def _decide(
         self, source: StoredFile, row: Moved | None, target: StoredFile | None, files: _Files, deferred: _Deferred
     ) -> None:
-        """Move a file now, or after the deletions, or not."""
+        """Moves a file now, or after the deletions, or not."""
         path, report = source.path, files.report
         if self._is_unchanged(source, row, target) or self._skip(source):
             report.unchanged += 1
@@ -323,6 +331,7 @@ class DirSync:
         self._target.prepare()
         if self._delete and deferred.has_folders(self._target):
             in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in deferred.gone]
+            # A file is where a folder is needed, so it cannot wait for the end.
             if in_the_way and not report.unlisted:
                 self._delete_now(in_the_way, deferred, report)
             # What is in a folder is deleted first; a folder that becomes empty by it is removed with it.
@@ -345,14 +354,16 @@ class DirSync:
         if not self._checksum or source.size_bytes != target.size_bytes or source.link or target.link:
             return False
         if self._get_compares:
-            return False  # compared on the threads, by `get_file`
+            # `get_file` compares them, on the threads of the pool.
+            return False
         try:
             return _same_content(self._source, source, self._target, target)
-        except (OSError, StorageError):  # moving it will report the error
+        except (OSError, StorageError):
+            # Moving it will report the error.
             return False
 
     def _delete_all(self, deferred: _Deferred, report: SyncReport) -> None:
-        """Delete what the source does not have, unless some of the source could not be listed."""
+        """Deletes files that the source does not have, if the source could be listed completely."""
         while deferred.gone and not report.unlisted:
             self._delete_now(list(islice(deferred.gone, _DELETED_AT_ONCE)), deferred, report)
 
@@ -470,6 +481,7 @@ class _Files:
                     read = head if self._source.root is not None else replace(head, executable=current.executable)
                 if read.etag == move.file.etag:
                     return self._record_moved(read, written)
+                # A log that only grows is published as of its first reading; other changes are read again.
                 if self._takes_growing or move.has_grown or move.is_prefix_of(read):
                     # With the mark of before, so that the next sync finds it changed.
                     return self._record_moved(move.file, written, grown=True)

@@ -55,12 +55,7 @@ class RecentTree:
 
 
 class RecentTrees:
-    """The trees uploaded last beside a folder. Errors are only logged: an upload works without this list.
-
-    Args:
-        client: reads and writes the index.
-        folder: one of those that lie beside each other.
-    """
+    """The trees uploaded last beside a folder. Errors are only logged: an upload works without this list."""
 
     def __init__(self, client: OssClient, folder: OssUri) -> None:
         self._client = client

@@ -49,11 +49,6 @@ class TreeIndex(SyncMemory):
     They are found in OSS and not stored on this machine: `find` compares the tree with its folder, `copy_existing`
     copies files of the most similar earlier tree within OSS, and `commit` writes the manifest of the folder.
 
-    Args:
-        client: lists, reads, copies and writes objects.
-        tree: the files.
-        folder: where they belong.
-
     Attributes:
         etags: the ETag of each file's object, in the order of the tree's entries; empty for what has to be sent.
         has_manifest: True if the folder's manifest exists.
@@ -266,7 +261,8 @@ def _has_md5(tree: FileTree, number: int, md5: str) -> bool:
         return False
     try:
         content = (tree.root / entry.path).read_bytes()
-    except OSError:  # sending it will report the error
+    except OSError:
+        # Sending it will report the error.
         return False
     return hashlib.md5(content, usedforsecurity=False).hexdigest() == md5.lower()
 
