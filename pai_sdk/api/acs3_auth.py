@@ -1,4 +1,4 @@
-"""Signing for requests: an auth object that signs each attempt anew."""
+"""Signs requests; each attempt is signed anew."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pai_sdk.config.credentials import CredentialsProvider
 class Acs3Auth(AuthBase):
     """Signs a request with ACS3-HMAC-SHA256; temporary keys (STS) and bearer tokens too.
 
-    Date and nonce are new for each attempt, because the service refuses a nonce it has seen before.
+    Date and nonce are new for each attempt, because the service refuses a nonce that was used before.
 
     Args:
         credentials: gives the key that is valid now.
@@ -39,7 +39,7 @@ class Acs3Auth(AuthBase):
         self._version = version
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Put the signature, and what is signed, into the request's headers."""
+        """Adds the signature and the signed headers to a request."""
         key = self._credentials()
         url = urlsplit(str(request.url))
         body = request.body or b""
@@ -59,7 +59,7 @@ class Acs3Auth(AuthBase):
             headers["x-acs-accesskey-id"] = key.access_key_id
             headers["x-acs-security-token"] = key.security_token
         lower = {name.lower(): value for name, value in headers.items()}
-        # What a proxy may rewrite (accept, user-agent, …) is not signed.
+        # Headers that a proxy may rewrite (accept, user-agent, …) are not signed.
         signed = sorted(n for n in lower if n.startswith("x-acs-") or n in ("host", "content-type"))
         signature = acs3_signature(
             key.access_key_secret,

@@ -69,7 +69,7 @@ class Algorithms:
             workspace_id=self._workspace_id,
         )
         action = "CreateAlgorithm"
-        # Names are unique: sent twice, the second one is refused.
+        # Names are unique: the service would refuse a second delivery.
         response = self._transport.call(action, "POST", _ALGORITHMS, form=algorithm.to_wire(), idempotent=False)
         return read_model(AlgorithmRecord, response, action).algorithm_id
 
@@ -90,7 +90,7 @@ class Algorithms:
 
         Args:
             name: only algorithms with this text in their name.
-            provider: only algorithms of this provider, of whatever workspace; without it, those of ours.
+            provider: only algorithms of this provider, of whatever workspace; None for those of this workspace.
             algorithm_id: only this one.
             page_size: items in a page.
         """
@@ -108,28 +108,28 @@ class Algorithms:
         return read_items(AlgorithmRecord, pages(fetch, AlgorithmList, page_size=page_size), "ListAlgorithms")
 
     def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
-        """The algorithm of exactly that name; the service's own search takes parts of names too.
+        """The algorithm of exactly that name; the search of the service also matches parts of names.
 
         Raises:
             InvalidInputError: there is none, or there are several and the provider is not given.
         """
-        seen = [*self.list(name=name, provider=provider)]
-        found = [algorithm for algorithm in seen if algorithm.algorithm_name == name]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            providers = ", ".join(sorted({str(algorithm.algorithm_provider) for algorithm in found}))
+        candidates = [*self.list(name=name, provider=provider)]
+        matches = [algorithm for algorithm in candidates if algorithm.algorithm_name == name]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            providers = ", ".join(sorted({str(algorithm.algorithm_provider) for algorithm in matches}))
             raise InvalidInputError(
                 [
                     Problem(
                         "algorithm_provider",
-                        f"{len(found)} algorithms are named {name!r}",
+                        f"{len(matches)} algorithms are named {name!r}",
                         f"say whose: {providers}",
                     )
                 ]
             )
-        known = seen or [*self.list(provider=provider)]
-        hint = name_hint(name, sorted({a.algorithm_name for a in known if a.algorithm_name}))
+        available = candidates or [*self.list(provider=provider)]
+        hint = name_hint(name, sorted({a.algorithm_name for a in available if a.algorithm_name}))
         whose = f" of provider {provider!r}" if provider else " in the workspace"
         if not hint and provider is None:
             hint = "those of PAI itself have algorithm_provider='pai'"
@@ -157,8 +157,8 @@ class Algorithms:
             Id of the algorithm, and the version.
 
         Raises:
-            InvalidInputError: the spec is not one; all that is wrong is named.
-            ConflictError: the version is there.
+            InvalidInputError: the spec is wrong; the error lists all problems.
+            ConflictError: the version exists.
         """
         action = "CreateAlgorithmVersion"
         response = self._call(
@@ -187,8 +187,10 @@ class Algorithms:
             paged = wire_names(page_number=number, page_size=size)
             return self._call("ListAlgorithmVersions", "GET", _VERSIONS, algorithm_id, query=paged).json
 
-        found = pages(fetch, AlgorithmVersionList, page_size=page_size)
-        return read_items(AlgorithmVersionRecord, found, "ListAlgorithmVersions", algorithm_id=algorithm_id)
+        version_pages = pages(fetch, AlgorithmVersionList, page_size=page_size)
+        return read_items(
+            AlgorithmVersionRecord, version_pages, "ListAlgorithmVersions", algorithm_id=algorithm_id
+        )
 
     def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
         """The version that was created last, of all pages; None when there is none.
@@ -198,7 +200,7 @@ class Algorithms:
         return max(self.list_versions(algorithm_id), key=_age, default=None)
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
-        """UpdateAlgorithmVersion: another spec for later jobs."""
+        """UpdateAlgorithmVersion: replaces the spec, for later jobs."""
         self._call("UpdateAlgorithmVersion", "PUT", _VERSION, algorithm_id, version, form=_spec_form(spec))
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
@@ -212,12 +214,12 @@ class Algorithms:
         path: str,
         algorithm_id: str,
         version: str | None = None,
-        **rest: Any,  # of Transport.call
+        **options: Any,  # of Transport.call
     ) -> ApiResponse:
         params = {"algorithm_id": algorithm_id}
         if version is not None:
             params["algorithm_version"] = version
-        return self._transport.call(action, method, path, params, **rest)
+        return self._transport.call(action, method, path, params, **options)
 
 
 def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +235,7 @@ def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:
-    # ISO 8601 in UTC sorts as text; fractions of a second are there in some responses and not in others.
+    # ISO 8601 in UTC sorts as text; only some responses have fractions of a second.
     second = (version.gmt_create_time or "")[:19]
     parts = re.findall(r"\d+|[^\d.]+", version.algorithm_version)
     return second, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

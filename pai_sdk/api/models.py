@@ -102,7 +102,8 @@ class Models:
         Args:
             name: only models with this text in their name.
             exact: only the model of exactly that name.
-            provider: only models of this provider, of whatever workspace: `pai`, `huggingface`; without it, ours.
+            provider: only models of this provider, of whatever workspace: `pai`, `huggingface`; None for
+                those of this workspace.
             task: only models for this task.
             page_size: items in a page.
         """
@@ -145,7 +146,7 @@ class Models:
         Args:
             name: of the model.
             version: the newest one when None.
-            provider: whose it is; ours when None.
+            provider: of the model; None for those of the workspace.
 
         Raises:
             InvalidInputError: there is no such model or version.
@@ -201,21 +202,21 @@ class Models:
         Args:
             model_id: the model.
             uri: where its files are: `oss://bucket/folder/`, or another source, such as `modelscope://…`.
-            version: its name; the service counts when it is None.
+            version: its name; None for the next number.
             training_spec: how it is trained further, as `ModelTrainingRecipe` reads it.
             description: free text for people.
             format_type: such as `SavedModel`.
             framework_type: such as `PyTorch`.
             labels: free labels of the version.
-            evaluation_spec: how it is evaluated, in the same form.
-            compression_spec: how it is made smaller, in the same form.
+            evaluation_spec: how it is evaluated, as `ModelRecipe` reads it.
+            compression_spec: how it is compressed, as `ModelRecipe` reads it.
 
         Returns:
             The name of the version.
 
         Raises:
-            InvalidInputError: a spec is wrong; all that is wrong is named. Or `uri` is not a URI.
-            ConflictError: the version is there.
+            InvalidInputError: a spec is wrong, or `uri` is not a URI; the error lists all problems.
+            ConflictError: the version exists.
         """
         check_model_uri(uri, "uri")
         specs = {
@@ -265,7 +266,7 @@ class Models:
         """UpdateModelVersion; what is None stays as it is.
 
         Raises:
-            InvalidInputError: the spec is wrong; all that is wrong is named.
+            InvalidInputError: the spec is wrong; the error lists all problems.
         """
         _check(training_spec=training_spec)
         changes = ModelVersionFields(training_spec=training_spec, version_description=description)

@@ -7,40 +7,40 @@ from typing import Any
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
-__all__ = ["call_own"]
+__all__ = ["call_service_action"]
 
 _NO_SUCH_ACTION = "InvalidAction.NotFound"
 
 
-def call_own(
+def call_service_action(
     transport: Transport,
     action: str,
     method: str,
     path: str,
-    names: dict[str, str] | None = None,
+    path_params: dict[str, str] | None = None,
     *,
-    lacks: str,
+    feature: str,
     hint: str,
-    **given: Any,
+    **options: Any,
 ) -> ApiResponse:
-    """Call an action; the arguments are those of `Transport.call`.
+    """Calls an action that only services of this package have.
 
     Args:
         transport: to the API.
         action: the name of the action.
         method: of HTTP.
         path: with the names of its parameters.
-        names: the values of these.
-        lacks: what a service without the action does not have, for the message.
+        path_params: values of the names in the path.
+        feature: what a service without the action does not have, for the message.
         hint: what to do then.
-        given: query, body and so on.
+        options: further arguments of `Transport.call`.
 
     Raises:
         InvalidInputError: the service has no such action.
     """
     try:
-        return transport.call(action, method, path, names, **given)
+        return transport.call(action, method, path, path_params, **options)
     except NotFoundError as error:
         if error.code != _NO_SUCH_ACTION:
             raise
-        raise InvalidInputError([Problem("session", f"its service has no {lacks}", hint)]) from error
+        raise InvalidInputError([Problem("session", f"its service has no {feature}", hint)]) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pai_sdk._wire.sign_in import NewPageLink, PageLink
-from pai_sdk.api.own_actions import call_own
+from pai_sdk.api.own_actions import call_service_action
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError
@@ -12,22 +12,22 @@ __all__ = ["new_page_link"]
 
 
 def new_page_link(transport: Transport, job_id: str | None = None) -> str:
-    """CreatePageLink: a link that signs one browser in, within a minute.
+    """Creates a link that signs one browser in, within a minute (CreatePageLink).
 
     Args:
         transport: to the PAI API.
-        job_id: a job to go straight to.
+        job_id: the job that the page opens with; the list of jobs when None.
 
     Raises:
         InvalidInputError: the service has no page.
         NotFoundError: there is no such job.
     """
-    response = call_own(
+    response = call_service_action(
         transport,
         "CreatePageLink",
         "POST",
         "/api/v1/pagelinks",
-        lacks="page",
+        feature="page",
         hint="a `pai-sdk serve` of this release has one; Alibaba Cloud shows jobs in its console",
         body=NewPageLink(job_id=job_id).to_wire(),
         idempotent=True,

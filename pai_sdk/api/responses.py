@@ -1,4 +1,4 @@
-"""Reads responses: a JSON object, or the error that it stands for."""
+"""Reads responses: a JSON object, or the body of an error, which is raised."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from pai_sdk.schemas.wire import Received, problems_of
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
 
-_LARGEST_BYTES = 256 << 20  # a larger one could only fill this machine's memory
-_PIECE_BYTES = 1 << 16
+_MAX_BYTES = 256 << 20  # of one response: a larger one would fill the memory of this machine
+_CHUNK_BYTES = 1 << 16
 
 _SENTENCES = {
     "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
@@ -68,67 +68,67 @@ class ApiResponse:
 
 
 def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
-    """Read and unpack the body of a response; the arguments are those of `read_response`.
+    """Reads and unpacks the body of a response.
 
     Raises:
         BadAnswerError: it is too large.
         requests.RequestException: it broke off.
     """
     body = bytearray()
-    for piece in response.iter_content(_PIECE_BYTES):
-        body += piece
-        if len(body) > _LARGEST_BYTES:
-            raise _bad(response, b"", action, host, f"more than {_LARGEST_BYTES >> 20} MiB")
+    for chunk in response.iter_content(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            raise _invalid(response, b"", action, host, f"more than {_MAX_BYTES >> 20} MiB")
     return bytes(body)
 
 
 def read_response(response: requests.Response, body: bytes, *, action: str, host: str) -> ApiResponse:
-    """Read a response.
+    """Reads a response.
 
     Args:
-        response: what came.
+        response: without its body.
         body: its body.
-        action: the API's name of the call; begins each error's text.
+        action: the API's name of the call; the prefix of each error message.
         host: the host of the request.
 
     Raises:
         ApiError: the service refused.
-        BadAnswerError: it is not the service's response.
+        BadAnswerError: it is not a response of the service.
     """
     status = response.status_code
     if status == 429 and not body.lstrip().startswith(b"{"):
-        raise _turned_away(response, action, host)
+        raise _throttled(response, action, host)
     if status in (204, 304):
         return ApiResponse({}, status, response.headers, _request_id(response, {}))
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
-        raise _bad(response, body, action, host, _kind(body)) from None
+        raise _invalid(response, body, action, host, _kind(body)) from None
     if not isinstance(content, dict):
-        raise _bad(response, body, action, host, f"a JSON {type(content).__name__} instead of an object")
+        raise _invalid(response, body, action, host, f"a JSON {type(content).__name__} instead of an object")
     if status >= 400:
         raise _refused(response, content, action, host)
     if status >= 300:
-        raise _bad(response, body, action, host, "a redirection")
+        raise _invalid(response, body, action, host, "a redirection")
     return ApiResponse(content, status, response.headers, _request_id(response, content))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The pause that a response asks for: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
+    """Returns the pause that a response requests: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
 
     Example:
         >>> retry_after_s({"x-acs-retry-after": "1500"}), retry_after_s({"Retry-After": "2"}), retry_after_s({})
         (1.5, 2.0, None)
     """
-    own = _number(headers.get("x-acs-retry-after"))
-    if own is not None and own > 0:
-        return own / 1000
+    milliseconds = _number(headers.get("x-acs-retry-after"))
+    if milliseconds is not None and milliseconds > 0:
+        return milliseconds / 1000
     text = headers.get("Retry-After")
     seconds = _number(text)
     if seconds is not None or not text:
         return seconds
     at = _timestamp(text)
-    # Counted from the service's clock where the response has it: ours may be wrong.
+    # Relative to the service's clock, if the response has its time: the clock of this machine may be wrong.
     now = _timestamp(headers.get("Date")) or time.time()
     return None if at is None else max(0.0, at - now)
 
@@ -136,7 +136,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _refused(response: requests.Response, content: dict[str, Any], action: str, host: str) -> ApiError:
     code = _text(content, "code")
     request_id = _request_id(response, content)
-    # These sentences replace the service's own, which may quote the signed text, and so a token.
+    # These messages replace those of the service, which may quote the signed string and a token in it.
     sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
     if sentence is None:
         sentence = _text(content, "message").strip() or "the service gave no reason"
@@ -151,10 +151,10 @@ def _refused(response: requests.Response, content: dict[str, Any], action: str, 
     )
 
 
-def _turned_away(response: requests.Response, action: str, host: str) -> ApiError:
-    """A gateway's 429 in any format: nothing has been carried out."""
+def _throttled(response: requests.Response, action: str, host: str) -> ApiError:
+    """Returns the error for a gateway's 429 in any format; the action was not carried out."""
     return api_error(
-        f"{action}: {host} got too many requests; send fewer at a time",
+        f"{action}: {host} received too many requests; send fewer at a time",
         code="",
         status_code=429,
         request_id=_request_id(response, {}),
@@ -162,10 +162,10 @@ def _turned_away(response: requests.Response, action: str, host: str) -> ApiErro
     )
 
 
-def _bad(response: requests.Response, body: bytes, action: str, host: str, what: str) -> BadAnswerError:
+def _invalid(response: requests.Response, body: bytes, action: str, host: str, content: str) -> BadAnswerError:
     status = response.status_code
     return BadAnswerError(
-        f"{action}: {host} sent HTTP {status} with {what}; {_advice(status)}",
+        f"{action}: {host} sent HTTP {status} with {content}; {_advice(status)}",
         status_code=status,
         body=body[:500].decode("utf-8", errors="replace"),
         request_id=_request_id(response, {}),
@@ -187,7 +187,7 @@ def _kind(body: bytes) -> str:
         return "an empty body"
     if start == b"<":
         return "HTML or XML instead of JSON"
-    return "JSON that is cut off or broken" if start in b"{[" else "a text that is not JSON"
+    return "truncated or damaged JSON" if start in b"{[" else "a body that is not JSON"
 
 
 def _request_id(response: requests.Response, content: dict[str, Any]) -> str | None:
@@ -201,10 +201,10 @@ def _text(content: dict[str, Any], field: str) -> str:
 
 
 def _skew(date: str | None) -> str:
-    there = _timestamp(date)
-    if there is None or abs(time.time() - there) < 60:
+    server_time = _timestamp(date)
+    if server_time is None or abs(time.time() - server_time) < 60:
         return "seems to differ from the service's"
-    seconds = time.time() - there
+    seconds = time.time() - server_time
     return f"is {_span(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the service's"
 
 
@@ -317,7 +317,7 @@ _BY_CODE: dict[str, type[ApiError]] = {
 def api_error(
     message: str, *, code: str, status_code: int, request_id: str | None, retry_after_s: float | None = None
 ) -> ApiError:
-    """Build the error that fits the service's code, or else the HTTP status.
+    """Builds the error for the code of the service, or else for the HTTP status.
 
     Example:
         >>> type(api_error("slow down", code="Throttling.User", status_code=400, request_id="r")).__name__
@@ -326,9 +326,11 @@ def api_error(
     family = _BY_CODE.get(code) or _BY_CODE.get(code.partition(".")[0]) or _BY_STATUS.get(status_code)
     if family is None:
         family = ServiceFaultError if status_code >= 500 else ApiError
-    facts = ", ".join(filter(None, [code, f"HTTP {status_code}", f"RequestId {request_id}" if request_id else ""]))
+    details = ", ".join(
+        filter(None, [code, f"HTTP {status_code}", f"RequestId {request_id}" if request_id else ""])
+    )
     return family(
-        f"{message} [{facts}]",
+        f"{message} [{details}]",
         code=code,
         status_code=status_code,
         request_id=request_id,

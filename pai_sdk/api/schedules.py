@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.schedules import NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
-from pai_sdk.api.own_actions import call_own
+from pai_sdk.api.own_actions import call_service_action
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
@@ -57,7 +57,7 @@ class Schedules(Generic[_Plan]):
             ConflictError: you have a schedule of this name.
             TransferError: a file could not be uploaded.
         """
-        # A service without schedules is found before anything is uploaded.
+        # Fails here on a service without schedules, before anything is uploaded.
         self._call("ListSchedules", "GET", _SCHEDULES, query=wire_names(page_size=1))
         schedule = NewSchedule(name=name, cron=cron, time_zone=time_zone, request=dict(self._prepare(plan)))
         return self._read(
@@ -88,12 +88,12 @@ class Schedules(Generic[_Plan]):
             NotFoundError: there is none.
             InvalidInputError: several users have one of this name.
         """
-        found = [each.schedule_id for each in self.list() if name in (each.name, each.schedule_id)]
-        if len(found) > 1:
+        ids = [each.schedule_id for each in self.list() if name in (each.name, each.schedule_id)]
+        if len(ids) > 1:
             raise InvalidInputError(
-                [Problem("name", f"{name!r} is several schedules", f"give {' or '.join(found)}")]
+                [Problem("name", f"{name!r} is several schedules", f"give {' or '.join(ids)}")]
             )
-        return self.get(found[0] if found else name)
+        return self.get(ids[0] if ids else name)
 
     def change(self, schedule_id: str, *, cron: str | None = None, time_zone: str | None = None) -> ScheduleRecord:
         """Change the times; they count from now on.
@@ -105,7 +105,7 @@ class Schedules(Generic[_Plan]):
         return self._update(schedule_id, ScheduleChanges(cron=cron, time_zone=time_zone))
 
     def pause(self, schedule_id: str) -> ScheduleRecord:
-        """Create no jobs until `resume`. Jobs that are there go on.
+        """Create no jobs until `resume`. Existing jobs continue.
 
         Raises:
             NotFoundError: there is no such schedule.
@@ -113,7 +113,7 @@ class Schedules(Generic[_Plan]):
         return self._update(schedule_id, ScheduleChanges(enabled=False))
 
     def resume(self, schedule_id: str) -> ScheduleRecord:
-        """Create jobs again, from the next due time on.
+        """Create jobs again, from the next scheduled time on.
 
         Raises:
             NotFoundError: there is no such schedule.
@@ -132,13 +132,15 @@ class Schedules(Generic[_Plan]):
         response = self._on(schedule_id, "UpdateSchedule", "PUT", body=changes.to_wire())
         return self._read(response, "UpdateSchedule")
 
-    def _on(self, schedule_id: str, action: str, method: str, **given: Any) -> ApiResponse:
-        return self._call(action, method, _SCHEDULE, {"schedule_id": schedule_id}, **given)
+    def _on(self, schedule_id: str, action: str, method: str, **options: Any) -> ApiResponse:
+        return self._call(action, method, _SCHEDULE, {"schedule_id": schedule_id}, **options)
 
     def _call(
-        self, action: str, method: str, path: str, names: dict[str, str] | None = None, **given: Any
+        self, action: str, method: str, path: str, path_params: dict[str, str] | None = None, **options: Any
     ) -> ApiResponse:
-        return call_own(self._transport, action, method, path, names, lacks="schedules", hint=_HINT, **given)
+        return call_service_action(
+            self._transport, action, method, path, path_params, feature="schedules", hint=_HINT, **options
+        )
 
     def _read(self, response: ApiResponse, action: str) -> ScheduleRecord:
         return read_model(ScheduleRecord, response, action)

@@ -44,7 +44,7 @@ class ServiceRuns:
         self._is_offered = False
 
     def is_offered(self) -> bool:
-        """True where the service has runs over HTTP; it is asked once."""
+        """Returns True if the service has runs over HTTP; only the first call sends a request."""
         if not self._is_offered:
             response = self._transport.call(
                 "ListTrainingJobs", "GET", "/api/v1/trainingjobs", query=wire_names(page_size=1)
@@ -131,16 +131,16 @@ class ServiceRuns:
         path: str,
         path_params: Mapping[str, str] | None = None,
         query: Mapping[str, Any] | None = None,
-        **rest: Any,  # of Transport.call
+        **options: Any,  # of Transport.call
     ) -> ApiResponse:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
             raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
-        return self._transport.call(action, method, path, path_params, query, **rest)
+        return self._transport.call(action, method, path, path_params, query, **options)
 
 
 class _Reading:
-    """Turns what is missing or odd in a response into the error for it."""
+    """Raises `BadAnswerError` where a field of a response is missing or has another form."""
 
     def __init__(self, response: ApiResponse, action: str) -> None:
         self._response = response
@@ -160,9 +160,11 @@ class _Reading:
 
 
 def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
-    columns = {name: _listed(row, name) for name in ("last", "min", "max", "step", "count", "nan") if name in row}
+    columns = {
+        name: _full_list(row, name) for name in ("last", "min", "max", "step", "count", "nan") if name in row
+    }
     numbers = [{name: values[at] for name, values in columns.items()} for at in range(len(tags))]
-    summaries = [_summary(tag, found) for tag, found in zip(tags, numbers, strict=True)]
+    summaries = [_summary(tag, figures) for tag, figures in zip(tags, numbers, strict=True)]
     return RunBrief(
         row["id"],
         uri=row.get("uri", ""),
@@ -191,10 +193,10 @@ def _summary(tag: str, numbers: Mapping[str, Any]) -> TagSummary | None:
     return TagSummary(tag, "scalar", count=numbers["count"], last=last, nan_count=numbers["nan"], **extremes)
 
 
-def _listed(row: Mapping[str, Any], name: str) -> list[Any]:
+def _full_list(row: Mapping[str, Any], name: str) -> list[Any]:
     values = [*row[name]]
-    for kind, places in row.get("nonfinite", {}).get(name, {}).items():
-        for at in places:
+    for kind, indices in row.get("nonfinite", {}).get(name, {}).items():
+        for at in indices:
             values[at] = _NOT_FINITE[kind]
     return values
 
@@ -203,21 +205,21 @@ def _values(row: Mapping[str, Any], name: str) -> Floats:
     import numpy as np
 
     values = np.array([math.nan if value is None else value for value in row[name]], np.float64)
-    for kind, places in row.get("nonfinite", {}).items():
-        values[places] = _NOT_FINITE[kind]
+    for kind, indices in row.get("nonfinite", {}).items():
+        values[indices] = _NOT_FINITE[kind]
     return values
 
 
-def _comparison(said: Mapping[str, Any]) -> Comparison:
+def _comparison(response: Mapping[str, Any]) -> Comparison:
     import numpy as np
 
     from pai_sdk.run.plots.buckets import Comparison
 
-    edges = np.array(said["edges"], np.float64)
-    curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(said["curves"]))
-    labels = {row["name"]: row["label"] for row in said["curves"] if "label" in row}
-    counts = said["points"], said["shown"]
-    return Comparison(said["x"], edges, curves, *counts, said["exact"], (said["tag"],), labels)
+    edges = np.array(response["edges"], np.float64)
+    curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(response["curves"]))
+    labels = {row["name"]: row["label"] for row in response["curves"] if "label" in row}
+    counts = response["points"], response["shown"]
+    return Comparison(response["x"], edges, curves, *counts, response["exact"], (response["tag"],), labels)
 
 
 def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:

@@ -1,7 +1,7 @@
 """Signatures: ACS3-HMAC-SHA256, which this package sends, and the older ROA HMAC-SHA1 of other clients.
 
-The functions are pure, so that a client signs and a service verifies with the same ones. Everywhere the path is
-the encoded one that goes over the wire, the query holds decoded values, and header names are in lower case.
+The functions are pure: the client signs and the service verifies with the same ones. Paths are encoded, as they
+are sent; values of the query are decoded; names of headers are in lower case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ACS3 = "ACS3-HMAC-SHA256"
 
 
 def encode(text: str) -> str:
-    """Percent-encode as Alibaba Cloud wants it: all but letters, digits and `-_.~`.
+    """Returns a string in percent-encoding, as Alibaba Cloud requires it: all but letters, digits and `-_.~`.
 
     Example:
         >>> encode("a b/c~ü")
@@ -26,7 +26,7 @@ def encode(text: str) -> str:
 
 
 def payload_hash(body: bytes) -> str:
-    """The hash of a body, as header `x-acs-content-sha256` has it."""
+    """Returns the hash of a body, for the header `x-acs-content-sha256`."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -40,15 +40,15 @@ def acs3_signature(
     signed_headers: Iterable[str],
     payload_hash: str,
 ) -> str:
-    """The signature, in hexadecimal digits.
+    """Returns the signature, in hexadecimal digits.
 
     Args:
         secret: the access key secret.
         method: of HTTP.
         path: encoded, as on the wire.
         query: decoded values.
-        headers: names in lower case; others than the signed ones are ignored.
-        signed_headers: the names that are signed, in any order; one that is not there is signed as empty.
+        headers: only the signed ones are used.
+        signed_headers: the names that are signed, in any order; a missing header is signed as an empty string.
         payload_hash: SHA-256 of the body, in hexadecimal digits.
 
     Example:
@@ -76,21 +76,21 @@ def acs3_signature(
 def roa_signature(
     secret: str, *, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """The signature of the older scheme, in base64; it does not cover the body.
+    """Returns the signature of the older scheme, in base64; it does not cover the body.
 
     Example:
         >>> roa_signature("secret", method="GET", path="/api/v1/trainingjobs", query={},
         ...               headers={"accept": "application/json", "date": "Thu, 01 Jan 1970 00:00:00 GMT"})
         'fhdhNyvy16yPgJOV2ktk7TBh020='
     """
-    own = sorted(name for name in headers if name.startswith("x-acs-"))
-    # A name without a value stands alone.
+    acs_headers = sorted(name for name in headers if name.startswith("x-acs-"))
+    # A parameter without a value is signed without `=`.
     pairs = [f"{key}={query[key]}" if query[key] else key for key in sorted(query)]
     text = "\n".join(
         [
             method.upper(),
             *(headers.get(name, "") for name in ("accept", "content-md5", "content-type", "date")),
-            *(f"{name}:{headers[name].strip()}" for name in own),
+            *(f"{name}:{headers[name].strip()}" for name in acs_headers),
             path + ("?" + "&".join(pairs) if pairs else ""),
         ]
     )

@@ -30,7 +30,7 @@ VERSION = "2022-01-12"
 BEGINNING = "2018-01-01T00:00:00Z"
 """Before PAI; as the start of a list it turns the service's window of 7 days off."""
 
-# A page may have no new jobs, and the next one some. After this many in a row the list has no end.
+# A page may have no new jobs, and the next one some. After so many in a row, the service ignores page numbers.
 _MAX_PAGES_WITHOUT_NEW = 5
 _JOBS = "/api/v1/trainingjobs"
 _JOB = _JOBS + "/{training_job_id}"
@@ -119,11 +119,11 @@ class TrainingJobs:
         record = read_model(JobRecord, response, "GetTrainingJob", content, training_job_id=job_id)
         return self._marked(record, offers_of(response), response.headers.get("ETag"))
 
-    def changes(self, known: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
-        """ListTrainingJobChanges, an action of the embedded service: the jobs that differ from what is known.
+    def changes(self, etags_by_job: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
+        """ListTrainingJobChanges, an action of the embedded service: the jobs that differ from given snapshots.
 
         Args:
-            known: job id to the ETag of the snapshot that is known, or None.
+            etags_by_job: the ETag of the last snapshot, by job id; None without one.
             wait_s: long poll: the service may delay a response without changes so long.
         """
         action = "ListTrainingJobChanges"
@@ -131,15 +131,15 @@ class TrainingJobs:
             action,
             "POST",
             _JOBS + "/changes",
-            body=KnownJobs(known={job_id: tag or "" for job_id, tag in known.items()}).to_wire(),
+            body=KnownJobs(known={job_id: tag or "" for job_id, tag in etags_by_job.items()}).to_wire(),
             idempotent=True,
             headers=prefer_wait(wait_s),
             timeout_s=read_timeout(self.transport.timeout_s, wait_s),
         )
         # The jobs are read one by one, so that one that cannot be read does not hide the others.
         key = items_key(ChangedJobs)
-        rest = {name: value for name, value in response.json.items() if name != key}
-        offers, changed = offers_of(response), read_model(ChangedJobs, response, action, rest)
+        fields = {name: value for name, value in response.json.items() if name != key}
+        offers, changed = offers_of(response), read_model(ChangedJobs, response, action, fields)
         etags = changed.etags or {}
         records = [
             self._marked(record, offers, etags.get(record.training_job_id))
@@ -148,7 +148,7 @@ class TrainingJobs:
         return Changed(records, changed.missing)
 
     def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
-        """A snapshot with what the service has announced beside it."""
+        """Sets the offers of the service and the ETag of a snapshot."""
         self.offers_changes = "changes" in offers
         record._etag = etag
         record._lists_all, record._may_wait = "all-instances" in offers, "wait" in offers
@@ -172,7 +172,7 @@ class TrainingJobs:
         page_size: int = 100,
         skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """ListTrainingJobs, all pages; a job that slips onto a second page while others are created comes once.
+        """ListTrainingJobs, all pages; each job once, even if new jobs move it to a second page.
 
         Args:
             status: only jobs in this status.
@@ -187,7 +187,7 @@ class TrainingJobs:
             end_time: created until then.
             newest_first: the order.
             page_size: items in a page.
-            skip: leave out so many of the first jobs; their pages are not requested.
+            skip: the number of first jobs to leave out; their pages are not requested.
         """
         query = wire_names(
             status=status,
@@ -203,16 +203,16 @@ class TrainingJobs:
             sort_by="GmtCreateTime",
             order="DESC" if newest_first else "ASC",
         )
-        seen: set[str] = set()
+        job_ids: set[str] = set()
         without_new = 0
         for page in self._pages("ListTrainingJobs", _JOBS, {}, query, JobList, page_size, skip):
-            known = len(seen)
+            num_before = len(job_ids)
             for item in page:
                 record = read_item(JobRecord, item, "ListTrainingJobs")
-                if record is not None and record.training_job_id not in seen:
-                    seen.add(record.training_job_id)
+                if record is not None and record.training_job_id not in job_ids:
+                    job_ids.add(record.training_job_id)
                     yield record
-            without_new = without_new + 1 if len(seen) == known else 0
+            without_new = without_new + 1 if len(job_ids) == num_before else 0
             if without_new == _MAX_PAGES_WITHOUT_NEW:
                 return
 
@@ -260,17 +260,17 @@ class TrainingJobs:
     ) -> Iterator[MetricPoint]:
         """ListTrainingJobMetrics, all pages."""
         query = wire_names(name=name, start_time=since, order="ASC" if oldest_first else "DESC")
-        found = self._pages(
+        metric_pages = self._pages(
             "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, MetricsList, page_size
         )
-        return read_items(MetricPoint, found, "ListTrainingJobMetrics")
+        return read_items(MetricPoint, metric_pages, "ListTrainingJobMetrics")
 
     def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
         """ListTrainingJobEvents, all pages."""
         query = wire_names(start_time=start_time, end_time=end_time)
         params = {"training_job_id": job_id}
-        found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, EventList, 100)
-        return [str(event) for page in found for event in page]
+        event_pages = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, EventList, 100)
+        return [str(event) for page in event_pages for event in page]
 
     def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
         """ListTrainingJobInstanceMetrics: the last value of one metric, by the name of the instance.
@@ -309,7 +309,7 @@ class TrainingJobs:
             _JOB + "/labels",
             {"training_job_id": job_id},
             body=body.to_wire(),
-            idempotent=True,  # the same labels twice are the same labels
+            idempotent=True,  # a second delivery sets the same labels
         )
 
     def _on_job(
@@ -335,7 +335,7 @@ class TrainingJobs:
 
 
 def offers_of(response: ApiResponse) -> frozenset[str]:
-    """The features of the service beyond PAI's API; only services of this package announce such offers.
+    """Returns the features of the service beyond PAI's API; only services of this package announce such offers.
 
     Example:
         >>> sorted(offers_of(ApiResponse({}, headers={"x-pai-offers": "wait, first-line"})))
@@ -345,7 +345,7 @@ def offers_of(response: ApiResponse) -> frozenset[str]:
 
 
 def prefer_wait(wait_s: float) -> dict[str, str]:
-    """The header for a long poll, in whole seconds, rounded down."""
+    """Returns the header for a long poll, in whole seconds, rounded down."""
     return {"Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else {}
 
 

@@ -34,9 +34,9 @@ __all__ = ["ApiResponse", "Transport"]
 
 _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
-# Each followed log holds a few connections, and a pool that is too small logs warnings.
+# Each followed log uses a few connections, and urllib3 logs warnings when a pool is too small.
 _POOL = 256
-# A proxy's page or a cut response may be temporary. With a wrong endpoint it stays, so the attempts are few.
+# A proxy's page or a truncated response may be temporary. A wrong endpoint stays wrong, so the attempts are few.
 _MAX_STRANGE_RESPONSES = 5
 
 
@@ -44,15 +44,15 @@ class Transport:
     """Sends requests to one endpoint. Safe to use from many threads.
 
     Args:
-        endpoint: where; as a text, https unless it says http:// itself.
-        credentials: gives the key that is valid now; asked before each attempt.
+        endpoint: of the API; a string without `http://` means https.
+        credentials: returns the valid key; called before each attempt.
         version: the API's version, such as `2022-01-12`.
         retry: the policy for every call.
         timeout_s: to connect, and between two reads of a response, in seconds.
 
     Attributes:
         offers: the features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a
-            response (`x-pai-offers`). Only these may be used.
+            response (`x-pai-offers`). The client uses no others.
 
     Example:
         >>> from pai_sdk.config.credentials import static_credentials
@@ -92,7 +92,7 @@ class Transport:
         return f"<Transport {self.endpoint} {self._version}>"
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._session.close()
 
     def call(
@@ -110,15 +110,15 @@ class Transport:
         form: Mapping[str, str | None] | None = None,
         final_codes: Collection[str] = (),
     ) -> ApiResponse:
-        """Call an action, with retries as the policy allows.
+        """Calls an action, with retries as the policy allows.
 
-        A deletion has succeeded when it gets NotFound after an attempt whose response was lost.
+        A deletion has succeeded when it receives NotFound after an attempt whose response was lost.
 
         Args:
             action: its name, such as `GetTrainingJob`.
             method: of HTTP.
             path_template: with `{names}` of `path_params`.
-            path_params: what to put there; encoded here.
+            path_params: values of these names, which are encoded.
             query: None is left out; lists and dicts are sent as JSON.
             body: the JSON object to send; fields that are None are left out.
             idempotent: whether it may be sent again although it may have arrived; by default all but POST.
@@ -129,10 +129,10 @@ class Transport:
 
         Raises:
             ApiError: the service refused.
-            BadAnswerError: the response is not the service's.
-            ConnectionFailedError: no response came; `maybe_arrived` is True if it may have been carried out.
+            BadAnswerError: the response does not come from the service.
+            ConnectionFailedError: no response; `maybe_arrived` is True if the action may have been carried out.
             CredentialsError: there is no key to sign with.
-            InvalidInputError: a part of the path is empty, or a text holds a lone surrogate.
+            InvalidInputError: a part of the path is empty, or a string has a lone surrogate.
         """
         request = requests.Request(
             method,
@@ -168,9 +168,9 @@ class Transport:
                 return False
             if isinstance(error, BadAnswerError):
                 strange += error.status_code < 400
-                # This server or proxy does not know whether the service has received the request.
+                # A proxy has responded, so it is unknown whether the service has received the request.
                 return repeatable and strange < _MAX_STRANGE_RESPONSES
-            # RepeatedRequestError: the first delivery may have been carried out, but this attempt was not.
+            # RepeatedRequestError: this attempt was refused; an earlier one may have been carried out.
             return repeatable or not error.maybe_arrived or isinstance(error, RepeatedRequestError)
 
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
@@ -224,19 +224,19 @@ class _Attempt:
     def __call__(self) -> ApiResponse:
         self.count += 1
         try:
-            return self._ask()
+            return self._send()
         except PaiError as error:
             self.maybe_arrived |= error.maybe_arrived
             raise
 
-    def _ask(self) -> ApiResponse:
-        begun = time.monotonic()
+    def _send(self) -> ApiResponse:
+        started = time.monotonic()
         url = self._endpoint.url
         self.request.url, host = url + self._path, url.partition("://")[2]
         try:
-            # Prepared, and so signed, for each attempt: the date expires, and a nonce is valid once.
+            # Each attempt is prepared and signed anew: the date expires, and a nonce is valid once.
             prepared = self._session.prepare_request(self.request)
-            # Streamed, so that `read_body` limits the size.
+            # Streamed, because `read_body` limits the size.
             settings = self._session.merge_environment_settings(
                 prepared.url, proxies={}, stream=True, verify=None, cert=None
             )
@@ -244,22 +244,22 @@ class _Attempt:
             with response:
                 body = read_body(response, action=self._action, host=host)
         except requests.RequestException as error:
-            why = diagnose(error, url)
+            diagnosis = diagnose(error, url)
             raise ConnectionFailedError(
-                f"{self._action}: {why.sentence}",
+                f"{self._action}: {diagnosis.sentence}",
                 endpoint=url,
-                retryable=why.transient,
-                maybe_arrived=why.sent,
-                refused=why.refused,
+                retryable=diagnosis.transient,
+                maybe_arrived=diagnosis.sent,
+                refused=diagnosis.refused,
             ) from error
-        # Without query, headers and bodies, which may hold secrets.
+        # No query, headers or bodies: these may contain secrets.
         _log.debug(
             "%s %s %s: HTTP %d in %.0f ms",
             self._action,
             self.request.method,
             str(self.request.url).partition("?")[0],
             response.status_code,
-            (time.monotonic() - begun) * 1000,
+            (time.monotonic() - started) * 1000,
         )
         return read_response(response, body, action=self._action, host=host)
 
@@ -268,7 +268,7 @@ _T = TypeVar("_T")
 
 
 def path_of(template: str, params: Mapping[str, str]) -> str:
-    """Put parameters into a path.
+    """Returns a path with its parameters.
 
     Raises:
         InvalidInputError: one of them is empty, `.` or `..`, which would be another path.
@@ -284,7 +284,7 @@ def path_of(template: str, params: Mapping[str, str]) -> str:
 
 
 def query_of(query: Mapping[str, Any]) -> str:
-    """The query with its question mark, or nothing. None is left out; lists and dicts are written as JSON.
+    """Returns the query with its question mark, or an empty string. None is left out; lists and dicts become JSON.
 
     Example:
         >>> query_of({"Status": "Running", "Order": None, "Labels": {"team": "a b"}})
@@ -295,10 +295,10 @@ def query_of(query: Mapping[str, Any]) -> str:
 
 
 def json_of(body: Mapping[str, Any]) -> bytes:
-    """The body, compact and in UTF-8. Fields that are None are left out.
+    """Returns a JSON body, compact and in UTF-8. Fields that are None are left out.
 
     Raises:
-        InvalidInputError: a text in it holds a lone surrogate.
+        InvalidInputError: a string in it has a lone surrogate.
     """
     try:
         return json.dumps(_present(body), ensure_ascii=False, separators=(",", ":")).encode()
@@ -307,10 +307,10 @@ def json_of(body: Mapping[str, Any]) -> bytes:
 
 
 def form_of(fields: Mapping[str, str | None]) -> bytes:
-    """The body as a form. Fields that are None are left out.
+    """Returns a body as a form. Fields that are None are left out.
 
     Raises:
-        InvalidInputError: a text in it holds a lone surrogate.
+        InvalidInputError: a string in it has a lone surrogate.
 
     Example:
         >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})

@@ -17,7 +17,7 @@ from pai_sdk._wire.users import (
     UserChanges,
     UserList,
 )
-from pai_sdk.api.own_actions import call_own
+from pai_sdk.api.own_actions import call_service_action
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, Problem
@@ -53,12 +53,12 @@ class ServiceUsers:
 
         Args:
             name: 1 to 32 of a-z, 0-9 and `-`, beginning with a letter.
-            right: `read`, `submit` or `admin`: the most that their keys allow.
+            right: of all their keys: `read`, `submit` or `admin`.
             workspace_id: of the workspace; the default one when not given.
 
         Raises:
             InvalidInputError: the service has no users.
-            ApiError: the name is not allowed or taken, or the key is no administrator's.
+            ApiError: the name is not allowed or in use, or the key is no administrator's.
         """
         body = NewUser(name=name, right=right, workspace_id=workspace_id).to_wire()
         response = self._call("CreateUser", "POST", _USERS, body=body)
@@ -70,7 +70,7 @@ class ServiceUsers:
         return read_model(UserList, response, "ListUsers").users
 
     def set_right(self, name: str, right: str) -> None:
-        """Change the most that a user's keys allow, at once."""
+        """Change the right of all keys of a user, at once."""
         self._call("UpdateUser", "PUT", _USER, {"name": name}, body=UserChanges(right=right).to_wire())
 
     def remove(self, name: str) -> None:
@@ -83,7 +83,7 @@ class ServiceUsers:
         return read_model(QuotaState, response, "GetUserQuota")
 
     def own_quota(self) -> QuotaState:
-        """The same, of the user whose key this is; it needs no administrator."""
+        """The quota of the user whose key signs, and how much of it their jobs use. It needs no administrator."""
         response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
         return read_model(QuotaState, response, "GetOwnQuota")
 
@@ -96,14 +96,14 @@ class ServiceUsers:
         running: int | None = None,
         queued: int | None = None,
     ) -> QuotaState:
-        """Replace the quota of a user. Jobs that have begun go on, whatever they use.
+        """Replace the quota of a user. Running jobs continue, whatever they use.
 
         Args:
             name: the user.
-            cpus: the most CPUs of all their jobs that run; None is no limit, here and below.
-            gpus: the most GPUs, likewise.
-            running: the most jobs that run.
-            queued: the most jobs that wait in the queue.
+            cpus: the maximum of CPUs of all running jobs. For each of these, None is no limit.
+            gpus: the maximum of GPUs of all running jobs.
+            running: the maximum of running jobs.
+            queued: the maximum of jobs that wait in the queue.
 
         Raises:
             InvalidRequestError: a limit is less than 0.
@@ -114,12 +114,12 @@ class ServiceUsers:
         return read_model(QuotaState, response, "SetUserQuota")
 
     def new_key(self, name: str) -> AccessKey:
-        """Make a key. Its secret is in the result, and nowhere else."""
+        """Create a key. The service does not return its secret again."""
         response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
         return read_model(AccessKey, response, "CreateAccessKey")
 
     def revoke(self, name: str, access_key_id: str) -> None:
-        """Make a key worthless, at once."""
+        """Delete a key; the service refuses it at once."""
         self._call("DeleteAccessKey", "DELETE", _KEYS + "/{key_id}", {"name": name, "key_id": access_key_id})
 
     def audit(self, *, user: str | None = None) -> Iterator[AuditRecord]:
@@ -147,4 +147,6 @@ class ServiceUsers:
             hint = "it is not empty and has no '/'"
             raise InvalidInputError([Problem(name, f"is {value!r}", hint) for name, value in wrong.items()])
         hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
-        return call_own(self._transport, action, method, path, path_params, lacks="users", hint=hint, **options)
+        return call_service_action(
+            self._transport, action, method, path, path_params, feature="users", hint=hint, **options
+        )

@@ -17,7 +17,7 @@ from tests.unit.api.scripted_server import Reply, ScriptedServer
 def test_a_bomb_is_not_unpacked_whole(
     server: ScriptedServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pai_sdk.api.responses._LARGEST_BYTES", 1 << 20)
+    monkeypatch.setattr("pai_sdk.api.responses._MAX_BYTES", 1 << 20)
     server.script = [Reply(gzip.compress(bytes(64 << 20)), headers={"Content-Encoding": "gzip"})]
     tracemalloc.start()
     try:

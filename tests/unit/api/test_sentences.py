@@ -119,7 +119,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             Reply(b'{"TrainingJobId": "tr'),
             BadAnswerError,
-            f"HOST sent HTTP 200 with JSON that is cut off or broken; {CHECK}",
+            f"HOST sent HTTP 200 with truncated or damaged JSON; {CHECK}",
             id="truncated JSON",
         ),
         pytest.param(
@@ -143,7 +143,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             Reply(HTML, 429),
             ThrottledError,
-            "HOST got too many requests; send fewer at a time [HTTP 429]",
+            "HOST received too many requests; send fewer at a time [HTTP 429]",
             id="too many, says a gateway",
         ),
         pytest.param(
@@ -197,7 +197,7 @@ class TestProxies:
         monkeypatch.setenv("HTTP_PROXY", server.endpoint)
         server.script = [Reply(b"who are you?", 407)]
         assert str(what_is_read("http://pai.example.com")) == (
-            "GetTrainingJob: pai.example.com sent HTTP 407 with a text that is not JSON;"
+            "GetTrainingJob: pai.example.com sent HTTP 407 with a body that is not JSON;"
             " the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
         )
 

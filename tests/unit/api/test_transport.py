@@ -215,7 +215,7 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
         (Reply(b"null", 200), 200, "a JSON NoneType instead of an object"),
         (Reply(b"", 200), 200, "an empty body"),
         (Reply(b"\xff\xfe{", 200), 200, "not JSON"),
-        (Reply(b'{"a":' * 100_000, 200), 200, "cut off or broken"),
+        (Reply(b'{"a":' * 100_000, 200), 200, "truncated or damaged JSON"),
         (Reply(HTML, 502), 502, "HTTP 502 with HTML"),
     ],
 )
