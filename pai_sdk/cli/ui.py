@@ -24,7 +24,7 @@ from pai_sdk.cli.options import host_names, token_in
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.cli.where.place import selected_backend, service_on, session_on
 from pai_sdk.display.base import visible_text
-from pai_sdk.pipeline.found_runs import FoundRuns
+from pai_sdk.pipeline.found_runs import FolderRuns
 from pai_sdk.session.default import default_session_from, get_default_session
 from pai_sdk.session.session import Session
 from pai_sdk.storage.uri import uri_scheme
@@ -215,7 +215,7 @@ def _serve_folder(
     if isinstance(location, Path) and not location.is_dir():
         raise typer.BadParameter(f"there is no folder {str(location)!r}", param_hint="DIR")
     token = token_in(token_file.expanduser()) if token_file is not None else ""
-    pipelines = FoundRuns(location) if isinstance(location, Path) else None
+    pipelines = FolderRuns(location) if isinstance(location, Path) else None
     server = UiServer(UiSettings(location, host, port, tuple(names or ()), token, pipelines))
     with contextlib.suppress(KeyboardInterrupt):
         server.run(lambda: _print_link(server, location, run, open_browser=open_browser))

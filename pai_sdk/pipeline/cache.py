@@ -37,16 +37,16 @@ class StepCache:
             parts: what its outputs depend on.
             session: whose keys look whether the outputs are still there.
         """
-        found = self._read(self._entry(name, parts))
-        if found is None or not found.keys() >= {"execution", "job_id", "outputs", "result", "files"}:
+        execution = self._read(self._entry(name, parts))
+        if execution is None or not execution.keys() >= {"execution", "job_id", "outputs", "result", "files"}:
             last = self._read(f"{_folder(name)}/last.json")
             return None, changes(None if last is None else last.get("parts", {}), parts)
-        for channel, before in found["files"].items():
-            now = files_identity(found["outputs"][channel], session)
+        for channel, before in execution["files"].items():
+            now = files_identity(execution["outputs"][channel], session)
             if now != before:
                 reason = "gone" if now is None else "not as it was left"
                 return None, f"the output {channel} of the earlier execution is {reason}"
-        return found, f"code, parameters and inputs are those of {found['execution']}"
+        return execution, f"code, parameters and inputs are those of {execution['execution']}"
 
     def put(self, record: StepRecord, session: Any) -> None:
         """Records an execution that has succeeded.
@@ -56,7 +56,7 @@ class StepCache:
             session: whose keys list the outputs; a call has none.
         """
         files = {channel: files_identity(uri, session) for channel, uri in record.outputs.items()}
-        facts = {
+        entry = {
             "execution": record.execution,
             "job_id": record.job_id,
             "outputs": record.outputs,
@@ -64,7 +64,7 @@ class StepCache:
             "parts": record.parts,
             "files": {channel: identity for channel, identity in files.items() if identity is not None},
         }
-        content = json.dumps(facts).encode()
+        content = json.dumps(entry).encode()
         self._store.write(self._entry(record.name, record.parts), content)
         self._store.write(f"{_folder(record.name)}/last.json", content)
 
@@ -73,10 +73,10 @@ class StepCache:
 
     def _read(self, path: str) -> dict[str, Any] | None:
         try:
-            found = json.loads(b"".join(self._store.read(path)))
+            entry = json.loads(b"".join(self._store.read(path)))
         except (ObjectNotFoundError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return entry if isinstance(entry, dict) else None
 
 
 def _folder(name: str) -> str:

@@ -53,26 +53,26 @@ class _AnyPart(str):
 
 
 def check_parameters(
-    parameters: Mapping[str, PipelineParameter], given: Mapping[str, Any], problems: list[Problem]
+    parameters: Mapping[str, PipelineParameter], arguments: Mapping[str, Any], problems: list[Problem]
 ) -> dict[str, Any]:
     """The values of a run's parameters; problems are noted."""
     problems += [
         Problem(name, "is not a parameter of the pipeline", name_hint(name, parameters))
-        for name in given
+        for name in arguments
         if name not in parameters
     ]
     values: dict[str, Any] = {}
-    for name, one in parameters.items():
-        value = given.get(name, one.default)
+    for name, parameter in parameters.items():
+        value = arguments.get(name, parameter.default)
         if value is ...:
             problems.append(
-                Problem(name, "is missing", f"the pipeline has no default for it ({one.type.__name__})")
+                Problem(name, "is missing", f"the pipeline has no default for it ({parameter.type.__name__})")
             )
             continue
         try:
-            values[name] = _as_type(value, one.type)
+            values[name] = _as_type(value, parameter.type)
         except (ValueError, OverflowError):
-            problems.append(Problem(name, f"{value!r} is not of type {one.type.__name__}"))
+            problems.append(Problem(name, f"{value!r} is not of type {parameter.type.__name__}"))
     return values
 
 
@@ -105,31 +105,33 @@ def check_steps(
     plans: dict[str, Plan] = {}
     for step in steps:
         where = f"step {step.name!r}"
-        misplaced = (one for name, given in step.work.given.items() for one in _misplaced(name, given))
-        found = [*misplaced, *step.work.problems(), *_reference_problems(step, steps, parameters)]
-        yield from (Problem(f"{where}: {one.where}", one.what, one.hint) for one in found)
-        if found:
+        misplaced = (problem for name, bound in step.work.bindings.items() for problem in _misplaced(name, bound))
+        step_problems = [*misplaced, *step.work.problems(), *_reference_problems(step, steps, parameters)]
+        yield from (Problem(f"{where}: {problem.where}", problem.what, problem.hint) for problem in step_problems)
+        if step_problems:
             continue
         try:
             if (plan := plan_of(step, "", Placeholders(values))) is not None:
                 plans[step.name] = plan
         except InvalidInputError as error:
-            yield from (Problem(f"{where}: {one.where}", one.what, one.hint) for one in error.problems)
+            yield from (
+                Problem(f"{where}: {problem.where}", problem.what, problem.hint) for problem in error.problems
+            )
     for step in steps:
         yield from _output_problems(step, plans)
 
 
-def plan_of(step: PipelineStep, pipeline: str, known: Placeholders) -> Plan | None:
+def plan_of(step: PipelineStep, pipeline: str, values_of_run: Placeholders) -> Plan | None:
     """The plan of a step's job, or of the first trial of its search, with placeholders; None for a call."""
     work = step.work
     if isinstance(work, EachWork):
         values = work.values if isinstance(work.values, list | tuple) else [""]
         work = work.of_value(values[0] if values else "")
-    given = resolved(work.given, known)
+    bindings = resolved(work.bindings, values_of_run)
     if isinstance(work, CallWork):
         search = work.function if isinstance(work.function, SearchCall) else None
-        return search.plan(given.get("arguments", {})) if search is not None else None
-    return work.plan(given, name=job_name(pipeline or "pipeline", step.name))[1]
+        return search.plan(bindings.get("arguments", {})) if search is not None else None
+    return work.plan(bindings, name=job_name(pipeline or "pipeline", step.name))[1]
 
 
 def _misplaced(where: str, value: object) -> Iterator[Problem]:
@@ -140,28 +142,28 @@ def _misplaced(where: str, value: object) -> Iterator[Problem]:
     elif isinstance(value, Condition):
         yield Problem(where, f"is the condition {value}", "give it to `when`, or compare in the function")
     elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _misplaced(f"{where}[{key!r}]", one)
+        for key, item in value.items():
+            yield from _misplaced(f"{where}[{key!r}]", item)
     elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            yield from _misplaced(f"{where}[{number}]", one)
-    inside = value if isinstance(value, set | frozenset | Mapping) else ()
-    if any(isinstance(one, Reference) for one in inside):
+        for number, item in enumerate(value):
+            yield from _misplaced(f"{where}[{number}]", item)
+    members = value if isinstance(value, set | frozenset | Mapping) else ()
+    if any(isinstance(item, Reference) for item in members):
         yield Problem(where, "has a reference in a set or as a key", "give it in a list or as a value")
 
 
 def _reference_problems(
     step: PipelineStep, steps: Sequence[PipelineStep], parameters: Mapping[str, PipelineParameter]
 ) -> Iterator[Problem]:
-    known = {id(one) for one in steps}
-    for one in step.needs:
-        if id(one) not in known:
-            yield Problem(one.name, "is a step of another pipeline", "add that pipeline as a step")
-        elif one.on_exit and not step.on_exit:
-            yield Problem(one.name, "runs at the end, so no other step can wait for it")
-        elif step.on_exit and not one.on_exit and one in step.gives:
+    step_ids = {id(other) for other in steps}
+    for needed in step.needs:
+        if id(needed) not in step_ids:
+            yield Problem(needed.name, "is a step of another pipeline", "add that pipeline as a step")
+        elif needed.on_exit and not step.on_exit:
+            yield Problem(needed.name, "runs at the end, so no other step can wait for it")
+        elif step.on_exit and not needed.on_exit and needed in step.gives:
             hint = "an on_exit step runs also when that step has failed; give it pipeline.status"
-            yield Problem(one.name, "gives a value to a step with on_exit=True", hint)
+            yield Problem(needed.name, "gives a value to a step with on_exit=True", hint)
     for reference in step.references:
         if isinstance(reference, PipelineParameter) and parameters.get(reference.name) is not reference:
             yield Problem(f"parameter {reference.name!r}", "is one of another pipeline")
@@ -177,12 +179,12 @@ def _reference_problems(
 
 def _output_problems(step: PipelineStep, plans: Mapping[str, Plan]) -> Iterator[Problem]:
     """References to outputs that a job does not have."""
-    for one in step.references:
-        if isinstance(one, OutputReference) and one.step.name in plans:
-            names = [channel.name for channel in plans[one.step.name].request.output_channels]
-            if one.channel not in names:
-                what = f"step {one.step.name!r} has no output {one.channel!r}"
-                yield Problem(f"step {step.name!r}: {one!r}", what, name_hint(one.channel, names))
+    for reference in step.references:
+        if isinstance(reference, OutputReference) and reference.step.name in plans:
+            names = [channel.name for channel in plans[reference.step.name].request.output_channels]
+            if reference.channel not in names:
+                message = f"step {reference.step.name!r} has no output {reference.channel!r}"
+                yield Problem(f"step {step.name!r}: {reference!r}", message, name_hint(reference.channel, names))
 
 
 def _work_of(step: PipelineStep) -> type:

@@ -46,7 +46,7 @@ _SESSIONS = "pai_sdk.session."
 """The package of the classes of sessions. The state of a session and of a lock belongs to a process."""
 
 
-class _Seen:
+class _Visited:
     """Numbers the functions and classes that a content already has: they may name each other."""
 
     def __init__(self, objects: dict[int, tuple[int, object]] | None = None) -> None:
@@ -58,16 +58,16 @@ class _Seen:
 
     def add(self, value: object) -> int | None:
         """Returns the number of an object that was added before; adds others."""
-        known = self._objects.get(id(value))
-        if known is not None:
-            return known[0]
+        entry = self._objects.get(id(value))
+        if entry is not None:
+            return entry[0]
         self._objects[id(value)] = (len(self._objects), value)  # with the object: an id is used again without it
         return None
 
-    def copy(self) -> _Seen:
-        return _Seen(self._objects)
+    def copy(self) -> _Visited:
+        return _Visited(self._objects)
 
-    def replace_by(self, other: _Seen) -> None:
+    def replace_by(self, other: _Visited) -> None:
         self._objects = other._objects
 
 
@@ -83,7 +83,7 @@ def content_of(value: Any) -> str:
         >>> content_of({1: 2}) == content_of({"1": 2})
         False
     """
-    return _content(value, _Seen())
+    return _content(value, _Visited())
 
 
 def sources_of(function: Any) -> dict[str, list[str]]:
@@ -95,67 +95,69 @@ def sources_of(function: Any) -> dict[str, list[str]]:
     Returns:
         The contents by a label for the user: `the code of the function`, `variable RATE`.
     """
-    found: dict[str, list[str]] = {CODE: []}
-    for label, content in _sources(function, _Seen()):
-        found.setdefault(label, []).append(content)
-    return found
+    sources: dict[str, list[str]] = {CODE: []}
+    for label, content in _sources(function, _Visited()):
+        sources.setdefault(label, []).append(content)
+    return sources
 
 
-def _sources(function: Any, seen: _Seen) -> Iterator[_Part]:
+def _sources(function: Any, visited: _Visited) -> Iterator[_Part]:
     """Yields the code of a callable, with what it wraps, and the values that it has from elsewhere."""
     if isinstance(function, functools.partial):
-        yield "an argument of the partial", _content([[*function.args], function.keywords], seen)
-        yield from _sources(function.func, seen)
+        yield "an argument of the partial", _content([[*function.args], function.keywords], visited)
+        yield from _sources(function.func, visited)
     elif isinstance(function, types.MethodType):
-        yield from _state_of_owner(function.__self__, seen)
-        yield from _sources(function.__func__, seen)
+        yield from _state_of_owner(function.__self__, visited)
+        yield from _sources(function.__func__, visited)
     else:
         label = (
-            CODE if seen.is_empty else f"the code of {getattr(function, '__qualname__', type(function).__name__)}"
+            CODE
+            if visited.is_empty
+            else f"the code of {getattr(function, '__qualname__', type(function).__name__)}"
         )
-        if (number := seen.add(function)) is not None:
+        if (number := visited.add(function)) is not None:
             yield label, f"[{number}]"
         elif isinstance(function, types.FunctionType):
-            yield from _function(function, label, seen)
+            yield from _function(function, label, visited)
         else:
-            yield from _callable(function, label, seen)
+            yield from _callable(function, label, visited)
         if (wrapped := inspect.getattr_static(function, "__wrapped__", None)) is not None:
-            yield from _sources(wrapped, seen)
+            yield from _sources(wrapped, visited)
 
 
-def _callable(function: Any, label: str, seen: _Seen) -> Iterator[_Part]:
+def _callable(function: Any, label: str, visited: _Visited) -> Iterator[_Part]:
     """Yields the name of a callable object, its attributes, and the code of its class."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
     yield label, f"{getattr(function, '__module__', '')}.{name}"
     if isinstance(function, _LruCache):
-        yield label, _content(function.cache_parameters(), seen)
+        yield label, _content(function.cache_parameters(), visited)
     elif isinstance(function, type):
-        yield from _sources_of_class(function, seen)
+        yield from _sources_of_class(function, visited)
     elif is_of_user(type(function).__module__):
-        yield from _state_of_owner(function, seen)
-        yield from _sources_of_class(type(function), seen)
+        yield from _state_of_owner(function, visited)
+        yield from _sources_of_class(type(function), visited)
 
 
-def _function(function: types.FunctionType, label: str, seen: _Seen) -> Iterator[_Part]:
+def _function(function: types.FunctionType, label: str, visited: _Visited) -> Iterator[_Part]:
     """Yields the code of a function and its values; of a function of a package its name instead of its code."""
     module = str(function.__globals__.get("__name__", ""))  # `__module__` of a wrapper is that of the wrapped one
     if is_of_user(module):
-        yield from _code(function.__code__, label, seen)
+        yield from _code(function.__code__, label, visited)
         yield label, repr(sorted((name, str(kind)) for name, kind in _annotations(function).items()))
     else:
         yield label, f"{module}.{function.__code__.co_name}"
-    yield "a default value of the function", _content([function.__defaults__, function.__kwdefaults__], seen)
+    yield "a default value of the function", _content([function.__defaults__, function.__kwdefaults__], visited)
     if is_of_user(module):
-        yield from _variables(function, seen)
+        yield from _variables(function, visited)
     if module == "functools":  # a closure there is a cache of earlier calls
         for kind, implementation in sorted(
             getattr(function, "registry", {}).items(), key=lambda item: str(item[0])
         ):
             yield label, f"{kind.__module__}.{kind.__qualname__}"
-            yield from _sources(implementation, seen)
+            yield from _sources(implementation, visited)
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield f"variable {name}", _content(_value_in(cell), seen)
+        yield f"variable {name}", _content(_value_in(cell), visited)
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
@@ -172,111 +174,113 @@ def _value_in(cell: types.CellType) -> Any:
         return None
 
 
-def _variables(function: types.FunctionType, seen: _Seen) -> Iterator[_Part]:
+def _variables(function: types.FunctionType, visited: _Visited) -> Iterator[_Part]:
     """Yields the functions, classes and values that a function names."""
     names = [*_names_in(function.__code__)]
     for name in names:
         if name in function.__globals__:
-            yield from _variable(name, function.__globals__[name], names, seen)
+            yield from _variable(name, function.__globals__[name], names, visited)
 
 
-def _variable(name: str, value: Any, names: Sequence[str], seen: _Seen) -> Iterator[_Part]:
+def _variable(name: str, value: Any, names: Sequence[str], visited: _Visited) -> Iterator[_Part]:
     """Yields the content of a value, a class or a function that is named.
 
     Args:
         name: of the variable.
         value: its value.
         names: the attributes that are read, if it is a module.
-        seen: as above.
+        visited: as above.
     """
     if isinstance(value, types.ModuleType):
         if is_of_user(value.__name__):
             for attribute in filter(vars(value).__contains__, names):
-                found = vars(value)[attribute]
+                member = vars(value)[attribute]
                 # Only modules below this one are followed: two modules may have each other.
-                if not isinstance(found, types.ModuleType) or found.__name__.startswith(f"{value.__name__}."):
-                    yield from _variable(f"{name}.{attribute}", found, names, seen)
+                if not isinstance(member, types.ModuleType) or member.__name__.startswith(f"{value.__name__}."):
+                    yield from _variable(f"{name}.{attribute}", member, names, visited)
     elif isinstance(value, type):
-        yield from _sources_of_class(value, seen)
+        yield from _sources_of_class(value, visited)
     elif isinstance(value, types.FunctionType | _LruCache):
         if is_of_user(value.__module__ or ""):
-            yield from _sources(value, seen)
+            yield from _sources(value, visited)
     else:
-        yield from _value_of_variable(name, value, seen)
+        yield from _value_of_variable(name, value, visited)
 
 
-def _value_of_variable(name: str, value: Any, seen: _Seen) -> Iterator[_Part]:
+def _value_of_variable(name: str, value: Any, visited: _Visited) -> Iterator[_Part]:
     """Yields the content of a variable; of one that cannot be pickled, such as a client, that of its class."""
     kind = type(value)
     if (
-        content := _full_content(value, seen, lenient=kind in _CONTAINERS or is_of_user(kind.__module__))
+        content := _full_content(value, visited, lenient=kind in _CONTAINERS or is_of_user(kind.__module__))
     ) is not None:
         yield f"variable {name}", content
     else:
-        yield from _sources_of_class(kind, seen)
+        yield from _sources_of_class(kind, visited)
 
 
-def _sources_of_class(kind: type, seen: _Seen) -> Iterator[_Part]:
+def _sources_of_class(kind: type, visited: _Visited) -> Iterator[_Part]:
     """Yields the code of a class, of the classes that it is made of, and the values that its methods name."""
     label = f"the code of {kind.__qualname__}"
     if not is_of_user(kind.__module__):
         return
-    if (number := seen.add(kind)) is not None:
+    if (number := visited.add(kind)) is not None:
         yield label, f"[{number}]"
         return
     bases = [base.__qualname__ for base in kind.__bases__]
     fields = [f"{name}: {type_}" for name, type_ in vars(kind).get("__annotations__", {}).items()]
     yield label, f"class {kind.__qualname__}({bases}): {fields}"
     for base in (*kind.__bases__, type(kind)):
-        yield from _sources_of_class(base, seen)
+        yield from _sources_of_class(base, visited)
     for name, value in [*vars(kind).items()]:
-        yield from _attribute(name, value, kind, seen)
+        yield from _attribute(name, value, kind, visited)
 
 
-def _attribute(name: str, value: Any, kind: type, seen: _Seen) -> Iterator[_Part]:
+def _attribute(name: str, value: Any, kind: type, visited: _Visited) -> Iterator[_Part]:
     """Yields the content of an attribute of a class."""
     if isinstance(value, type):
-        yield from _sources_of_class(value, seen)
+        yield from _sources_of_class(value, visited)
     elif isinstance(value, _FUNCTIONS):
         yield f"the code of {kind.__qualname__}", name
-        yield from _sources(value, seen)
+        yield from _sources(value, visited)
     elif functions := _functions_in(value):
         yield f"the code of {kind.__qualname__}", f"{name}: {type(value).__name__}"
         for function in functions:
-            yield from _sources(function, seen)
+            yield from _sources(function, visited)
     elif name.startswith("__"):
         if name not in _OF_THE_FILE and _is_plain(value):
             yield f"variable {kind.__qualname__}.{name}", content_of(value)
     else:
-        yield from _value_of_variable(f"{kind.__qualname__}.{name}", value, seen)
+        yield from _value_of_variable(f"{kind.__qualname__}.{name}", value, visited)
 
 
 def _functions_in(value: Any) -> list[Any]:
     """Returns the functions behind a property, a class method and the like."""
     if not isinstance(value, _DESCRIPTORS):
         return []
-    found = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "fdel", "func", "dispatcher")]
-    return [one for one in found if one is not None]
+    functions = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "fdel", "func", "dispatcher")]
+    return [function for function in functions if function is not None]
 
 
-def _state_of_owner(owner: Any, seen: _Seen) -> Iterator[_Part]:
+def _state_of_owner(owner: Any, visited: _Visited) -> Iterator[_Part]:
     """Yields the attributes of an object whose method is called."""
     if not isinstance(owner, type | types.ModuleType):
-        yield "an attribute of the object", _content(getattr(owner, "__dict__", {}), seen)
+        yield "an attribute of the object", _content(getattr(owner, "__dict__", {}), visited)
 
 
-def _code(code: types.CodeType, label: str, seen: _Seen) -> Iterator[_Part]:
+def _code(code: types.CodeType, label: str, visited: _Visited) -> Iterator[_Part]:
     """Yields what is executed: comments, blank lines and line numbers do not count."""
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     yield label, repr((code.co_code, getattr(code, "co_exceptiontable", b""), names, counts))
-    constants = [one for one in code.co_consts if not isinstance(one, types.CodeType)]
+    constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
     if "__firstlineno__" in code.co_names:  # a class in a function: Python 3.13 stores its line
-        constants = [one for one in constants if type(one) is not int or one != code.co_firstlineno]
-    yield label, _content(constants, seen)  # there are sets in it, which `repr` gives in any order
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _code(one, label, seen)
+        constants = [
+            constant for constant in constants if type(constant) is not int or constant != code.co_firstlineno
+        ]
+    yield label, _content(constants, visited)  # there are sets in it, which `repr` gives in any order
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant, label, visited)
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
@@ -286,17 +290,17 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
             yield from _names_in(constant)
 
 
-def _content(value: Any, seen: _Seen) -> str:
-    content = _full_content(value, seen, lenient=True)
+def _content(value: Any, visited: _Visited) -> str:
+    content = _full_content(value, visited, lenient=True)
     return repr(value) if content is None else content
 
 
-def _full_content(value: Any, seen: _Seen, *, lenient: bool) -> str | None:
+def _full_content(value: Any, visited: _Visited, *, lenient: bool) -> str | None:
     """Returns the value as JSON or as a hash of its pickle; None if it cannot be pickled.
 
     Args:
         value: any value.
-        seen: as above. An attempt has a copy of it, as long as it may fail: what it has seen is in no content yet.
+        visited: as above. An attempt has a copy of it, as long as it may fail: what it has seen is in no content yet.
         lenient: whether locks and sessions in it count by their type only.
     """
     try:
@@ -306,7 +310,7 @@ def _full_content(value: Any, seen: _Seen, *, lenient: bool) -> str | None:
         pass
     for is_lenient in (False, True) if lenient else (False,):
         for fast in (True, False):
-            if (content := _pickled(value, seen, fast=fast, lenient=is_lenient)) is not None:
+            if (content := _pickled(value, visited, fast=fast, lenient=is_lenient)) is not None:
                 return content
     return None
 
@@ -319,22 +323,22 @@ def _is_plain(value: Any) -> bool:
     return kind in _ATOMS or (kind is list and ({*map(type, value)} <= _ATOMS or all(map(_is_plain, value))))
 
 
-def _pickled(value: Any, seen: _Seen, *, fast: bool, lenient: bool) -> str | None:
+def _pickled(value: Any, visited: _Visited, *, fast: bool, lenient: bool) -> str | None:
     """Returns a hash of the pickle.
 
     Args:
         value: any value.
-        seen: as above.
+        visited: as above.
         fast: whether parts that are the same object are pickled again each time. If not, equal values with other
             such parts differ; but only then may a part contain itself.
         lenient: as above.
     """
-    hashed, attempt = _Hash(), seen.copy()
+    hashed, attempt = _Hash(), visited.copy()
     try:
         _Pickler(hashed, attempt, fast=fast, lenient=lenient).dump(value)
     except Exception:  # whatever the `__reduce__` of an object raises
         return None
-    seen.replace_by(attempt)
+    visited.replace_by(attempt)
     return hashed.sha256.hexdigest()
 
 
@@ -352,19 +356,19 @@ class _Hash:
 class _Pickler(pickle.Pickler):
     """Pickles sets in the same order in each process, functions and the user's classes by their code."""
 
-    def __init__(self, file: _Hash, seen: _Seen, *, fast: bool, lenient: bool) -> None:
+    def __init__(self, file: _Hash, visited: _Visited, *, fast: bool, lenient: bool) -> None:
         super().__init__(file, protocol=5)
         self.fast = fast
-        self._seen = seen
+        self._visited = visited
         self._lenient = lenient
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, set | frozenset):
-            return [type(value).__qualname__, sorted(_content(one, self._seen) for one in value)]
+            return [type(value).__qualname__, sorted(_content(item, self._visited) for item in value)]
         if isinstance(value, _FUNCTIONS):
-            return ["function", [*_sources(value, self._seen)]]
+            return ["function", [*_sources(value, self._visited)]]
         if isinstance(value, type) and is_of_user(value.__module__):
-            return [value.__qualname__, [*_sources_of_class(value, self._seen)]]
+            return [value.__qualname__, [*_sources_of_class(value, self._visited)]]
         if self._lenient and (isinstance(value, _LOCKS) or type(value).__module__.startswith(_SESSIONS)):
             return ["object", type(value).__qualname__]
         torch = sys.modules.get("torch")

@@ -26,7 +26,7 @@ from pai_sdk.job.follow.watch import JobWatch, same_job
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.pipeline.execution import LiveStep, StepExecution, reason_of
 from pai_sdk.pipeline.fingerprints import digest
-from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.steps import EachWork, JobWork, PipelineStep
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.storage.claims import FolderClaim
@@ -36,7 +36,7 @@ __all__ = ["PipelineEngine", "RunValues"]
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1
-_LOOK_FOR_STOP_S = 1.0
+_STOP_CHECK_INTERVAL_S = 1.0
 _SUBMISSION_S = 10.0  # after Ctrl-C; a job that is submitted later is found when the run is resumed
 _DONE = ("succeeded", "cached")
 
@@ -74,8 +74,8 @@ class RunValues:
 
     def status(self) -> dict[str, Any]:
         """How the run went so far."""
-        failed = {name: one.error for name, one in self._records.items() if one.status == "failed"}
-        is_stopped = any(one.status == "stopped" for one in self._records.values())
+        failed = {name: record.error for name, record in self._records.items() if record.status == "failed"}
+        is_stopped = any(record.status == "stopped" for record in self._records.values())
         return {"status": "stopped" if is_stopped else "failed" if failed else "succeeded", "failed": failed}
 
 
@@ -85,7 +85,7 @@ class PipelineEngine:
     Args:
         steps: all steps, each after those that it needs.
         records: keep the run.
-        known: what is known of the steps, by name; of an earlier process too.
+        step_records: what is known of the steps, by name; of an earlier process too.
         execution: carries out steps.
         executions: by step, the execution that has made its outputs; filled here, and read by `execution`.
         claim: the right to work on the run.
@@ -99,7 +99,7 @@ class PipelineEngine:
         self,
         steps: Sequence[PipelineStep],
         records: RunRecords,
-        known: dict[str, StepRecord],
+        step_records: dict[str, StepRecord],
         execution: StepExecution,
         executions: dict[str, str],
         claim: FolderClaim,
@@ -111,7 +111,7 @@ class PipelineEngine:
     ) -> None:
         self._can_stop = can_stop
         self._records = records
-        self._known = known
+        self._step_records = step_records
         self._execution = execution
         self._executions = executions
         self._claim = claim
@@ -121,9 +121,9 @@ class PipelineEngine:
         self._live: dict[str, LiveStep] = {}
         self._dependents: dict[str, list[LiveStep]] = {}
         self._ready: deque[LiveStep] = deque()
-        self._begun: dict[Future[list[Any] | None], LiveStep] = {}
+        self._started: dict[Future[list[Any] | None], LiveStep] = {}
         self._with_job: dict[tuple[int, str], LiveStep] = {}
-        self._look_for_stop_at = 0.0
+        self._next_stop_check_at = 0.0
         self.is_stopped = False
         for step in steps:
             self._add(step)
@@ -131,28 +131,30 @@ class PipelineEngine:
     # ---- the graph
 
     def _add(self, step: PipelineStep, parent: LiveStep | None = None) -> LiveStep:
-        record = self._known.setdefault(step.name, StepRecord(step.name))
+        record = self._step_records.setdefault(step.name, StepRecord(step.name))
         attempts_before = record.attempt if record.status in ("failed", "stopped") else 0
-        if record.status not in (*ENDED, "running"):
+        if record.status not in (*FINISHED, "running"):
             record.status = "waiting"
         live = self._live[step.name] = LiveStep(step, record, parent=parent, attempts_before=attempts_before)
-        if record.status in ENDED:
-            live.is_noted = True
-            self._note_execution(live)
+        if record.status in FINISHED:
+            live.is_recorded = True
+            self._record_execution(live)
             return live
-        needs = [self._live[one.name] for one in step.needs if one.name in self._live]  # the others ran before
-        live.open_needs = sum(not one.record.is_over for one in needs)
-        for one in needs:
-            if not one.record.is_over:
-                self._dependents.setdefault(one.name, []).append(live)
+        needs = [
+            self._live[needed.name] for needed in step.needs if needed.name in self._live
+        ]  # the others ran before
+        live.open_needs = sum(not needed.record.is_finished for needed in needs)
+        for needed in needs:
+            if not needed.record.is_finished:
+                self._dependents.setdefault(needed.name, []).append(live)
         if not live.open_needs:
             self._ready.append(live)
         return live
 
-    def _note_execution(self, live: LiveStep) -> None:
+    def _record_execution(self, live: LiveStep) -> None:
         if live.record.children:
-            made = [self._executions.get(f"{live.name}[{n}]", "") for n in range(live.record.children)]
-            self._executions[live.name] = digest(made)
+            executions = [self._executions.get(f"{live.name}[{n}]", "") for n in range(live.record.children)]
+            self._executions[live.name] = digest(executions)
         else:
             self._executions[live.name] = live.record.execution
 
@@ -166,39 +168,39 @@ class PipelineEngine:
             KeyboardInterrupt: Ctrl-C; jobs continue.
         """
         with JobWatch[TrainingJob]([], self._policy) as watch:
-            while self._ready or self._begun or self._with_job:
+            while self._ready or self._started or self._with_job:
                 self._fill()
                 self._wait(watch)
                 self._end_late_steps()
-                self._look_for_stop()
+                self._check_stop_request()
 
     def _fill(self) -> None:
-        while self._ready and len(self._begun) + len(self._with_job) < self._parallel:
+        while self._ready and len(self._started) + len(self._with_job) < self._parallel:
             live = self._ready.popleft()
             if self.is_stopped:
                 self._end(live, "stopped")
-            elif reason := _blocked_by(live.step, self._known):
+            elif reason := _blocked_by(live.step, self._step_records):
                 self._end(live, *reason)
             else:
                 self._claim.check()
-                self._begun[in_thread(self._execution.begin, live)] = live
+                self._started[in_thread(self._execution.start, live)] = live
 
     def _wait(self, watch: JobWatch[TrainingJob]) -> None:
         """Wait for the end of a call, or for news of a job."""
-        if self._begun:
+        if self._started:
             has_jobs = bool(self._with_job)
-            late = min((one.deadline for one in self._begun.values() if one.deadline), default=None)
-            tick_s = _TICK_S if has_jobs or late is not None else _LOOK_FOR_STOP_S
-            done, _ = wait(self._begun, timeout=tick_s, return_when=FIRST_COMPLETED)
+            late = min((step.deadline for step in self._started.values() if step.deadline), default=None)
+            tick_s = _TICK_S if has_jobs or late is not None else _STOP_CHECK_INTERVAL_S
+            done, _ = wait(self._started, timeout=tick_s, return_when=FIRST_COMPLETED)
             for future in done:
-                self._on_begun(watch, self._begun.pop(future), future)
-        if self._with_job and not (self._begun and self._ready):
-            pause_s = 0.0 if self._begun else _LOOK_FOR_STOP_S
+                self._on_started(watch, self._started.pop(future), future)
+        if self._with_job and not (self._started and self._ready):
+            pause_s = 0.0 if self._started else _STOP_CHECK_INTERVAL_S
             for job, update in watch.next_updates(deadline=self._policy.schedule.now() + pause_s):
                 self._on_update(watch, job, update)
 
-    def _on_begun(self, watch: JobWatch[TrainingJob], live: LiveStep, future: Future[list[Any] | None]) -> None:
-        if live.is_given_up:
+    def _on_started(self, watch: JobWatch[TrainingJob], live: LiveStep, future: Future[list[Any] | None]) -> None:
+        if live.is_abandoned:
             return
         error = future.exception()
         if error is not None:
@@ -208,12 +210,12 @@ class PipelineEngine:
                 raise error  # the job may be there: the run is resumed, and finds it
             logger.info("step %s failed", live.name, exc_info=error)
             self._on_failure(live, reason_of(error))
-        elif live.job is not None and not live.record.is_over:
+        elif live.job is not None and not live.record.is_finished:
             self._with_job[same_job(live.job)] = live
             watch.add(live.job)
             if self.is_stopped:  # the stop was asked for while the job was submitted
                 _stop(live.job)
-        elif isinstance(live.step.work, EachWork) and not live.record.is_over:
+        elif isinstance(live.step.work, EachWork) and not live.record.is_finished:
             self._open_each(live, live.step.work, future.result() or [])
         else:
             self._after_end(live)
@@ -221,13 +223,13 @@ class PipelineEngine:
     def _open_each(self, live: LiveStep, work: EachWork, values: list[Any]) -> None:
         """Make a step for each of the values."""
         for number, value in enumerate(values):
-            one = replace(live.step, name=f"{live.name}[{number}]", work=work.of_value(value), when=None)
-            live.children.append(self._add(one, live))
+            child = replace(live.step, name=f"{live.name}[{number}]", work=work.of_value(value), when=None)
+            live.children.append(self._add(child, live))
         self._close_each(live)
 
     def _close_each(self, live: LiveStep) -> None:
         """End an `each` whose steps have ended."""
-        if not all(child.is_noted for child in live.children):
+        if not all(child.is_recorded for child in live.children):
             return
         failed = [child for child in live.children if not child.record.is_success]
         if failed:
@@ -259,9 +261,9 @@ class PipelineEngine:
 
     def interrupt(self, *, stops: bool) -> None:
         """Ctrl-C: what still runs in threads does not count; jobs go on, or are stopped."""
-        for live in self._begun.values():
-            live.is_given_up = True
-        submissions = [future for future, live in self._begun.items() if isinstance(live.step.work, JobWork)]
+        for live in self._started.values():
+            live.is_abandoned = True
+        submissions = [future for future, live in self._started.items() if isinstance(live.step.work, JobWork)]
         wait(submissions, timeout=_SUBMISSION_S)
         for live in self._with_job.values():
             if stops and live.job is not None:
@@ -287,8 +289,8 @@ class PipelineEngine:
 
     def _after_end(self, live: LiveStep) -> None:
         """Let the steps go on that have waited for this one."""
-        live.is_noted = True
-        self._note_execution(live)
+        live.is_recorded = True
+        self._record_execution(live)
         if live.parent is not None:
             self._close_each(live.parent)
         for other in self._dependents.pop(live.name, ()):
@@ -300,7 +302,7 @@ class PipelineEngine:
     def _end_late_steps(self) -> None:
         """End the attempts whose time is over."""
         now = time.monotonic()
-        late = [one for one in self._running if one.deadline is not None and now > one.deadline]
+        late = [step for step in self._running if step.deadline is not None and now > step.deadline]
         for live in late:
             text = f"it did not end within {live.step.timeout_s:g} s"
             if live.job is not None:
@@ -308,26 +310,26 @@ class PipelineEngine:
                 _stop(live.job)
                 self._on_failure(live, text)
             else:  # a thread cannot be ended; what it still does does not count
-                live.is_given_up = True
-                again = replace(live, is_given_up=False, job=None, deadline=None)
+                live.is_abandoned = True
+                again = replace(live, is_abandoned=False, job=None, deadline=None)
                 self._live[live.name] = again
                 if live.parent is not None:
-                    live.parent.children = [again if one is live else one for one in live.parent.children]
-                self._begun = {future: one for future, one in self._begun.items() if one is not live}
+                    live.parent.children = [again if step is live else step for step in live.parent.children]
+                self._started = {future: step for future, step in self._started.items() if step is not live}
                 self._on_failure(again, text)
 
     @property
     def _running(self) -> Iterable[LiveStep]:
-        return [*self._begun.values(), *self._with_job.values()]
+        return [*self._started.values(), *self._with_job.values()]
 
-    def _look_for_stop(self) -> None:
+    def _check_stop_request(self) -> None:
         """Stop the jobs when the end of the run was asked for; end where another process has taken the run."""
         now = time.monotonic()
-        if now < self._look_for_stop_at:
+        if now < self._next_stop_check_at:
             return
-        self._look_for_stop_at = now + _LOOK_FOR_STOP_S
+        self._next_stop_check_at = now + _STOP_CHECK_INTERVAL_S
         self._claim.check()
-        if self._can_stop and not self.is_stopped and self._records.is_to_stop:
+        if self._can_stop and not self.is_stopped and self._records.is_stop_requested:
             self.is_stopped = True
             for live in self._with_job.values():
                 if live.job is not None:
@@ -341,15 +343,15 @@ def _stop(job: TrainingJob) -> None:
         logger.warning("job %s was not stopped: %s", job.id, error)
 
 
-def _blocked_by(step: PipelineStep, known: Mapping[str, StepRecord]) -> tuple[str, str] | None:
+def _blocked_by(step: PipelineStep, step_records: Mapping[str, StepRecord]) -> tuple[str, str] | None:
     """The status of a step that cannot run, and why; None for one that can."""
-    for one in step.needs:
-        if step.on_exit and not one.on_exit:
+    for needed in step.needs:
+        if step.on_exit and not needed.on_exit:
             continue  # it runs however that one has ended
-        status = known[one.name].status
+        status = step_records[needed.name].status
         if status in ("failed", "blocked", "stopped"):
-            return "blocked", f"{one.name} has {'failed' if status == 'failed' else 'not run'}"
-    for one in step.gives:
-        if known[one.name].status == "skipped":
-            return "skipped", f"{one.name} was skipped"
+            return "blocked", f"{needed.name} has {'failed' if status == 'failed' else 'not run'}"
+    for needed in step.gives:
+        if step_records[needed.name].status == "skipped":
+            return "skipped", f"{needed.name} was skipped"
     return None

@@ -23,7 +23,7 @@ from pai_sdk.pipeline.fingerprints import (
     parts_of_search,
 )
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
-from pai_sdk.pipeline.references import Condition, Known, OutputReference, as_json, references_in, resolved
+from pai_sdk.pipeline.references import Condition, OutputReference, ValueSource, as_json, references_in, resolved
 from pai_sdk.pipeline.searches import SearchCall
 from pai_sdk.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.schemas.record import JobRecord
@@ -62,8 +62,8 @@ class LiveStep:
     open_needs: int = 0
     children: list[LiveStep] = field(default_factory=list)
     parent: LiveStep | None = None
-    is_given_up: bool = False
-    is_noted: bool = False
+    is_abandoned: bool = False
+    is_recorded: bool = False
     attempts_before: int = 0
 
     @property
@@ -79,7 +79,7 @@ class StepExecution:
         run: the run.
         records: keep the states.
         cache: earlier executions.
-        known: the values by now.
+        values: the values by now.
         executions: gives the execution that has made the outputs of a step.
         uses_cache: whether earlier executions count in this run.
     """
@@ -89,7 +89,7 @@ class StepExecution:
         run: PipelineRunRecord,
         records: RunRecords,
         cache: StepCache,
-        known: Known,
+        values: ValueSource,
         executions: Mapping[str, str],
         *,
         uses_cache: bool,
@@ -97,21 +97,21 @@ class StepExecution:
         self._run = run
         self._records = records
         self._cache = cache
-        self._known = known
+        self._values = values
         self._executions = executions
         self._uses_cache = uses_cache
 
-    def begin(self, live: LiveStep) -> list[Any] | None:
+    def start(self, live: LiveStep) -> list[Any] | None:
         """Carry out a step as far as this process does it; gives the values of an `each`.
 
         Afterwards the step has ended, or its job runs.
         """
         record, step = live.record, live.step
-        if step.when is not None and not _holds(step.when, self._known):
+        if step.when is not None and not _holds(step.when, self._values):
             self.end(live, "skipped", reason=f"{step.when!r} does not hold")
             return None
         if isinstance(step.work, EachWork):
-            values = resolved(step.work.values, self._known)
+            values = resolved(step.work.values, self._values)
             if not isinstance(values, list):
                 raise TypeError(f"values: {step.work.values!r} is of type {type(values).__name__}, not a list")
             record.status, record.children, record.started_at = "running", len(values), time.time()
@@ -127,18 +127,18 @@ class StepExecution:
 
     def _call(self, live: LiveStep, work: CallWork) -> None:
         record = live.record
-        arguments = resolved(dict(work.arguments), self._known)
-        made, function = self._made(work.arguments), work.function
+        arguments = resolved(dict(work.arguments), self._values)
+        executions, function = self._executions_of(work.arguments), work.function
         if isinstance(function, SearchCall):
-            record.parts = parts_of_search(function, arguments, made)
+            record.parts = parts_of_search(function, arguments, executions)
             function = function.within(self._records.uri, record.name)
         else:
-            record.parts = parts_of_call(function, arguments, made)
+            record.parts = parts_of_call(function, arguments, executions)
         if self._is_cached(live, None):
             return
-        self._begin_attempt(live)
+        self._start_attempt(live)
         result = _result(function(**arguments))
-        if not live.is_given_up:
+        if not live.is_abandoned:
             record.result = result
             if not isinstance(function, SearchCall):
                 record.parts |= parts_of_paths(arguments)
@@ -157,18 +157,20 @@ class StepExecution:
         is_again = record.status == "running"  # it was killed before it knew the id of the job
         key = self._key(record.name, record.attempt if is_again else record.attempt + 1)
         submitter, plan = work.plan(
-            resolved(work.given, self._known),
+            resolved(work.bindings, self._values),
             name=job_name(self._run.pipeline, record.name),
             key=key,
             labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
         )
         folder = new_folder(plan.request.training_job_name, is_given=True, key=key)
-        parts = parts_of_plan(plan, self._made(work.inputs), session, function_of(submitter), job_folder=folder)
+        parts = parts_of_plan(
+            plan, self._executions_of(work.inputs), session, function_of(submitter), job_folder=folder
+        )
         if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
-            found = next(
+            existing_job = next(
                 iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None
             )
-            if found is None:
+            if existing_job is None:
                 record.status = "waiting"
                 self._submit(live, work)
                 return
@@ -178,9 +180,9 @@ class StepExecution:
             record.parts = parts
             if self._is_cached(live, session):
                 return
-            self._begin_attempt(live)
+            self._start_attempt(live)
         job = submitter.submit(plan, show_logs=False)
-        if live.is_given_up:  # its time was over before the submission was
+        if live.is_abandoned:  # its time was over before the submission was
             job.stop()
             return
         live.job = job
@@ -209,7 +211,7 @@ class StepExecution:
         record.started_at = record.started_at or record.ended_at
         self._records.write_step(record)
 
-    def _begin_attempt(self, live: LiveStep) -> None:
+    def _start_attempt(self, live: LiveStep) -> None:
         record = live.record
         record.attempt += 1
         record.status, record.error, record.job_id = "running", "", ""
@@ -235,31 +237,31 @@ class StepExecution:
         if record.attempt:  # an attempt of this run has failed or was cut off
             record.reason = record.reason or "an attempt before it has failed"
             return False
-        found, reason = self._cache.find(record.name, record.parts, session)
+        execution, reason = self._cache.find(record.name, record.parts, session)
         record.reason = reason
-        if found is None:
+        if execution is None:
             return False
-        record.execution, record.job_id = found["execution"], found["job_id"]
-        record.result, record.outputs = found["result"], found["outputs"]
+        record.execution, record.job_id = execution["execution"], execution["job_id"]
+        record.result, record.outputs = execution["result"], execution["outputs"]
         self.end(live, "cached")
         return True
 
-    def _made(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def _executions_of(self, bindings: Mapping[str, Any]) -> dict[str, str]:
         """Returns for each value with outputs of other steps its content, with the executions that made them."""
         return {
             name: digest(self._with_executions(value))
-            for name, value in given.items()
-            if any(isinstance(one, OutputReference) for one in references_in(value))
+            for name, value in bindings.items()
+            if any(isinstance(reference, OutputReference) for reference in references_in(value))
         }
 
     def _with_executions(self, value: Any) -> Any:
         if isinstance(value, OutputReference):
             return [repr(value), self._executions.get(value.step.name, "")]
         if isinstance(value, Mapping):
-            return {name: self._with_executions(one) for name, one in value.items()}
+            return {name: self._with_executions(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._with_executions(one) for one in value]
-        return resolved(value, self._known)
+            return [self._with_executions(item) for item in value]
+        return resolved(value, self._values)
 
 
 def reason_of(error: BaseException) -> str:
@@ -279,8 +281,8 @@ def _result(value: Any) -> Any:
         ) from error
 
 
-def _holds(when: Any, known: Known) -> bool:
-    return when.holds(known) if isinstance(when, Condition) else bool(resolved(when, known))
+def _holds(when: Any, values: ValueSource) -> bool:
+    return when.holds(values) if isinstance(when, Condition) else bool(resolved(when, values))
 
 
 def job_name(pipeline: str, step: str) -> str:

@@ -36,7 +36,7 @@ __all__ = [
     "parts_of_search",
 ]
 
-_OF_ONE_JOB = (
+_EXCLUDED_FIELDS = (
     "training_job_name",
     "labels",
     "output_channels",
@@ -53,34 +53,34 @@ def digest(value: Any) -> str:
 
 
 def parts_of_call(
-    function: Callable[..., Any], arguments: Mapping[str, Any], made: Mapping[str, str]
+    function: Callable[..., Any], arguments: Mapping[str, Any], executions: Mapping[str, str]
 ) -> dict[str, str]:
     """What the result of a call depends on.
 
     Args:
         function: the function.
         arguments: with values instead of references.
-        made: the executions that its references stand for, by argument.
+        executions: the executions that its references stand for, by argument.
     """
-    own = {name: digest(value) for name, value in arguments.items() if name not in made}
+    arguments_parts = {name: digest(value) for name, value in arguments.items() if name not in executions}
     return {
-        **_parts_of_function(function),
-        **{f"argument {name}": value for name, value in own.items()},
-        **{f"argument {name}": value for name, value in made.items()},
+        **_function_parts(function),
+        **{f"argument {name}": value for name, value in arguments_parts.items()},
+        **{f"argument {name}": value for name, value in executions.items()},
         **parts_of_paths(arguments),
     }
 
 
-def _parts_of_function(function: Any) -> dict[str, str]:
-    return {called: digest(texts) for called, texts in sources_of(function).items()}
+def _function_parts(function: Any) -> dict[str, str]:
+    return {label: digest(contents) for label, contents in sources_of(function).items()}
 
 
 def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
     """The files of each argument that is a `Path`; read again after the call, which may have written them."""
-    found = {name: [*_paths_in(value)] for name, value in arguments.items()}
+    paths_by_name = {name: [*_paths_in(value)] for name, value in arguments.items()}
     return {
         f"files of argument {name}": digest([_files_of(path) for path in paths])
-        for name, paths in found.items()
+        for name, paths in paths_by_name.items()
         if paths
     }
 
@@ -90,11 +90,11 @@ def _paths_in(value: object) -> Iterator[Path]:
     if isinstance(value, Path):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _paths_in(one)
+        for item in value.values():
+            yield from _paths_in(item)
     elif isinstance(value, list | tuple | set | frozenset):
-        for one in value:
-            yield from _paths_in(one)
+        for item in value:
+            yield from _paths_in(item)
 
 
 def _files_of(path: Path) -> list[list[Any]]:
@@ -116,7 +116,7 @@ def _files_of(path: Path) -> list[list[Any]]:
 
 def parts_of_plan(
     plan: Plan,
-    made: Mapping[str, str],
+    executions: Mapping[str, str],
     session: Any,
     function: Callable[..., Any] | None = None,
     *,
@@ -126,7 +126,7 @@ def parts_of_plan(
 
     Args:
         plan: of the job.
-        made: the executions that fill its input channels, by channel.
+        executions: the executions that fill its input channels, by channel.
         session: whose keys read inputs in OSS.
         function: the one that the job calls, if it calls one. Its package is another one in each plan: it has the
             number of the call.
@@ -137,8 +137,8 @@ def parts_of_plan(
     uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
 
     def content(uri: str) -> str | None:
-        here = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
-        return next(here, None) or files_identity(uri, session)
+        digests = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
+        return next(digests, None) or files_identity(uri, session)
 
     variables: dict[str, str] = {}
     if function is None:
@@ -148,12 +148,12 @@ def parts_of_plan(
         request = request.model_copy(update={"environments": environments})
         packed = plan.uploads[0].tree.entries
         files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
-        variables = _parts_of_function(function)
+        variables = _function_parts(function)
         code_part = digest([variables.pop(CODE), files])
     parts = {"the request": digest(_terms(request)), "the code": code_part, **variables}
     parts |= {f"hyperparameter {each.name}": digest(each.value) for each in request.hyperparameters}
     for channel in request.input_channels:
-        input_part = made.get(channel.name) or content(channel.input_uri or "")
+        input_part = executions.get(channel.name) or content(channel.input_uri or "")
         parts[f"input {channel.name}"] = input_part or digest(channel.to_wire())
     return {**parts, **_parts_of_outputs(request, job_folder), **_parts_of_resume(plan)}
 
@@ -166,7 +166,7 @@ def _parts_of_outputs(request: TrainingJobRequest, job_folder: str) -> dict[str,
 
     def part(value: Any) -> Any:
         segments = value.split("/") if isinstance(value, str) else []
-        return ["*" if one in folders else one for one in segments] or value
+        return ["*" if segment in folders else segment for segment in segments] or value
 
     return {
         f"output {channel.name}": digest({name: part(value) for name, value in channel.to_wire().items()})
@@ -180,28 +180,32 @@ def _parts_of_resume(plan: Plan) -> dict[str, str]:
     if point is None or point.source == point.target:
         return {}
     return {
-        "the checkpoint to resume from": digest([point.source, [[one.uri, one.time] for one in point.checkpoints]])
+        "the checkpoint to resume from": digest(
+            [point.source, [[checkpoint.uri, checkpoint.time] for checkpoint in point.checkpoints]]
+        )
     }
 
 
-def parts_of_search(search: SearchCall, inputs: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, str]:
+def parts_of_search(
+    search: SearchCall, inputs: Mapping[str, Any], executions: Mapping[str, str]
+) -> dict[str, str]:
     """What the best trial of a search depends on.
 
     Args:
         search: the function of the step.
         inputs: of all trials, by channel.
-        made: the executions that fill them, by channel.
+        executions: the executions that fill them, by channel.
     """
     tuner = search.tuner
     estimator, parts = tuner.estimator, {"the search": digest(tuner.description)}
     if tuner.has_given_study:
         parts["the study"] = digest(tuner.study)
     if earlier := tuner.earlier_trials():
-        parts["warm_start"] = digest([[one.params, [*one.values]] for one in earlier])
+        parts["warm_start"] = digest([[trial.params, [*trial.values]] for trial in earlier])
     plan = search.plan(inputs)
     if plan is None or not isinstance(estimator, EstimatorBase):
-        return {**parts, **_parts_of_function(estimator)}
-    return {**parts, **parts_of_plan(plan, made, estimator._session(), function_of(estimator))}
+        return {**parts, **_function_parts(estimator)}
+    return {**parts, **parts_of_plan(plan, executions, estimator._session(), function_of(estimator))}
 
 
 def function_of(submitter: object) -> Callable[..., Any] | None:
@@ -209,7 +213,7 @@ def function_of(submitter: object) -> Callable[..., Any] | None:
     return submitter.function if isinstance(submitter, FunctionEstimator) else None
 
 
-def changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+def changes(previous: Mapping[str, str] | None, current: Mapping[str, str]) -> str:
     """Why a step has to be executed: what is not as it was.
 
     Example:
@@ -218,18 +222,18 @@ def changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
         >>> changes(None, {})
         'it was not executed before'
     """
-    if before is None:
+    if previous is None:
         return "it was not executed before"
-    found = [name for name, value in now.items() if before.get(name) not in (None, value)]
-    new = [name for name in now if name not in before]
-    gone = [name for name in before if name not in now]
-    texts = [*(f"{name} has changed" for name in found), *(f"{name} is new" for name in new)]
-    return ", ".join([*texts, *(f"{name} is gone" for name in gone)]) or "the earlier execution is gone"
+    changed = [name for name, value in current.items() if previous.get(name) not in (None, value)]
+    new = [name for name in current if name not in previous]
+    gone = [name for name in previous if name not in current]
+    reasons = [*(f"{name} has changed" for name in changed), *(f"{name} is new" for name in new)]
+    return ", ".join([*reasons, *(f"{name} is gone" for name in gone)]) or "the earlier execution is gone"
 
 
 def _terms(request: TrainingJobRequest) -> dict[str, Any]:
     """Returns the fields that are no part of their own and do not differ from run to run."""
-    exclude: dict[str, Any] = {**dict.fromkeys(_OF_ONE_JOB, True), "code_dir": True}
+    exclude: dict[str, Any] = {**dict.fromkeys(_EXCLUDED_FIELDS, True), "code_dir": True}
     exclude["algorithm_spec"] = {"code_dir": True} if request.algorithm_spec else True
     terms = request.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=exclude)
     # Executions that earlier releases have recorded count only if a registered algorithm has an empty spec.
@@ -243,9 +247,11 @@ def files_identity(uri: str, session: Any) -> str | None:
     folder, _, name = uri.rpartition("/") if not uri.endswith("/") else (uri, "", "")
     try:
         store = open_store(folder, session)
-        files = [store.head(name)] if name else sorted(store.list(), key=lambda one: one.path)
+        files = [store.head(name)] if name else sorted(store.list(), key=lambda file: file.path)
         if name and not files:
             return None
     except PaiError:
         return files_identity(f"{uri}/", session) if name else None
-    return digest([[one.path, one.size_bytes, one.etag or one.modified_ns] for one in files]) if files else None
+    return (
+        digest([[file.path, file.size_bytes, file.etag or file.modified_ns] for file in files]) if files else None
+    )

@@ -13,19 +13,19 @@ from pai_sdk.pipeline.records import RunRecords, StepRecord
 from pai_sdk.storage.base import checked_path
 from pai_sdk.storage.stores.local import LocalStore
 
-__all__ = ["FoundRuns"]
+__all__ = ["FolderRuns"]
 
-_PLACES = ("run.json", "runs/*/run.json", "*/runs/*/run.json")
+_PATTERNS = ("run.json", "runs/*/run.json", "*/runs/*/run.json")
 """Where a run is: the folder is a run, the store of a pipeline, or has the stores of several pipelines."""
 
-_WHOLE = "~"  # the id of a run that is the folder itself: browsers take "." out of an address
+_ROOT_ID = "~"  # the id of a run that is the folder itself: browsers take "." out of an address
 
-_MOST_RUNS = 500
-_MOST_STEPS = 2000
-_LONGEST_TEXT = 2000
+_MAX_RUNS = 500
+_MAX_STEPS = 2000
+_MAX_TEXT_LENGTH = 2000
 
 
-class FoundRuns:
+class FolderRuns:
     """Reads the runs in a folder. Links that lead out of the folder are not followed.
 
     Args:
@@ -41,15 +41,15 @@ class FoundRuns:
 
     def rows(self) -> list[dict[str, Any]]:
         """The newest runs, the newest first: id, pipeline, status, times, and how many steps were described."""
-        found = []
+        rows = []
         for run_id in self._ids():
             try:
                 records = self._records(run_id)
                 run = PipelineRun(records, records.read_run(), {})
             except (RunNotFoundError, StorageError):
                 continue  # it was just removed, may not be read, or is the run.json of something else
-            found.append({**_facts(run_id, run), "steps": len(run.record.steps)})
-        return sorted(found, key=lambda row: float(row["created_at"]), reverse=True)[:_MOST_RUNS]
+            rows.append({**_row(run_id, run), "steps": len(run.record.steps)})
+        return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)[:_MAX_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
         """A run with its parameters, its steps, and its picture as SVG.
@@ -62,32 +62,32 @@ class FoundRuns:
         """
         run = PipelineRun(self._records(run_id))
         return {
-            **_facts(run_id, run),
+            **_row(run_id, run),
             "parameters": {
-                name: json.dumps(value)[:_LONGEST_TEXT] for name, value in run.record.parameters.items()
+                name: json.dumps(value)[:_MAX_TEXT_LENGTH] for name, value in run.record.parameters.items()
             },
-            "steps": [_step(one) for one in run.steps.values()][:_MOST_STEPS],
+            "steps": [_step(step) for step in run.steps.values()][:_MAX_STEPS],
             "svg": run.svg(),
         }
 
     def _ids(self) -> Iterator[str]:
-        for pattern in _PLACES:
+        for pattern in _PATTERNS:
             for file in self._folder.glob(pattern):
                 path = file.parent.relative_to(self._folder).as_posix()
-                yield _WHOLE if path == "." else path
+                yield _ROOT_ID if path == "." else path
 
     def _records(self, run_id: str) -> RunRecords:
         missing = RunNotFoundError(f"there is no run {run_id[:200]!r}", run_id=run_id)
         try:
-            place = self._folder if run_id == _WHOLE else self._folder / checked_path(run_id)
+            folder = self._folder if run_id == _ROOT_ID else self._folder / checked_path(run_id)
         except InvalidInputError:
             raise missing from None
-        if not place.resolve().is_relative_to(self._folder.resolve()):
+        if not folder.resolve().is_relative_to(self._folder.resolve()):
             raise missing
-        return RunRecords(LocalStore(place, links="inside"))
+        return RunRecords(LocalStore(folder, links="inside"))
 
 
-def _facts(run_id: str, run: PipelineRun) -> dict[str, Any]:
+def _row(run_id: str, run: PipelineRun) -> dict[str, Any]:
     return {
         "id": run_id,
         "pipeline": run.record.pipeline,
@@ -102,8 +102,8 @@ def _step(step: StepRecord) -> dict[str, Any]:
         "name": step.name,
         "status": step.status,
         "job_id": step.job_id,
-        "reason": step.reason[:_LONGEST_TEXT],
-        "error": step.error[:_LONGEST_TEXT],
+        "reason": step.reason[:_MAX_TEXT_LENGTH],
+        "error": step.error[:_MAX_TEXT_LENGTH],
         "started_at": step.started_at,
         "ended_at": step.ended_at,
     }

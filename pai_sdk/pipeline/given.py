@@ -11,14 +11,14 @@ from pai_sdk.pipeline.steps import PipelineStep
 __all__ = ["mapping_problems", "outputs_problems", "steps_before"]
 
 
-def mapping_problems(given: Mapping[str, object]) -> Iterator[Problem]:
+def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
     """Those that are no dicts with texts as keys.
 
     Example:
         >>> [str(one) for one in mapping_problems({"arguments": ["x"], "inputs": None})]
         ["arguments: is of type list (give a dict, such as {'name': value})"]
     """
-    for where, value in given.items():
+    for where, value in arguments.items():
         if value is None:
             continue
         if not isinstance(value, Mapping):
@@ -32,13 +32,13 @@ def outputs_problems(outputs: object) -> Iterator[Problem]:
     """Outputs that are neither names nor a dict."""
     if not isinstance(outputs, str | Sequence | Mapping):
         yield wrong_type("outputs", outputs, "give a list of names, or a dict from name to URI")
-    elif not all(isinstance(one, str) for one in outputs):
+    elif not all(isinstance(output, str) for output in outputs):
         yield Problem("outputs", f"is {outputs!r}", "give names as texts")
 
 
 def steps_before(after: object) -> tuple[tuple[PipelineStep, ...], list[Problem]]:
     """The steps of `after`, and what is wrong with it."""
-    given = (after,) if isinstance(after, PipelineStep) else () if after is None else after
-    if isinstance(given, Sequence) and all(isinstance(one, PipelineStep) for one in given):
-        return tuple(given), []
+    steps = (after,) if isinstance(after, PipelineStep) else () if after is None else after
+    if isinstance(steps, Sequence) and all(isinstance(step, PipelineStep) for step in steps):
+        return tuple(steps), []
     return (), [Problem("after", f"is {after!r}", "give a step, or a list of steps")]

@@ -43,7 +43,7 @@ def nested_steps(
         InvalidInputError: a parameter is missing, unknown or of another type.
     """
     values = _values_of(parameters, arguments)
-    made: dict[str, PipelineStep] = {}
+    nested: dict[str, PipelineStep] = {}
 
     def of_outer(value: Any) -> Any:
         """The value with references to the steps of the outer pipeline."""
@@ -52,41 +52,43 @@ def nested_steps(
         if isinstance(value, OutputReference | ResultReference) and steps.get(value.step.name) is not value.step:
             return value  # of a third pipeline: an error when the outer one is checked
         if isinstance(value, OutputReference):
-            return OutputReference(made[value.step.name], value.channel)
+            return OutputReference(nested[value.step.name], value.channel)
         if isinstance(value, ResultReference):
-            return ResultReference(made[value.step.name], value.path)
+            return ResultReference(nested[value.step.name], value.path)
         if isinstance(value, Condition):
             return Condition(value.symbol, of_outer(value.left), of_outer(value.right))
         if isinstance(value, Mapping):
-            return {key: of_outer(one) for key, one in value.items()}
-        return [of_outer(one) for one in value] if isinstance(value, list | tuple) else value
+            return {key: of_outer(item) for key, item in value.items()}
+        return [of_outer(item) for item in value] if isinstance(value, list | tuple) else value
 
     def work_of(work: JobWork | CallWork | EachWork) -> JobWork | CallWork | EachWork:
         if isinstance(work, EachWork):
-            template = replace(work.template, **of_outer(work.template.given))
+            template = replace(work.template, **of_outer(work.template.bindings))
             return replace(work, values=of_outer(work.values), template=template)
-        return replace(work, **of_outer(work.given))
+        return replace(work, **of_outer(work.bindings))
 
     for step in steps.values():
-        made[step.name] = replace(
+        nested[step.name] = replace(
             step,
             name=f"{name}/{step.name}",
             work=work_of(step.work),
-            after=(*after, *(made.get(one.name, one) for one in step.after)),
+            after=(*after, *(nested.get(previous.name, previous) for previous in step.after)),
             when=_both(when, None if step.when is None else of_outer(step.when)),
         )
-        yield made[step.name]
+        yield nested[step.name]
 
 
 def _values_of(parameters: Mapping[str, PipelineParameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    later = {name: value for name, value in arguments.items() if [*references_in(value)]}
-    known = {name: value for name, value in arguments.items() if name not in later}
+    deferred = {name: value for name, value in arguments.items() if [*references_in(value)]}
+    immediate = {name: value for name, value in arguments.items() if name not in deferred}
     problems: list[Problem] = []
-    values = check_parameters({k: v for k, v in parameters.items() if k not in later}, known, problems)
-    problems += [Problem(name, "is no parameter of that pipeline") for name in later if name not in parameters]
+    values = check_parameters({k: v for k, v in parameters.items() if k not in deferred}, immediate, problems)
+    problems += [Problem(name, "is no parameter of that pipeline") for name in deferred if name not in parameters]
     if problems:
-        raise InvalidInputError([Problem(f"arguments[{one.where!r}]", one.what, one.hint) for one in problems])
-    return {**values, **later}
+        raise InvalidInputError(
+            [Problem(f"arguments[{problem.where!r}]", problem.what, problem.hint) for problem in problems]
+        )
+    return {**values, **deferred}
 
 
 def _both(first: Condition | Reference | None, second: Any) -> Any:

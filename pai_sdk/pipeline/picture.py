@@ -20,7 +20,7 @@ _FILLS = {
     "blocked": ("#fef9c3", "#854d0e"),
     "stopped": ("#fef9c3", "#854d0e"),
 }
-_LONGEST = 22
+_MAX_NAME_LENGTH = 22
 
 
 def run_svg(run: PipelineRunRecord, steps: Mapping[str, StepRecord]) -> str:
@@ -30,20 +30,20 @@ def run_svg(run: PipelineRunRecord, steps: Mapping[str, StepRecord]) -> str:
         run: with the needs of each step.
         steps: their states, by name.
     """
-    needs = {one["name"]: list(one["needs"]) for one in run.steps}
+    needs = {step["name"]: list(step["needs"]) for step in run.steps}
     columns: dict[str, int] = {}
     for name, before in needs.items():  # each step stands behind those that it needs
-        columns[name] = 1 + max((columns[one] for one in before), default=-1)
+        columns[name] = 1 + max((columns[step] for step in before), default=-1)
     rows: dict[int, int] = {}
-    places: dict[str, tuple[int, int]] = {}
+    positions: dict[str, tuple[int, int]] = {}
     for name, column in columns.items():
         row = rows.get(column, 0)
         rows[column] = row + 1
-        places[name] = (_EDGE + column * (_WIDTH + _GAP_X), _EDGE + row * (_HEIGHT + _GAP_Y))
-    width = 2 * _EDGE + max((x + _WIDTH for x, _ in places.values()), default=0)
-    height = 2 * _EDGE + max((y + _HEIGHT for _, y in places.values()), default=0)
-    lines = [_line(places[one], places[name]) for name, before in needs.items() for one in before]
-    boxes = [_box(steps.get(name) or StepRecord(name), places[name], _progress(name, steps)) for name in needs]
+        positions[name] = (_EDGE + column * (_WIDTH + _GAP_X), _EDGE + row * (_HEIGHT + _GAP_Y))
+    width = 2 * _EDGE + max((x + _WIDTH for x, _ in positions.values()), default=0)
+    height = 2 * _EDGE + max((y + _HEIGHT for _, y in positions.values()), default=0)
+    lines = [_line(positions[step], positions[name]) for name, before in needs.items() for step in before]
+    boxes = [_box(steps.get(name) or StepRecord(name), positions[name], _progress(name, steps)) for name in needs]
     title = escape(f"{run.pipeline}, run {run.run_id}: {run.status}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -53,8 +53,8 @@ def run_svg(run: PipelineRunRecord, steps: Mapping[str, StepRecord]) -> str:
     )
 
 
-def _line(begin: tuple[int, int], end: tuple[int, int]) -> str:
-    x1, y1 = begin[0] + _WIDTH, begin[1] + _HEIGHT // 2
+def _line(start: tuple[int, int], end: tuple[int, int]) -> str:
+    x1, y1 = start[0] + _WIDTH, start[1] + _HEIGHT // 2
     x2, y2 = end[0], end[1] + _HEIGHT // 2
     middle = (x1 + x2) // 2
     curve = f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"
@@ -64,17 +64,17 @@ def _line(begin: tuple[int, int], end: tuple[int, int]) -> str:
 def _progress(name: str, steps: Mapping[str, StepRecord]) -> str:
     """How many of the steps of an `each` have ended, while it runs."""
     step = steps.get(name)
-    if step is None or not step.children or step.is_over:
+    if step is None or not step.children or step.is_finished:
         return ""
     children = (steps.get(f"{name}[{number}]") for number in range(step.children))
-    return f" · {sum(one is not None and one.is_over for one in children)} of {step.children}"
+    return f" · {sum(child is not None and child.is_finished for child in children)} of {step.children}"
 
 
-def _box(step: StepRecord, place: tuple[int, int], progress: str) -> str:
+def _box(step: StepRecord, position: tuple[int, int], progress: str) -> str:
     fill, ink = _FILLS[step.status]
-    x, y = place
+    x, y = position
     more = f" ×{step.children}" if step.children else ""
-    name = step.name if len(step.name) <= _LONGEST else f"{step.name[: _LONGEST - 1]}…"
+    name = step.name if len(step.name) <= _MAX_NAME_LENGTH else f"{step.name[: _MAX_NAME_LENGTH - 1]}…"
     seconds = ""
     if step.started_at is not None and step.ended_at is not None and step.status in ("succeeded", "failed"):
         seconds = f" · {step.ended_at - step.started_at:.1f} s"

@@ -17,7 +17,7 @@ from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
-from pai_sdk.pipeline.given import mapping_problems, outputs_problems, steps_before
+from pai_sdk.pipeline.bindings import mapping_problems, outputs_problems, steps_before
 from pai_sdk.pipeline.nesting import nested_steps
 from pai_sdk.pipeline.pipeline_run import PipelineRun
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
@@ -137,13 +137,13 @@ class Pipeline:
             problems.append(Problem("type", f"is {type!r}", "str, int, float or bool"))
         if problems:
             raise InvalidInputError(problems)
-        one = PipelineParameter(name, type, default, help)
+        parameter = PipelineParameter(name, type, default, help)
         if default is not ...:
-            check_parameters({name: one}, {}, problems)
+            check_parameters({name: parameter}, {}, problems)
         if problems:
             raise InvalidInputError(problems)
-        self._parameters[name] = one
-        return one
+        self._parameters[name] = parameter
+        return parameter
 
     def step(
         self,
@@ -200,14 +200,16 @@ class Pipeline:
             }
             wrong = [
                 Problem(key, "is for jobs and functions", "give it to the steps of that pipeline")
-                for key, is_given in for_steps.items()
-                if is_given
+                for key, is_set in for_steps.items()
+                if is_set
             ]
             if wrong:
                 raise InvalidInputError(wrong)
             return self._add_pipeline(work, name or work.name, arguments or {}, after, when)
-        made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
-        return self._add(name or _name_of(work), made, after, when, retries, timeout, cache=cache, on_exit=on_exit)
+        step_work = _work(work, inputs, hyperparameters, environments, outputs, arguments)
+        return self._add(
+            name or _name_of(work), step_work, after, when, retries, timeout, cache=cache, on_exit=on_exit
+        )
 
     def each(
         self,
@@ -248,11 +250,11 @@ class Pipeline:
         Returns:
             The step. Its `result` is the list of the results, its `outputs.NAME` the list of the URIs.
         """
-        made = _work(work, inputs, hyperparameters, environments, outputs, arguments)
+        template = _work(work, inputs, hyperparameters, environments, outputs, arguments)
         if isinstance(values, Sequence) and not isinstance(values, str | bytes):
             values = [*values]
         return self._add(
-            name or _name_of(work), EachWork(values, made, value), after, when, retries, timeout, cache=cache
+            name or _name_of(work), EachWork(values, template, value), after, when, retries, timeout, cache=cache
         )
 
     def _add(
@@ -337,9 +339,9 @@ class Pipeline:
         Raises:
             InvalidInputError: with all problems.
         """
-        known = Placeholders(self.check(**parameters))
-        found = ((name, plan_of(step, self.name, known)) for name, step in self._steps.items())
-        return {name: plan for name, plan in found if plan is not None}
+        placeholders = Placeholders(self.check(**parameters))
+        plans = ((name, plan_of(step, self.name, placeholders)) for name, step in self._steps.items())
+        return {name: plan for name, plan in plans if plan is not None}
 
     def run(
         self,
@@ -403,26 +405,26 @@ class Pipeline:
             PipelineStopped: the run was stopped on request; `resume` continues it.
         """
         _check_interrupt(on_interrupt)
-        found = self._records(run_id) if run_id is not None else self._unfinished()
-        record = found.read_run()
+        records = self._records(run_id) if run_id is not None else self._unfinished()
+        record = records.read_run()
         if record.pipeline != self.name:
-            what = f"{found.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
-            raise InvalidInputError([Problem("run_id", what, "resume it with its own pipeline")])
+            message = f"{records.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
+            raise InvalidInputError([Problem("run_id", message, "resume it with its own pipeline")])
         self.check(**record.parameters)
         record.steps = self._described()
-        return self._drive(record, found, show, on_interrupt, policy)
+        return self._drive(record, records, show, on_interrupt, policy)
 
     def runs(self) -> list[PipelineRun]:
         """The runs, the newest first."""
         paths = [file.path for file in self._root.list("runs/") if file.path.endswith("/run.json")]
         ids = sorted({path.split("/")[1] for path in paths}, reverse=True)
-        found = []
+        runs = []
         for run_id in ids:
             try:
-                found.append(PipelineRun(self._records(run_id)))
+                runs.append(PipelineRun(self._records(run_id)))
             except RunNotFoundError as error:  # cut off by a full disk, or of another program
                 logger.warning("a run is left out: %s", error)
-        return found
+        return runs
 
     def _described(self) -> list[dict[str, Any]]:
         """What is kept of the steps with a run."""
@@ -485,7 +487,7 @@ def _work(
     }
     if wrong := [*mapping_problems(mappings), *outputs_problems(outputs)]:
         raise InvalidInputError(wrong)
-    given: dict[str, Any] = {
+    bindings: dict[str, Any] = {
         "inputs": dict(inputs or {}),
         "hyperparameters": dict(hyperparameters or {}),
         "environments": dict(environments or {}),
@@ -496,23 +498,23 @@ def _work(
         else [*outputs],
     }
     if isinstance(work, Tuner):
-        given["arguments"] = dict(arguments or {})
+        bindings["arguments"] = dict(arguments or {})
         hint = "set them in the estimator of the tuner"
         wrong = [
             Problem(name, "are for jobs and functions", hint)
-            for name, v in given.items()
+            for name, v in bindings.items()
             if v and name != "inputs"
         ]
         if wrong:
             raise InvalidInputError(wrong)
-        return CallWork(SearchCall(work), given["inputs"])
+        return CallWork(SearchCall(work), bindings["inputs"])
     if isinstance(work, JobSubmitter):
         if arguments:
             hint = "give `hyperparameters` or `environments`"
             raise InvalidInputError([Problem("arguments", "are for functions and pipelines", hint)])
-        return JobWork(work, **given)
+        return JobWork(work, **bindings)
     if callable(work) and not isinstance(work, type):
-        wrong = [Problem(name, "is for jobs", "give `arguments`") for name, value in given.items() if value]
+        wrong = [Problem(name, "is for jobs", "give `arguments`") for name, value in bindings.items() if value]
         if wrong:
             raise InvalidInputError(wrong)
         return CallWork(work, dict(arguments or {}))
@@ -529,9 +531,9 @@ def _name_of(work: object) -> str:
     return str(name)
 
 
-def _check_interrupt(given: object) -> None:
-    if given not in ("detach", "stop"):
-        raise InvalidInputError([Problem("on_interrupt", f"is {given!r}", "'detach' or 'stop'")])
+def _check_interrupt(value: object) -> None:
+    if value not in ("detach", "stop"):
+        raise InvalidInputError([Problem("on_interrupt", f"is {value!r}", "'detach' or 'stop'")])
 
 
 def _setting_problems(when: object, retries: object, timeout: object, **switches: object) -> list[Problem]:

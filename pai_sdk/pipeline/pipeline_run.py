@@ -30,7 +30,7 @@ class PipelineRun:
         records: the folder of the run.
         run: the facts about it; read from the folder by default.
         steps: the states of its steps; read from the folder by default.
-        shown_in_cell: the cell of a notebook that shows the run already.
+        displayed_in_cell: the cell of a notebook that shows the run already.
 
     Example:
         >>> def jobs_of(uri: str) -> list[str]:
@@ -43,9 +43,9 @@ class PipelineRun:
         run: PipelineRunRecord | None = None,
         steps: Mapping[str, StepRecord] | None = None,
         *,
-        shown_in_cell: int | None = None,
+        displayed_in_cell: int | None = None,
     ) -> None:
-        self._shown_in_cell = shown_in_cell
+        self._displayed_in_cell = displayed_in_cell
         self.records = records
         self.record = run or records.read_run()
         self._steps = dict(steps if steps is not None else records.read_steps())
@@ -82,11 +82,11 @@ class PipelineRun:
     @property
     def steps(self) -> dict[str, StepRecord]:
         """The states of all steps by name, in the order in which they were described."""
-        names = [one["name"] for one in self.record.steps]
-        found = {name: self._steps.get(name) or StepRecord(name) for name in names}
+        names = [step["name"] for step in self.record.steps]
+        records = {name: self._steps.get(name) or StepRecord(name) for name in names}
         for name in sorted(self._steps, key=_natural):
-            found.setdefault(name, self._steps[name])
-        return found
+            records.setdefault(name, self._steps[name])
+        return records
 
     def __getitem__(self, name: str) -> StepRecord:
         steps = self.steps
@@ -110,17 +110,17 @@ class PipelineRun:
         Raises:
             PaiError: a job cannot be stopped.
         """
-        self.records.ask_to_stop()
+        self.records.request_stop()
         try:
             with claimed(self.records.store):
                 run = self.records.read_run()
                 if run.status == "running":
-                    self._stop_from_here(run, session)
+                    self._stop_locally(run, session)
         except InUseError:
             return True
         return False
 
-    def _stop_from_here(self, run: PipelineRunRecord, session: Session | None) -> None:
+    def _stop_locally(self, run: PipelineRunRecord, session: Session | None) -> None:
         for step in self.records.read_steps().values():
             if step.status == "running":
                 if step.job_id:
@@ -141,7 +141,7 @@ class PipelineRun:
         return self.svg()
 
     def _ipython_display_(self) -> None:
-        if self._shown_in_cell is None or self._shown_in_cell != notebook_cell():
+        if self._displayed_in_cell is None or self._displayed_in_cell != notebook_cell():
             raise NotImplementedError  # IPython takes the other representations
 
 
@@ -156,5 +156,5 @@ def as_dict(run: PipelineRun) -> dict[str, Any]:
         **vars(run.record),
         "status": run.status,
         "uri": run.uri,
-        "steps": [vars(one) for one in run.steps.values()],
+        "steps": [vars(step) for step in run.steps.values()],
     }

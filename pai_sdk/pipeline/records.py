@@ -20,11 +20,11 @@ from urllib.parse import quote
 from pai_sdk.errors import ObjectNotFoundError, RunNotFoundError
 from pai_sdk.storage.store import Store
 
-__all__ = ["ENDED", "PipelineRunRecord", "RunRecords", "StepRecord", "StepStatus"]
+__all__ = ["FINISHED", "PipelineRunRecord", "RunRecords", "StepRecord", "StepStatus"]
 
 StepStatus = Literal["waiting", "running", "succeeded", "cached", "skipped", "failed", "blocked", "stopped"]
 
-ENDED = ("succeeded", "cached", "skipped")
+FINISHED = ("succeeded", "cached", "skipped")
 """The statuses of a step that is not run again when the run is resumed."""
 
 _READERS = 16
@@ -72,7 +72,7 @@ class StepRecord:
         return self.status in ("succeeded", "cached")
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the step has ended, in whatever way."""
         return self.status not in ("waiting", "running")
 
@@ -128,15 +128,15 @@ class RunRecords:
             RunNotFoundError: there is none.
         """
         try:
-            return PipelineRunRecord(**_known(PipelineRunRecord, self._read(_RUN)))
+            return PipelineRunRecord(**_known_fields(PipelineRunRecord, self._read(_RUN)))
         except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
-            what = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
-            raise RunNotFoundError(what, run_id=self.uri) from None
+            message = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
+            raise RunNotFoundError(message, run_id=self.uri) from None
 
     def write_step(self, step: StepRecord) -> None:
         """Replace the state of a step."""
-        facts = {k: v for k, v in vars(step).items() if k == "result" or v not in (None, "", 0, {})}
-        self._write(_file_of(step.name), facts)
+        content = {k: v for k, v in vars(step).items() if k == "result" or v not in (None, "", 0, {})}
+        self._write(_file_of(step.name), content)
 
     def read_steps(self) -> dict[str, StepRecord]:
         """The states of all steps that have begun, by name.
@@ -146,21 +146,21 @@ class RunRecords:
         """
         paths = [file.path for file in self.store.list(_STEPS) if file.path.endswith(".json")]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-steps") as pool:
-            return {one.name: one for one in pool.map(self._read_step, paths)}
+            return {step.name: step for step in pool.map(self._read_step, paths)}
 
     def _read_step(self, path: str) -> StepRecord:
         try:
-            return StepRecord(**_known(StepRecord, self._read(path)))
+            return StepRecord(**_known_fields(StepRecord, self._read(path)))
         except (ValueError, TypeError) as error:
-            what = f"{self.uri}{path} is damaged ({error}); without the file, its step is run again"
-            raise RunNotFoundError(what, run_id=self.uri) from error
+            message = f"{self.uri}{path} is damaged ({error}); without the file, its step is run again"
+            raise RunNotFoundError(message, run_id=self.uri) from error
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Ask the process that works on the run to end it."""
         self.store.write(_STOP, b"")
 
     @property
-    def is_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether the end of the run was asked for."""
         try:
             self.store.head(_STOP)
@@ -168,26 +168,26 @@ class RunRecords:
             return False
         return True
 
-    def forget_stop(self) -> None:
+    def clear_stop_request(self) -> None:
         """The run is resumed."""
-        if self.is_to_stop:
+        if self.is_stop_requested:
             self.store.delete([_STOP])
 
     def _write(self, path: str, content: dict[str, Any]) -> None:
         self.store.write(path, json.dumps(content).encode())
 
     def _read(self, path: str) -> dict[str, Any]:
-        found = json.loads(b"".join(self.store.read(path)))
-        if not isinstance(found, dict):
+        content = json.loads(b"".join(self.store.read(path)))
+        if not isinstance(content, dict):
             raise ValueError(f"{path} is no record")
-        return found
+        return content
 
 
 def _file_of(name: str) -> str:
     return f"{_STEPS}{quote(name, safe='')}.json"
 
 
-def _known(kind: type, found: dict[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
     """What this version knows of a record that another one may have written."""
-    names = {one.name for one in fields(kind)}
-    return {name: value for name, value in found.items() if name in names}
+    names = {entry.name for entry in fields(kind)}
+    return {name: value for name, value in content.items() if name in names}

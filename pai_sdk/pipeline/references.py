@@ -11,12 +11,12 @@ from pai_sdk.schemas.values import python_value
 
 __all__ = [
     "Condition",
-    "Known",
     "OutputReference",
     "PipelineParameter",
     "Reference",
     "ResultReference",
     "StatusReference",
+    "ValueSource",
     "as_json",
     "references_in",
     "resolved",
@@ -32,13 +32,13 @@ _SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class Named(Protocol):
+class NamedStep(Protocol):
     """A step."""
 
     name: str
 
 
-class Known(Protocol):
+class ValueSource(Protocol):
     """What a run knows by now."""
 
     @property
@@ -58,7 +58,7 @@ class Known(Protocol):
 class Reference:
     """A value that is known when the run has begun, or when a step has ended. Comparisons give conditions."""
 
-    def value(self, known: Known) -> Any:
+    def value(self, values: ValueSource) -> Any:
         """The value, as soon as it is known."""
         raise NotImplementedError
 
@@ -108,10 +108,10 @@ class Condition:
         self.left = left
         self.right = right
 
-    def holds(self, known: Known) -> bool:
+    def holds(self, values: ValueSource) -> bool:
         """Make the comparison."""
         left, right = (
-            one.holds(known) if isinstance(one, Condition) else resolved(one, known) for one in self.sides
+            side.holds(values) if isinstance(side, Condition) else resolved(side, values) for side in self.sides
         )
         if self.symbol == "not":
             return not left
@@ -139,7 +139,7 @@ class Condition:
     def __str__(self) -> str:
         if self.symbol == "not":
             return f"not ({self.left})"
-        left, right = (str(one) if isinstance(one, Reference | Condition) else repr(one) for one in self.sides)
+        left, right = (str(side) if isinstance(side, Reference | Condition) else repr(side) for side in self.sides)
         return (
             f"({left} {self.symbol} {right})" if self.symbol in ("and", "or") else f"{left} {self.symbol} {right}"
         )
@@ -163,16 +163,16 @@ class PipelineParameter(Reference):
         self.default = default
         self.help = help
 
-    def value(self, known: Known) -> Any:
+    def value(self, values: ValueSource) -> Any:
         """The value of the run."""
-        return known.parameters[self.name]
+        return values.parameters[self.name]
 
     def __repr__(self) -> str:
         return f"parameter {self.name!r}"
 
 
 class _StepReference(Reference):
-    def __init__(self, step: Named) -> None:
+    def __init__(self, step: NamedStep) -> None:
         self._step = step
 
     @property
@@ -183,13 +183,13 @@ class _StepReference(Reference):
 class OutputReference(_StepReference):
     """The URI of an output of a job: `train.outputs.model`."""
 
-    def __init__(self, step: Named, channel: str) -> None:
+    def __init__(self, step: NamedStep, channel: str) -> None:
         super().__init__(step)
         self.channel = channel
 
-    def value(self, known: Known) -> Any:
+    def value(self, values: ValueSource) -> Any:
         """The URI."""
-        return known.output(self.step.name, self.channel)
+        return values.output(self.step.name, self.channel)
 
     def __repr__(self) -> str:
         return f"{self.step.name}.outputs.{self.channel}"
@@ -198,7 +198,7 @@ class OutputReference(_StepReference):
 class ResultReference(_StepReference):
     """The value that a function returns, or a part of it: `score.result["auc"]`."""
 
-    def __init__(self, step: Named, path: tuple[Any, ...] = ()) -> None:
+    def __init__(self, step: NamedStep, path: tuple[Any, ...] = ()) -> None:
         super().__init__(step)
         self.path = path
 
@@ -208,19 +208,19 @@ class ResultReference(_StepReference):
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(f"{self!r} is not known yet; use pipeline.each() for a step for each of its values")
 
-    def value(self, known: Known) -> Any:
+    def value(self, values: ValueSource) -> Any:
         """The value.
 
         Raises:
             LookupError: the result has no such part.
         """
-        found = known.result(self.step.name)
+        result = values.result(self.step.name)
         for key in self.path:
             try:
-                found = found[key]
+                result = result[key]
             except (LookupError, TypeError):
                 raise LookupError(f"{self!r}: the result has no {key!r}") from None
-        return found
+        return result
 
     def __repr__(self) -> str:
         return f"{self.step.name}.result" + "".join(f"[{key!r}]" for key in self.path)
@@ -229,9 +229,9 @@ class ResultReference(_StepReference):
 class StatusReference(Reference):
     """How a run went: for steps with `on_exit=True`. A dict with `status` and `failed`, the reasons by step."""
 
-    def value(self, known: Known) -> Any:
+    def value(self, values: ValueSource) -> Any:
         """The status."""
-        return known.status()
+        return values.status()
 
     def __repr__(self) -> str:
         return "pipeline.status"
@@ -246,22 +246,22 @@ def references_in(value: object) -> Iterator[Reference]:
     elif isinstance(value, Mapping):
         yield from references_in(value.values())
     elif isinstance(value, list | tuple | ValuesView):
-        for one in value:
-            yield from references_in(one)
+        for item in value:
+            yield from references_in(item)
 
 
-def _value_of(side: object, known: Known) -> Any:
-    return side.holds(known) if isinstance(side, Condition) else resolved(side, known)
+def _value_of(side: object, values: ValueSource) -> Any:
+    return side.holds(values) if isinstance(side, Condition) else resolved(side, values)
 
 
-def resolved(value: Any, known: Known) -> Any:
+def resolved(value: Any, values: ValueSource) -> Any:
     """The value with what its references stand for."""
     if isinstance(value, Reference):
-        return value.value(known)
+        return value.value(values)
     if isinstance(value, Mapping):
-        return {name: resolved(one, known) for name, one in value.items()}
+        return {name: resolved(item, values) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolved(one, known) for one in value]
+        return [resolved(item, values) for item in value]
     return value
 
 

@@ -12,7 +12,7 @@ from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.engine import PipelineEngine, RunValues
 from pai_sdk.pipeline.execution import StepExecution
 from pai_sdk.pipeline.pipeline_run import PipelineRun
-from pai_sdk.pipeline.records import ENDED, PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk.pipeline.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk.pipeline.steps import PipelineStep
 from pai_sdk.pipeline.table import RunDisplay
 from pai_sdk.storage.claims import claimed
@@ -49,21 +49,21 @@ def drive(
         PipelineStopped: the run was stopped on request.
     """
     with claimed(records.store) as claim:
-        records.forget_stop()
-        known = records.read_steps()
+        records.clear_stop_request()
+        step_records = records.read_steps()
         run.status, run.ended_at = "running", None
         records.write_run(run)
         executions: dict[str, str] = {}
-        values = RunValues(run, known)
+        values = RunValues(run, step_records)
         execution = StepExecution(run, records, earlier, values, executions, uses_cache=run.uses_cache)
         is_stopped = False
-        with RunDisplay(run, steps, known, records.uri, shown=show) as display:
+        with RunDisplay(run, steps, step_records, records.uri, is_enabled=show) as display:
             for at_end in (False, True):
                 chosen = [step for step in steps if step.on_exit == at_end]
                 engine = PipelineEngine(
                     chosen,
                     records,
-                    known,
+                    step_records,
                     execution,
                     executions,
                     claim,
@@ -78,33 +78,49 @@ def drive(
                     engine.interrupt(stops=on_interrupt == "stop")
                     raise KeyboardInterrupt(_interrupted(records, stopped=on_interrupt == "stop")) from None
                 is_stopped = is_stopped or engine.is_stopped
-                _leave_out_removed(steps, known, records)
-        failures = {name: one.error for name, one in known.items() if one.status == "failed" and one.error}
+                _skip_removed_steps(steps, step_records, records)
+        failures = {
+            name: record.error
+            for name, record in step_records.items()
+            if record.status == "failed" and record.error
+        }
         run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
         run.ended_at = time.time()
         records.write_run(run)
-    leaves: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(known, name)}
+    leaves: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(step_records, name)}
     if is_stopped:
         raise PipelineStopped(records.uri, leaves or failures)
     if failures:
         raise PipelineFailed(leaves or failures, run=records.uri)
-    return PipelineRun(records, run, known, shown_in_cell=display.shown_in_cell)
+    return PipelineRun(records, run, step_records, displayed_in_cell=display.displayed_in_cell)
 
 
-def _leave_out_removed(steps: Sequence[PipelineStep], known: dict[str, StepRecord], records: RunRecords) -> None:
+def _skip_removed_steps(
+    steps: Sequence[PipelineStep], step_records: dict[str, StepRecord], records: RunRecords
+) -> None:
     """Steps of an earlier process that the pipeline no longer has do not count: they neither fail nor run."""
     names = {step.name for step in steps}
-    for name, one in known.items():
+    for name, record in step_records.items():
         parent, _, number = name.rstrip("]").rpartition("[")
-        is_child = parent in names and (not known[parent].is_success or int(number) < known[parent].children)
-        if name not in names and not is_child and one.status not in ENDED:
-            left = f"; its job {one.job_id} was not stopped" if one.status == "running" and one.job_id else ""
-            one.status, one.reason, one.error = "skipped", f"it is no longer in the pipeline{left}", ""
-            records.write_step(one)
+        is_child = parent in names and (
+            not step_records[parent].is_success or int(number) < step_records[parent].children
+        )
+        if name not in names and not is_child and record.status not in FINISHED:
+            job_note = (
+                f"; its job {record.job_id} was not stopped"
+                if record.status == "running" and record.job_id
+                else ""
+            )
+            record.status, record.reason, record.error = (
+                "skipped",
+                f"it is no longer in the pipeline{job_note}",
+                "",
+            )
+            records.write_step(record)
 
 
-def _is_each(known: dict[str, Any], name: str) -> bool:
-    return bool(known[name].children)
+def _is_each(step_records: dict[str, Any], name: str) -> bool:
+    return bool(step_records[name].children)
 
 
 def _interrupted(records: RunRecords, *, stopped: bool) -> str:

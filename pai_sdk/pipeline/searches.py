@@ -56,8 +56,8 @@ class SearchCall:
         """Run the trials that are missing; gives the best one."""
         trials = self.tuner.run(inputs or None, show=False)
         if (best := trials.best) is None:  # trials are complete, or the search would have failed
-            what = f"no trial of {self.tuner.study} is complete and satisfies all constraints"
-            raise InvalidInputError([Problem("the search", what)])
+            message = f"no trial of {self.tuner.study} is complete and satisfies all constraints"
+            raise InvalidInputError([Problem("the search", message)])
         return {
             "trial": best.number,
             "params": best.params,

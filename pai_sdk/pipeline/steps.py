@@ -50,13 +50,13 @@ class JobWork:
     outputs: Sequence[str] | Mapping[str, Any] = ()
 
     @property
-    def given(self) -> dict[str, Any]:
+    def bindings(self) -> dict[str, Any]:
         """All that may have references."""
         return {name: value for name in _OVERRIDES for value in [getattr(self, name)] if value}
 
     def plan(
         self,
-        given: Mapping[str, Any],
+        bindings: Mapping[str, Any],
         *,
         name: str,
         key: str | None = None,
@@ -65,7 +65,7 @@ class JobWork:
         """The plan of the job, and what submits it.
 
         Args:
-            given: as `given`, with values instead of references.
+            bindings: as `bindings`, with values instead of references.
             name: of the job.
             key: the idempotency key.
             labels: added to those of the submitter.
@@ -73,23 +73,23 @@ class JobWork:
         Raises:
             InvalidInputError: something is wrong with the job.
         """
-        one = copy.copy(self.submitter)
+        submitter = copy.copy(self.submitter)
         for field_name in ("hyperparameters", "environments"):
-            if added := given.get(field_name):
+            if added := bindings.get(field_name):
                 if (
                     field_name == "environments"
                 ):  # values of parameters and results have types, variables have none
                     added = {name: v if isinstance(v, str) else json.dumps(v) for name, v in added.items()}
-                setattr(one, field_name, {**(getattr(one, field_name) or {}), **added})
-        outputs = given.get("outputs", ())
+                setattr(submitter, field_name, {**(getattr(submitter, field_name) or {}), **added})
+        outputs = bindings.get("outputs", ())
         placed = outputs if isinstance(outputs, Mapping) else None
-        if outputs and isinstance(one, Processor):
-            known = {channel.name for channel in one._outputs_defined}
-            added = [Channel(name=name) for name in outputs if name not in known]
-            one.set_output_channels([*one._outputs_defined, *added])
-        one.idempotency_key = key
-        one.labels = {**(one.labels or {}), **(labels or {})}
-        return one, one.plan(given.get("inputs"), placed, job_name=name)
+        if outputs and isinstance(submitter, Processor):
+            defined = {channel.name for channel in submitter._outputs_defined}
+            added = [Channel(name=name) for name in outputs if name not in defined]
+            submitter.set_output_channels([*submitter._outputs_defined, *added])
+        submitter.idempotency_key = key
+        submitter.labels = {**(submitter.labels or {}), **(labels or {})}
+        return submitter, submitter.plan(bindings.get("inputs"), placed, job_name=name)
 
     def problems(self) -> Iterator[Problem]:
         """What is wrong with it before it is planned."""
@@ -116,7 +116,7 @@ class CallWork:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def given(self) -> dict[str, Any]:
+    def bindings(self) -> dict[str, Any]:
         """All that may have references."""
         return {"arguments": self.arguments} if self.arguments else {}
 
@@ -127,17 +127,17 @@ class CallWork:
         except (TypeError, ValueError):  # some built-in ones
             return
         parameters = signature.parameters
-        takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
         for name in self.arguments:
             if name not in parameters and not takes_all:
                 yield Problem(
                     f"arguments[{name!r}]", "is no parameter of the function", name_hint(name, parameters)
                 )
-        for name, one in parameters.items():
-            is_named = one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-            if is_named and one.default is one.empty and name not in self.arguments:
+        for name, parameter in parameters.items():
+            is_keyword = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if is_keyword and parameter.default is parameter.empty and name not in self.arguments:
                 yield Problem(f"arguments[{name!r}]", "is missing")
-            elif one.kind is one.POSITIONAL_ONLY and one.default is one.empty:
+            elif parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
                 yield Problem(
                     f"arguments[{name!r}]", "can be given by position only", "use a function without `/`"
                 )
@@ -158,20 +158,20 @@ class EachWork:
     name: str
 
     @property
-    def given(self) -> dict[str, Any]:
+    def bindings(self) -> dict[str, Any]:
         """All that may have references."""
-        return {"values": self.values, **self.template.given}
+        return {"values": self.values, **self.template.bindings}
 
     def of_value(self, value: Any) -> JobWork | CallWork:
         """The work for one of the values."""
-        one = copy.copy(self.template)
-        if isinstance(one, CallWork):
-            one.arguments = {**one.arguments, self.name: value}
-        elif hasattr(one.submitter, "hyperparameters"):
-            one.hyperparameters = {**one.hyperparameters, self.name: value}
+        work = copy.copy(self.template)
+        if isinstance(work, CallWork):
+            work.arguments = {**work.arguments, self.name: value}
+        elif hasattr(work.submitter, "hyperparameters"):
+            work.hyperparameters = {**work.hyperparameters, self.name: value}
         else:
-            one.environments = {**one.environments, self.name: str(value)}
-        return one
+            work.environments = {**work.environments, self.name: str(value)}
+        return work
 
     def problems(self) -> Iterator[Problem]:
         """What is wrong with the work."""
@@ -246,12 +246,12 @@ class PipelineStep:
     @property
     def references(self) -> list[Reference]:
         """All references in it."""
-        return [*references_in(self.work.given), *references_in(self.when)]
+        return [*references_in(self.work.bindings), *references_in(self.when)]
 
     @property
     def gives(self) -> list[PipelineStep]:
         """The steps that give it values."""
-        return list(dict.fromkeys(one.step for one in self.references if one.step is not None))
+        return list(dict.fromkeys(reference.step for reference in self.references if reference.step is not None))
 
     @property
     def needs(self) -> list[PipelineStep]:
@@ -261,7 +261,7 @@ class PipelineStep:
     @property
     def reads_status(self) -> bool:
         """Whether it has the status of the run as a value."""
-        return any(isinstance(one, StatusReference) for one in self.references)
+        return any(isinstance(reference, StatusReference) for reference in self.references)
 
     def __repr__(self) -> str:
         return f"<step {self.name!r}>"

@@ -32,7 +32,7 @@ COLOURS = {
 }
 """The colour of each status, by the names of Rich."""
 
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _REDRAW_S = 0.25  # in a notebook
 
 
@@ -40,19 +40,19 @@ def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str)
     """A run as text."""
     out = StringIO()
     # In a notebook, Rich would show the table there, and write nothing.
-    Console(file=out, width=140, force_jupyter=False).print(_table(run, [*steps.values()], uri, most=10_000))
+    Console(file=out, width=140, force_jupyter=False).print(_table(run, [*steps.values()], uri, max_rows=10_000))
     return out.getvalue().rstrip()
 
 
-def step_order(steps: Sequence[PipelineStep], known: Mapping[str, StepRecord]) -> list[StepRecord]:
+def step_order(steps: Sequence[PipelineStep], step_records: Mapping[str, StepRecord]) -> list[StepRecord]:
     """The states of steps: each, then those that it has become."""
-    found = []
+    records = []
     for step in steps:
-        record = known.get(step.name) or StepRecord(step.name)
-        found.append(record)
-        children = (known.get(f"{step.name}[{number}]") for number in range(record.children))
-        found += [one for one in children if one is not None]
-    return found
+        record = step_records.get(step.name) or StepRecord(step.name)
+        records.append(record)
+        children = (step_records.get(f"{step.name}[{number}]") for number in range(record.children))
+        records += [child for child in children if child is not None]
+    return records
 
 
 class RunDisplay:
@@ -61,30 +61,30 @@ class RunDisplay:
     Args:
         run: the run.
         steps: of the pipeline.
-        known: their states, which change.
+        step_records: their states, which change.
         uri: of the run.
-        shown: whether anything is shown.
+        is_enabled: whether anything is shown.
     """
 
     def __init__(
         self,
         run: PipelineRunRecord,
         steps: Sequence[PipelineStep],
-        known: Mapping[str, StepRecord],
+        step_records: Mapping[str, StepRecord],
         uri: str,
         *,
-        shown: bool,
+        is_enabled: bool,
     ) -> None:
-        self._run, self._steps, self._known, self._uri = run, steps, known, uri
+        self._run, self._steps, self._step_records, self._uri = run, steps, step_records, uri
         console = Console(stderr=True)
         self._live: Live | None = None
-        self._cell = notebook_cell() if shown else None
+        self._cell = notebook_cell() if is_enabled else None
         self._handle: Any = None  # IPython's DisplayHandle, which has no types
         self._drawn_at = float("-inf")
-        self._prints = shown and self._cell is None and not console.is_terminal
+        self._prints = is_enabled and self._cell is None and not console.is_terminal
         self._console = console
-        self._told: dict[str, str] = {}
-        if shown and self._cell is None and console.is_terminal:
+        self._reported: dict[str, str] = {}
+        if is_enabled and self._cell is None and console.is_terminal:
             self._live = Live(console=console, get_renderable=self._renderable, refresh_per_second=4)
 
     def __enter__(self) -> RunDisplay:
@@ -100,7 +100,7 @@ class RunDisplay:
             self._draw()
 
     @property
-    def shown_in_cell(self) -> int | None:
+    def displayed_in_cell(self) -> int | None:
         """The cell of a notebook that has the picture; None outside of a notebook."""
         return self._cell
 
@@ -108,7 +108,7 @@ class RunDisplay:
         """Draw the picture of the run in the cell, in the place of the one before."""
         from IPython.display import HTML, display
 
-        html = HTML(run_svg(self._run, self._known))  # type: ignore[no-untyped-call]
+        html = HTML(run_svg(self._run, self._step_records))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
         else:
@@ -121,39 +121,43 @@ class RunDisplay:
             self._draw()
         if not self._prints:
             return
-        for record in [*self._known.values()]:
-            if record.is_over and self._told.get(record.name) != record.status:
-                self._told[record.name] = record.status
-                sys.stderr.write(f"{record.name}: {record.status}{_seconds(record)}{_because(record)}\n")
+        for record in [*self._step_records.values()]:
+            if record.is_finished and self._reported.get(record.name) != record.status:
+                self._reported[record.name] = record.status
+                sys.stderr.write(f"{record.name}: {record.status}{_seconds(record)}{_reason_text(record)}\n")
 
     def _renderable(self) -> Table:
-        return _table(self._run, step_order(self._steps, self._known), self._uri, most=_MOST_ROWS)
+        return _table(self._run, step_order(self._steps, self._step_records), self._uri, max_rows=_MAX_ROWS)
 
 
-def _table(run: PipelineRunRecord, steps: Sequence[StepRecord], uri: str, *, most: int) -> Table:
+def _table(run: PipelineRunRecord, steps: Sequence[StepRecord], uri: str, *, max_rows: int) -> Table:
     counts: dict[str, int] = {}
-    for one in steps:
-        counts[one.status] = counts.get(one.status, 0) + 1
+    for step in steps:
+        counts[step.status] = counts.get(step.status, 0) + 1
     title = f"{run.pipeline}, run {run.run_id}: " + ", ".join(f"{n} {status}" for status, n in counts.items())
     table = Table(title=title, title_justify="left", caption=uri, caption_justify="left", box=None, pad_edge=False)
     for heading in ("step", "status", "time", "job", "reason"):
         table.add_column(heading, overflow="fold")
-    shown = steps if len(steps) <= most else [one for one in steps if one.status in ("running", "failed")][:most]
-    for one in shown:
-        status = f"[{COLOURS[one.status]}]{one.status}[/]"
-        text = (one.error.splitlines() or [""])[0] if one.error else one.reason
-        table.add_row(escape(one.name), status, _seconds(one).strip(), one.job_id, escape(text))
-    if len(shown) < len(steps):
-        table.add_row(f"… {len(steps) - len(shown)} more", "", "", "", "")
+    visible = (
+        steps
+        if len(steps) <= max_rows
+        else [step for step in steps if step.status in ("running", "failed")][:max_rows]
+    )
+    for step in visible:
+        status = f"[{COLOURS[step.status]}]{step.status}[/]"
+        text = (step.error.splitlines() or [""])[0] if step.error else step.reason
+        table.add_row(escape(step.name), status, _seconds(step).strip(), step.job_id, escape(text))
+    if len(visible) < len(steps):
+        table.add_row(f"… {len(steps) - len(visible)} more", "", "", "", "")
     return table
 
 
-def _seconds(one: StepRecord) -> str:
-    if one.started_at is None or one.status in ("cached", "skipped", "blocked"):
+def _seconds(step: StepRecord) -> str:
+    if step.started_at is None or step.status in ("cached", "skipped", "blocked"):
         return ""
-    return f" {(one.ended_at or time.time()) - one.started_at:.1f} s"
+    return f" {(step.ended_at or time.time()) - step.started_at:.1f} s"
 
 
-def _because(one: StepRecord) -> str:
-    text = (one.error.splitlines() or [""])[0] if one.error else one.reason
+def _reason_text(step: StepRecord) -> str:
+    text = (step.error.splitlines() or [""])[0] if step.error else step.reason
     return f" ({text})" if text else ""

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from pai_sdk import Pipeline
 from pai_sdk.errors import PipelineFailed
-from pai_sdk.pipeline.found_runs import FoundRuns
+from pai_sdk.pipeline.found_runs import FolderRuns
 from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
 from tests.waiting import PATIENCE_S
@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def watched(browser: Browser, tmp_path: Path) -> Iterator[WatchedPage]:
-    server = UiServer(UiSettings(tmp_path, pipelines=FoundRuns(tmp_path)))
+    server = UiServer(UiSettings(tmp_path, pipelines=FolderRuns(tmp_path)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

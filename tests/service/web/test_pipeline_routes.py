@@ -14,7 +14,7 @@ import requests
 
 from pai_sdk import Pipeline
 from pai_sdk.errors import PipelineFailed
-from pai_sdk.pipeline.found_runs import FoundRuns
+from pai_sdk.pipeline.found_runs import FolderRuns
 from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.service.web.browsing import built_page
 from tests.waiting import PATIENCE_S
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def _served(folder: Path, static: Path) -> Iterator[UiServer]:
-    made = UiServer(UiSettings(folder, token=TOKEN, static=built_page(static), pipelines=FoundRuns(folder)))
+    made = UiServer(UiSettings(folder, token=TOKEN, static=built_page(static), pipelines=FolderRuns(folder)))
     ready = threading.Event()
     thread = threading.Thread(target=made.run, args=(ready.set,))
     thread.start()
@@ -146,11 +146,11 @@ def test_the_link_opens_the_pipelines_of_a_folder_that_has_some(server: UiServer
 
 
 def test_the_folder_may_be_that_of_one_pipeline_or_of_one_run(folder: Path) -> None:
-    (of_pipeline,) = FoundRuns(folder / "good").rows()
+    (of_pipeline,) = FolderRuns(folder / "good").rows()
     assert of_pipeline["id"].startswith("runs/")
     place = folder / "good" / of_pipeline["id"]
-    (alone,) = FoundRuns(place).rows()
-    assert FoundRuns(place).detail(alone["id"])["pipeline"] == "good"
+    (alone,) = FolderRuns(place).rows()
+    assert FolderRuns(place).detail(alone["id"])["pipeline"] == "good"
 
 
 def test_a_run_that_is_written_to_is_read(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_run_that_is_written_to_is_read(tmp_path: Path) -> None:
     pipeline = Pipeline("live", store=tmp_path)
 
     def look() -> None:
-        (row,) = FoundRuns(tmp_path).rows()
-        seen.append(FoundRuns(tmp_path).detail(row["id"]))
+        (row,) = FolderRuns(tmp_path).rows()
+        seen.append(FolderRuns(tmp_path).detail(row["id"]))
 
     pipeline.step(look, name="look")
     pipeline.run(show=False)
