@@ -1,7 +1,7 @@
-"""Earlier executions of steps, by what their outputs depend on.
+"""Stores earlier executions of steps, by a hash of all inputs on which their outputs depend.
 
 <step>/<hash>.json   an execution: its outputs, its result
-<step>/last.json     what the last execution depended on; for the reason why it does not count
+<step>/last.json     the inputs of the last execution, for the reason for which it is not valid any more
 """
 
 from __future__ import annotations
@@ -20,23 +20,13 @@ __all__ = ["StepCache"]
 
 
 class StepCache:
-    """The executions of a pipeline's steps. Safe for many threads.
-
-    Args:
-        store: the folder.
-    """
+    """The executions of a pipeline's steps. Safe for many threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find(self, name: str, parts: Mapping[str, str], session: Any) -> tuple[dict[str, Any] | None, str]:
-        """An execution that counts, or None and why there is none.
-
-        Args:
-            name: of the step.
-            parts: what its outputs depend on.
-            session: whose keys look whether the outputs are still there.
-        """
+        """Returns a valid earlier execution, or None and the reason for which there is none."""
         execution = self._read(self._entry(name, parts))
         if execution is None or not execution.keys() >= {"execution", "job_id", "outputs", "result", "files"}:
             last = self._read(f"{_folder(name)}/last.json")
@@ -49,12 +39,7 @@ class StepCache:
         return execution, f"code, parameters and inputs are those of {execution['execution']}"
 
     def put(self, record: StepRecord, session: Any) -> None:
-        """Records an execution that has succeeded.
-
-        Args:
-            record: of the step.
-            session: whose keys list the outputs; a call has none.
-        """
+        """Records an execution that has succeeded."""
         files = {channel: files_identity(uri, session) for channel, uri in record.outputs.items()}
         entry = {
             "execution": record.execution,

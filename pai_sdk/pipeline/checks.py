@@ -1,4 +1,4 @@
-"""Finds all that is wrong with a pipeline before anything of it runs."""
+"""Checks a pipeline before any of its steps runs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _PLACEHOLDERS = "oss://pipeline-placeholder/"
 
 
 class Placeholders:
-    """Stands for what a run will know: texts that name the references."""
+    """Values in place of those that only a run has: strings that name the references."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.parameters = parameters
 
     def output(self, step: str, channel: str) -> Any:
-        """A URI that is no place."""
+        """Returns a placeholder URI."""
         return f"{_PLACEHOLDERS}{step}/{channel}/"
 
     def result(self, step: str) -> Any:
-        """Stands for itself and for all parts of it."""
+        """Returns a placeholder for a result and for all parts of it."""
         return _AnyPart(step)
 
     def status(self) -> dict[str, Any]:
-        """As at the end of a run without failures."""
+        """Returns the status of a run without failures."""
         return {"status": "succeeded", "failed": {}}
 
 
@@ -55,7 +55,7 @@ class _AnyPart(str):
 def check_parameters(
     parameters: Mapping[str, PipelineParameter], arguments: Mapping[str, Any], problems: list[Problem]
 ) -> dict[str, Any]:
-    """The values of a run's parameters; problems are noted."""
+    """Returns the values of a run's parameters, and appends to `problems`."""
     problems += [
         Problem(name, "is not a parameter of the pipeline", name_hint(name, parameters))
         for name in arguments
@@ -95,13 +95,7 @@ def _as_bool(text: str) -> bool:
 def check_steps(
     steps: Sequence[PipelineStep], parameters: Mapping[str, PipelineParameter], values: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """All that is wrong with the steps.
-
-    Args:
-        steps: in the order in which they were described, so that there is no cycle.
-        parameters: of the pipeline.
-        values: those of the run.
-    """
+    """Yields all problems of the steps, which are in the order of their definition, so without cycles."""
     plans: dict[str, Plan] = {}
     for step in steps:
         where = f"step {step.name!r}"
@@ -122,7 +116,7 @@ def check_steps(
 
 
 def plan_of(step: PipelineStep, pipeline: str, values_of_run: Placeholders) -> Plan | None:
-    """The plan of a step's job, or of the first trial of its search, with placeholders; None for a call."""
+    """Returns the plan of a step's job or of the first trial of its search, with placeholders; None for a call."""
     work = step.work
     if isinstance(work, EachWork):
         values = work.values if isinstance(work.values, list | tuple) else [""]
@@ -135,7 +129,7 @@ def plan_of(step: PipelineStep, pipeline: str, values_of_run: Placeholders) -> P
 
 
 def _misplaced(where: str, value: object) -> Iterator[Problem]:
-    """Steps and conditions in the place of values, and references where they are not replaced by their values."""
+    """Yields steps and conditions in place of values, and references at positions that are not resolved."""
     if isinstance(value, PipelineStep | StepOutputs):
         name = value.name if isinstance(value, PipelineStep) else value._step.name
         yield Problem(where, f"is no value, but the step {name!r}", "give its result or outputs.NAME")
@@ -178,7 +172,7 @@ def _reference_problems(
 
 
 def _output_problems(step: PipelineStep, plans: Mapping[str, Plan]) -> Iterator[Problem]:
-    """References to outputs that a job does not have."""
+    """Yields references to outputs that a job does not have."""
     for reference in step.references:
         if isinstance(reference, OutputReference) and reference.step.name in plans:
             names = [channel.name for channel in plans[reference.step.name].request.output_channels]

@@ -47,7 +47,7 @@ _SESSIONS = "pai_sdk.session."
 
 
 class _Visited:
-    """Numbers the functions and classes that a content already has: they may name each other."""
+    """Numbers the functions and classes that a content already has, because they may refer to each other."""
 
     def __init__(self, objects: dict[int, tuple[int, object]] | None = None) -> None:
         self._objects = dict(objects or {})
@@ -57,7 +57,7 @@ class _Visited:
         return not self._objects
 
     def add(self, value: object) -> int | None:
-        """Returns the number of an object that was added before; adds others."""
+        """Returns the number of an object that was added before; adds others and returns None."""
         entry = self._objects.get(id(value))
         if entry is not None:
             return entry[0]
@@ -87,7 +87,7 @@ def content_of(value: Any) -> str:
 
 
 def sources_of(function: Any) -> dict[str, list[str]]:
-    """Returns the code of a function, and of the functions, classes and values that it names; not of packages.
+    """Returns the code of a function, and of the user's functions, classes and values that it names.
 
     Args:
         function: a function, a method, a partial, or an object that can be called.
@@ -102,7 +102,7 @@ def sources_of(function: Any) -> dict[str, list[str]]:
 
 
 def _sources(function: Any, visited: _Visited) -> Iterator[_Part]:
-    """Yields the code of a callable, with what it wraps, and the values that it has from elsewhere."""
+    """Yields the code of a callable, of the functions that it wraps, and the values that it captures."""
     if isinstance(function, functools.partial):
         yield "an argument of the partial", _content([[*function.args], function.keywords], visited)
         yield from _sources(function.func, visited)
@@ -183,14 +183,7 @@ def _variables(function: types.FunctionType, visited: _Visited) -> Iterator[_Par
 
 
 def _variable(name: str, value: Any, names: Sequence[str], visited: _Visited) -> Iterator[_Part]:
-    """Yields the content of a value, a class or a function that is named.
-
-    Args:
-        name: of the variable.
-        value: its value.
-        names: the attributes that are read, if it is a module.
-        visited: as above.
-    """
+    """Yields the content of a named value, class or function; of a module, the attributes in `names`."""
     if isinstance(value, types.ModuleType):
         if is_of_user(value.__name__):
             for attribute in filter(vars(value).__contains__, names):
@@ -254,7 +247,7 @@ def _attribute(name: str, value: Any, kind: type, visited: _Visited) -> Iterator
 
 
 def _functions_in(value: Any) -> list[Any]:
-    """Returns the functions behind a property, a class method and the like."""
+    """Returns the functions of a property, a class method or a similar descriptor."""
     if not isinstance(value, _DESCRIPTORS):
         return []
     functions = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "fdel", "func", "dispatcher")]
@@ -268,7 +261,7 @@ def _state_of_owner(owner: Any, visited: _Visited) -> Iterator[_Part]:
 
 
 def _code(code: types.CodeType, label: str, visited: _Visited) -> Iterator[_Part]:
-    """Yields what is executed: comments, blank lines and line numbers do not count."""
+    """Yields the executed code, without comments, blank lines and line numbers."""
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     yield label, repr((code.co_code, getattr(code, "co_exceptiontable", b""), names, counts))
@@ -296,13 +289,7 @@ def _content(value: Any, visited: _Visited) -> str:
 
 
 def _full_content(value: Any, visited: _Visited, *, lenient: bool) -> str | None:
-    """Returns the value as JSON or as a hash of its pickle; None if it cannot be pickled.
-
-    Args:
-        value: any value.
-        visited: as above. An attempt has a copy of it, as long as it may fail: what it has seen is in no content yet.
-        lenient: whether locks and sessions in it count by their type only.
-    """
+    """Returns a value as JSON or as a hash of its pickle; None if it cannot be pickled."""
     try:
         if _is_plain(value):
             return json.dumps(value, sort_keys=True)

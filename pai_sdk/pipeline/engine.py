@@ -1,7 +1,7 @@
-"""Runs the steps of a pipeline, a few at a time, each as soon as the steps that it needs have ended.
+"""Runs the steps of a pipeline, a few at a time, each as soon as the steps that it needs have finished.
 
-The thread of the engine decides: it starts steps, follows jobs and notes ends. The beginning of each step has a
-thread: a function is called there, a job is submitted there. One watch follows all jobs.
+The thread of the engine decides: it starts steps, follows jobs and records ends. Each step starts in a thread of
+its own, which calls its function or submits its job. One watch follows all jobs.
 
     waiting -> running -> succeeded | failed (-> running, another attempt) | stopped
     waiting -> cached | skipped | blocked
@@ -37,24 +37,20 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _STOP_CHECK_INTERVAL_S = 1.0
-_SUBMISSION_S = 10.0  # after Ctrl-C; a job that is submitted later is found when the run is resumed
+# After Ctrl-C. A job that is submitted later is not lost: `resume` finds it by its idempotency key.
+_SUBMISSION_S = 10.0
 _DONE = ("succeeded", "cached")
 
 
 class RunValues:
-    """The values that a run knows by now.
-
-    Args:
-        run: with its parameters.
-        records: the states of its steps, by name.
-    """
+    """The current values of a run: its parameters, and the outputs and results of its steps."""
 
     def __init__(self, run: PipelineRunRecord, records: Mapping[str, StepRecord]) -> None:
         self.parameters = run.parameters
         self._records = records
 
     def output(self, step: str, channel: str) -> Any:
-        """The URI of an output; a list of them for `each`.
+        """Returns the URI of an output; a list of them for `each`.
 
         Raises:
             LookupError: the job had no such output.
@@ -69,22 +65,22 @@ class RunValues:
         return record.outputs[channel]
 
     def result(self, step: str) -> Any:
-        """The value that a function has returned; a list of them for `each`."""
+        """Returns the result of a function; a list of results for `each`."""
         return self._records[step].result
 
     def status(self) -> dict[str, Any]:
-        """How the run went so far."""
+        """Returns the current status of the run."""
         failed = {name: record.error for name, record in self._records.items() if record.status == "failed"}
         is_stopped = any(record.status == "stopped" for record in self._records.values())
         return {"status": "stopped" if is_stopped else "failed" if failed else "succeeded", "failed": failed}
 
 
 class PipelineEngine:
-    """Runs the steps that have not ended.
+    """Runs the unfinished steps.
 
     Args:
         steps: all steps, each after those that it needs.
-        records: keep the run.
+        records: the folder of the run.
         step_records: what is known of the steps, by name; of an earlier process too.
         execution: carries out steps.
         executions: by step, the execution that has made its outputs; filled here, and read by `execution`.
@@ -161,7 +157,7 @@ class PipelineEngine:
     # ---- the loop
 
     def run(self) -> None:
-        """Run until all steps have ended, or the end of the run was asked for.
+        """Runs until all steps have finished, or a stop was requested.
 
         Raises:
             InUseError: another process has taken the run.
@@ -186,7 +182,7 @@ class PipelineEngine:
                 self._started[in_thread(self._execution.start, live)] = live
 
     def _wait(self, watch: JobWatch[TrainingJob]) -> None:
-        """Wait for the end of a call, or for news of a job."""
+        """Waits for the end of a call, or for an update of a job."""
         if self._started:
             has_jobs = bool(self._with_job)
             late = min((step.deadline for step in self._started.values() if step.deadline), default=None)
@@ -206,14 +202,16 @@ class PipelineEngine:
         if error is not None:
             if isinstance(error, KeyboardInterrupt):
                 raise error
+            # The job may exist although the response was lost. Another attempt would create a second one; a
+            # resumed run repeats the request with the same key, and finds the first one.
             if isinstance(error, PaiError) and error.maybe_arrived:
-                raise error  # the job may be there: the run is resumed, and finds it
+                raise error
             logger.info("step %s failed", live.name, exc_info=error)
             self._on_failure(live, reason_of(error))
         elif live.job is not None and not live.record.is_finished:
             self._with_job[same_job(live.job)] = live
             watch.add(live.job)
-            if self.is_stopped:  # the stop was asked for while the job was submitted
+            if self.is_stopped:  # the stop was requested during the submission, and did not reach this job
                 _stop(live.job)
         elif isinstance(live.step.work, EachWork) and not live.record.is_finished:
             self._open_each(live, live.step.work, future.result() or [])
@@ -221,14 +219,14 @@ class PipelineEngine:
             self._after_end(live)
 
     def _open_each(self, live: LiveStep, work: EachWork, values: list[Any]) -> None:
-        """Make a step for each of the values."""
+        """Adds a step for each of the values."""
         for number, value in enumerate(values):
             child = replace(live.step, name=f"{live.name}[{number}]", work=work.of_value(value), when=None)
             live.children.append(self._add(child, live))
         self._close_each(live)
 
     def _close_each(self, live: LiveStep) -> None:
-        """End an `each` whose steps have ended."""
+        """Finishes an `each` whose steps have finished."""
         if not all(child.is_recorded for child in live.children):
             return
         failed = [child for child in live.children if not child.record.is_success]
@@ -260,7 +258,7 @@ class PipelineEngine:
             self._on_failure(live, str(job_failure(job._backend, update)))
 
     def interrupt(self, *, stops: bool) -> None:
-        """Ctrl-C: what still runs in threads does not count; jobs go on, or are stopped."""
+        """Handles Ctrl-C: results of threads are ignored; jobs continue, or are stopped."""
         for live in self._started.values():
             live.is_abandoned = True
         submissions = [future for future, live in self._started.items() if isinstance(live.step.work, JobWork)]
@@ -272,7 +270,7 @@ class PipelineEngine:
     # ---- ends
 
     def _on_failure(self, live: LiveStep, error: str) -> None:
-        """Another attempt, or the end."""
+        """Schedules another attempt, or finishes the step."""
         record = live.record
         live.job = live.deadline = None
         record.attempt = max(record.attempt, 1)
@@ -288,7 +286,7 @@ class PipelineEngine:
         self._after_end(live)
 
     def _after_end(self, live: LiveStep) -> None:
-        """Let the steps go on that have waited for this one."""
+        """Starts the steps that were waiting for this one."""
         live.is_recorded = True
         self._record_execution(live)
         if live.parent is not None:
@@ -300,7 +298,7 @@ class PipelineEngine:
         self._on_change()
 
     def _end_late_steps(self) -> None:
-        """End the attempts whose time is over."""
+        """Ends the attempts whose timeout has passed."""
         now = time.monotonic()
         late = [step for step in self._running if step.deadline is not None and now > step.deadline]
         for live in late:
@@ -309,7 +307,9 @@ class PipelineEngine:
                 self._with_job.pop(same_job(live.job), None)
                 _stop(live.job)
                 self._on_failure(live, text)
-            else:  # a thread cannot be ended; what it still does does not count
+            else:
+                # Threads cannot be stopped. The abandoned one keeps its `LiveStep`, so that its late result is
+                # ignored; the next attempt has a new one.
                 live.is_abandoned = True
                 again = replace(live, is_abandoned=False, job=None, deadline=None)
                 self._live[live.name] = again
@@ -323,7 +323,7 @@ class PipelineEngine:
         return [*self._started.values(), *self._with_job.values()]
 
     def _check_stop_request(self) -> None:
-        """Stop the jobs when the end of the run was asked for; end where another process has taken the run."""
+        """Stops the jobs after a stop request; raises if another process has claimed the run."""
         now = time.monotonic()
         if now < self._next_stop_check_at:
             return
@@ -339,15 +339,15 @@ class PipelineEngine:
 def _stop(job: TrainingJob) -> None:
     try:
         job.stop()
-    except PaiError as error:  # it may have ended meanwhile
+    except PaiError as error:  # it may have finished in the meantime
         logger.warning("job %s was not stopped: %s", job.id, error)
 
 
 def _blocked_by(step: PipelineStep, step_records: Mapping[str, StepRecord]) -> tuple[str, str] | None:
-    """The status of a step that cannot run, and why; None for one that can."""
+    """Returns the status of a step that cannot run, and the reason; None for one that can."""
     for needed in step.needs:
         if step.on_exit and not needed.on_exit:
-            continue  # it runs however that one has ended
+            continue  # a step of `on_exit` runs after any outcome of the others
         status = step_records[needed.name].status
         if status in ("failed", "blocked", "stopped"):
             return "blocked", f"{needed.name} has {'failed' if status == 'failed' else 'not run'}"

@@ -1,4 +1,4 @@
-"""Carries out one step: its condition, its cache, its call or the submission of its job. In a worker thread."""
+"""Executes one step: its condition, its cache, its call or the submission of its job. In a worker thread."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ RUN_LABEL, STEP_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step"
 class LiveStep:
     """A step of a run that this process works on.
 
-    One thread at a time has it: the worker that carries it out, then the thread of the engine.
+    One thread at a time uses it: the worker that executes it, then the thread of the engine.
 
     Attributes:
-        step: as it was described.
-        record: its state.
-        job: of its last attempt.
-        deadline: the end of its time, on the monotonic clock.
-        open_needs: how many of the steps that it needs have not ended.
-        children: of `each`.
-        parent: the `each` that it belongs to.
-        is_given_up: its time is over, and what its function still does does not count.
-        is_noted: the engine knows that it has ended; its record may say so before.
-        attempts_before: those after which it had failed when the run was resumed; they do not count as retries.
+        step: the definition of the step.
+        record: the state of the step.
+        job: the job of the last attempt.
+        deadline: the deadline of the attempt, on the monotonic clock.
+        open_needs: the number of unfinished steps that it needs.
+        children: the steps of an `each`.
+        parent: the `each` to which it belongs.
+        is_abandoned: its timeout has passed, and late results of its function are ignored.
+        is_recorded: the engine has processed its end; the status of its record may be final before.
+        attempts_before: failed attempts before the run was resumed, which do not count as retries.
     """
 
     step: PipelineStep
@@ -68,21 +68,12 @@ class LiveStep:
 
     @property
     def name(self) -> str:
-        """Of the step."""
+        """Returns the name of the step."""
         return self.step.name
 
 
 class StepExecution:
-    """Carries out steps of one run. Safe for many threads, with one for each step.
-
-    Args:
-        run: the run.
-        records: keep the states.
-        cache: earlier executions.
-        values: the values by now.
-        executions: gives the execution that has made the outputs of a step.
-        uses_cache: whether earlier executions count in this run.
-    """
+    """Executes steps of one run. Thread-safe, with one thread for each step."""
 
     def __init__(
         self,
@@ -102,10 +93,7 @@ class StepExecution:
         self._uses_cache = uses_cache
 
     def start(self, live: LiveStep) -> list[Any] | None:
-        """Carry out a step as far as this process does it; gives the values of an `each`.
-
-        Afterwards the step has ended, or its job runs.
-        """
+        """Executes a step to the end of its call or the submission of its job; returns the values of an `each`."""
         record, step = live.record, live.step
         if step.when is not None and not _holds(step.when, self._values):
             self.end(live, "skipped", reason=f"{step.when!r} does not hold")
@@ -142,7 +130,8 @@ class StepExecution:
             record.result = result
             if not isinstance(function, SearchCall):
                 record.parts |= parts_of_paths(arguments)
-            if live.step.cache and not live.step.on_exit:  # first: a process that is killed in between calls again
+            # The cache first: a process that is killed in between repeats the call, and loses no result.
+            if live.step.cache and not live.step.on_exit:
                 self._cache.put(record, None)
             self.end(live, "succeeded")
 
@@ -150,11 +139,11 @@ class StepExecution:
 
     def _submit(self, live: LiveStep, work: JobWork) -> None:
         record, session = live.record, work.submitter._session()
-        if record.status == "running" and record.job_id:  # another process has begun it
+        if record.status == "running" and record.job_id:  # another process has submitted the job
             live.job = session.get_job(record.job_id)
             self._set_deadline(live)
             return
-        is_again = record.status == "running"  # it was killed before it knew the id of the job
+        is_again = record.status == "running"  # a process was killed before it recorded the id of the job
         key = self._key(record.name, record.attempt if is_again else record.attempt + 1)
         submitter, plan = work.plan(
             resolved(work.bindings, self._values),
@@ -182,7 +171,7 @@ class StepExecution:
                 return
             self._start_attempt(live)
         job = submitter.submit(plan, show_logs=False)
-        if live.is_abandoned:  # its time was over before the submission was
+        if live.is_abandoned:  # the timeout passed during the submission
             job.stop()
             return
         live.job = job
@@ -190,21 +179,21 @@ class StepExecution:
         self._records.write_step(record)
 
     def on_end_of_job(self, live: LiveStep, job: JobRecord) -> None:
-        """Note the outputs of a job that has succeeded."""
+        """Records the outputs of a job that has succeeded."""
         record = live.record
         record.outputs = dict(job.outputs)
         if live.step.cache and isinstance(live.step.work, JobWork):
             self._cache.put(record, live.step.work.submitter._session())
-        self.end(live, "succeeded")  # last: a process that is killed in between notes the end of the job again
+        self.end(live, "succeeded")  # last: after a kill in between, the next process records the end again
 
     def _key(self, name: str, attempt: int) -> str:
-        # The same from any process.
+        # Equal in all processes: after a kill, the next one repeats the submission, and finds the job by the key.
         return f"{self._run.run_id}:{hashlib.sha256(name.encode()).hexdigest()[:12]}:{attempt}"
 
     # ---- shared
 
     def end(self, live: LiveStep, status: Any, *, reason: str = "", error: str = "") -> None:
-        """Note the end of a step."""
+        """Records the end of a step."""
         record = live.record
         record.status, record.ended_at, record.error = status, time.time(), error
         record.reason = reason or record.reason
@@ -221,7 +210,7 @@ class StepExecution:
         self._records.write_step(record)
 
     def _set_deadline(self, live: LiveStep) -> None:
-        """The end of the attempt's time, which may have begun in another process."""
+        """Sets the deadline of an attempt, which another process may have started."""
         if live.step.timeout_s is not None:
             age_s = max(0.0, time.time() - (live.record.started_at or time.time()))
             live.deadline = time.monotonic() + live.step.timeout_s - age_s
@@ -234,7 +223,7 @@ class StepExecution:
         if not live.step.cache or not self._uses_cache:
             record.reason = "its cache is off" if self._uses_cache else "the cache is off in this run"
             return False
-        if record.attempt:  # an attempt of this run has failed or was cut off
+        if record.attempt:  # an attempt of this run has failed or was interrupted
             record.reason = record.reason or "an attempt before it has failed"
             return False
         execution, reason = self._cache.find(record.name, record.parts, session)
@@ -247,7 +236,7 @@ class StepExecution:
         return True
 
     def _executions_of(self, bindings: Mapping[str, Any]) -> dict[str, str]:
-        """Returns for each value with outputs of other steps its content, with the executions that made them."""
+        """Returns, for each value with outputs of other steps, a hash with the executions that made them."""
         return {
             name: digest(self._with_executions(value))
             for name, value in bindings.items()
@@ -265,13 +254,13 @@ class StepExecution:
 
 
 def reason_of(error: BaseException) -> str:
-    """The text of an error, for the record of a step."""
+    """Formats an error for the record of a step."""
     text = error_text(error)
     return text if isinstance(error, PaiError) else f"{type(error).__name__}: {text}"
 
 
 def _result(value: Any) -> Any:
-    """What a function has returned, as it is kept."""
+    """Converts the return value of a function to JSON values."""
     try:
         return as_json(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -286,5 +275,5 @@ def _holds(when: Any, values: ValueSource) -> bool:
 
 
 def job_name(pipeline: str, step: str) -> str:
-    """The name of the job of a step."""
+    """Returns the name of a step's job."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", f"{pipeline}-{step}").strip("-")

@@ -1,8 +1,8 @@
-"""What the outputs of a step depend on, as hashes, and why an earlier execution does or does not count.
+"""Hashes all inputs on which the outputs of a step depend, and explains why an earlier execution is not valid.
 
-A step depends on its code, on its request or its arguments, and on its inputs. An input from another step is named
-by the execution that has made it, so a step that was executed again has its dependents executed again. An input
-from elsewhere is named by the ETags, or by sizes and times, of its files.
+A step depends on its code, on its request or its arguments, and on its inputs. An input from another step is
+identified by the execution that has made it, so a step that was executed again has its dependents executed again.
+Any other input is identified by the ETags, or by sizes and times, of its files.
 """
 
 from __future__ import annotations
@@ -55,13 +55,7 @@ def digest(value: Any) -> str:
 def parts_of_call(
     function: Callable[..., Any], arguments: Mapping[str, Any], executions: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the result of a call depends on.
-
-    Args:
-        function: the function.
-        arguments: with values instead of references.
-        executions: the executions that its references stand for, by argument.
-    """
+    """Returns the hashes of all inputs of a call; `executions` has those that its references stand for."""
     arguments_parts = {name: digest(value) for name, value in arguments.items() if name not in executions}
     return {
         **_function_parts(function),
@@ -76,7 +70,7 @@ def _function_parts(function: Any) -> dict[str, str]:
 
 
 def parts_of_paths(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The files of each argument that is a `Path`; read again after the call, which may have written them."""
+    """Returns the files of each `Path` argument; read again after the call, which may have written them."""
     paths_by_name = {name: [*_paths_in(value)] for name, value in arguments.items()}
     return {
         f"files of argument {name}": digest([_files_of(path) for path in paths])
@@ -98,7 +92,7 @@ def _paths_in(value: object) -> Iterator[Path]:
 
 
 def _files_of(path: Path) -> list[list[Any]]:
-    """Returns name, size and time of each file of a path, through links; nothing for a path without files."""
+    """Returns name, size and time of each file of a path, through links; empty for a path without files."""
     folders, files, visited = [path.expanduser()], [], set()
     while folders:
         folder = folders.pop()
@@ -106,7 +100,7 @@ def _files_of(path: Path) -> list[list[Any]]:
             state = folder.stat()
             if not stat.S_ISDIR(state.st_mode):
                 files.append([str(folder), state.st_size, state.st_mtime_ns])
-            elif (key := (state.st_dev, state.st_ino)) not in visited:  # links may go round
+            elif (key := (state.st_dev, state.st_ino)) not in visited:  # links may form a cycle
                 visited.add(key)
                 folders += folder.iterdir()
         except OSError:  # it does not exist, or may not be read
@@ -122,7 +116,7 @@ def parts_of_plan(
     *,
     job_folder: str = "",
 ) -> dict[str, str]:
-    """What the outputs of a job depend on.
+    """Returns the hashes of all inputs of a job.
 
     Args:
         plan: of the job.
@@ -159,7 +153,7 @@ def parts_of_plan(
 
 
 def _parts_of_outputs(request: TrainingJobRequest, job_folder: str) -> dict[str, str]:
-    """Returns where the outputs go, but for the folder of the job: an explicit place is to be filled."""
+    """Returns the targets of the outputs without the folder of the job: an explicit target has to be filled."""
     if not job_folder:
         return {}
     folders = (job_folder, folder_of(job_folder))  # the second one in an experiment
@@ -175,7 +169,7 @@ def _parts_of_outputs(request: TrainingJobRequest, job_folder: str) -> dict[str,
 
 
 def _parts_of_resume(plan: Plan) -> dict[str, str]:
-    """Returns the checkpoint that the job resumes from, unless it is in the place of its own ones."""
+    """Returns the checkpoint from which the job resumes, unless it is one of its own."""
     point = plan.resume
     if point is None or point.source == point.target:
         return {}
@@ -189,13 +183,7 @@ def _parts_of_resume(plan: Plan) -> dict[str, str]:
 def parts_of_search(
     search: SearchCall, inputs: Mapping[str, Any], executions: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the best trial of a search depends on.
-
-    Args:
-        search: the function of the step.
-        inputs: of all trials, by channel.
-        executions: the executions that fill them, by channel.
-    """
+    """Returns the hashes of all inputs of a search."""
     tuner = search.tuner
     estimator, parts = tuner.estimator, {"the search": digest(tuner.description)}
     if tuner.has_given_study:
@@ -209,12 +197,12 @@ def parts_of_search(
 
 
 def function_of(submitter: object) -> Callable[..., Any] | None:
-    """The function that the jobs of an estimator call, if they call one."""
+    """Returns the function that the jobs of an estimator call; None for other jobs."""
     return submitter.function if isinstance(submitter, FunctionEstimator) else None
 
 
 def changes(previous: Mapping[str, str] | None, current: Mapping[str, str]) -> str:
-    """Why a step has to be executed: what is not as it was.
+    """Returns the reason for which a step has to be executed again.
 
     Example:
         >>> changes({"the code": "a", "input data": "b"}, {"the code": "a", "input data": "c"})
@@ -232,7 +220,7 @@ def changes(previous: Mapping[str, str] | None, current: Mapping[str, str]) -> s
 
 
 def _terms(request: TrainingJobRequest) -> dict[str, Any]:
-    """Returns the fields that are no part of their own and do not differ from run to run."""
+    """Returns the fields of a request that have no part of their own and are equal in each run."""
     exclude: dict[str, Any] = {**dict.fromkeys(_EXCLUDED_FIELDS, True), "code_dir": True}
     exclude["algorithm_spec"] = {"code_dir": True} if request.algorithm_spec else True
     terms = request.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=exclude)
@@ -241,7 +229,7 @@ def _terms(request: TrainingJobRequest) -> dict[str, Any]:
 
 
 def files_identity(uri: str, session: Any) -> str | None:
-    """Returns the content of a folder or a file, by the listing of its store; None where nothing is known."""
+    """Returns a hash of the listing of a folder or a file; None if it does not exist."""
     if not uri:
         return None
     folder, _, name = uri.rpartition("/") if not uri.endswith("/") else (uri, "", "")

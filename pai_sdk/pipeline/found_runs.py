@@ -1,4 +1,4 @@
-"""The runs of pipelines in a local folder, for a page that shows them."""
+"""Lists the runs of pipelines in a local folder, for a page."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ _MAX_TEXT_LENGTH = 2000
 class FolderRuns:
     """Reads the runs in a folder. Links that lead out of the folder are not followed.
 
-    Args:
-        folder: of a run, of a pipeline, or of several pipelines.
-
     Example:
         >>> FoundRuns(Path("no-such-folder")).rows()
         []
@@ -40,7 +37,7 @@ class FolderRuns:
         self._folder = folder
 
     def rows(self) -> list[dict[str, Any]]:
-        """The newest runs, the newest first: id, pipeline, status, times, and how many steps were described."""
+        """Returns the newest runs, the newest first: id, pipeline, status, times, and the number of steps."""
         rows = []
         for run_id in self._ids():
             try:
@@ -52,10 +49,7 @@ class FolderRuns:
         return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)[:_MAX_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
-        """A run with its parameters, its steps, and its picture as SVG.
-
-        Args:
-            run_id: as `rows` has it.
+        """Returns a run with its parameters, its steps, and its picture as SVG.
 
         Raises:
             RunNotFoundError: there is no such run.

@@ -1,4 +1,4 @@
-"""Checks the types of what `Pipeline.step` and `Pipeline.each` are given."""
+"""Checks the types of the arguments of `Pipeline.step` and `Pipeline.each`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["mapping_problems", "outputs_problems", "steps_before"]
 
 
 def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
-    """Those that are no dicts with texts as keys.
+    """Yields the arguments that are no dicts with string keys.
 
     Example:
         >>> [str(one) for one in mapping_problems({"arguments": ["x"], "inputs": None})]
@@ -29,7 +29,7 @@ def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def outputs_problems(outputs: object) -> Iterator[Problem]:
-    """Outputs that are neither names nor a dict."""
+    """Yields outputs that are neither names nor a dict."""
     if not isinstance(outputs, str | Sequence | Mapping):
         yield wrong_type("outputs", outputs, "give a list of names, or a dict from name to URI")
     elif not all(isinstance(output, str) for output in outputs):
@@ -37,7 +37,7 @@ def outputs_problems(outputs: object) -> Iterator[Problem]:
 
 
 def steps_before(after: object) -> tuple[tuple[PipelineStep, ...], list[Problem]]:
-    """The steps of `after`, and what is wrong with it."""
+    """Returns the steps of `after`, and the problems with it."""
     steps = (after,) if isinstance(after, PipelineStep) else () if after is None else after
     if isinstance(steps, Sequence) and all(isinstance(step, PipelineStep) for step in steps):
         return tuple(steps), []

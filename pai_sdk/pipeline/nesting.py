@@ -29,7 +29,7 @@ def nested_steps(
     after: tuple[PipelineStep, ...],
     when: Condition | Reference | None,
 ) -> Iterator[PipelineStep]:
-    """The steps of a pipeline for another one, each named `name/step`.
+    """Yields the steps of an inner pipeline for an outer one, each named `name/step`.
 
     Args:
         steps: of the pipeline, by name.
@@ -46,7 +46,7 @@ def nested_steps(
     nested: dict[str, PipelineStep] = {}
 
     def of_outer(value: Any) -> Any:
-        """The value with references to the steps of the outer pipeline."""
+        """Returns the value with references to the steps of the outer pipeline."""
         if isinstance(value, PipelineParameter):
             return values[value.name] if parameters.get(value.name) is value else value
         if isinstance(value, OutputReference | ResultReference) and steps.get(value.step.name) is not value.step:

@@ -1,4 +1,4 @@
-"""A run as a picture: the steps in columns, each behind those that it needs, in the colours of their states."""
+"""Renders a run as SVG: the steps in columns behind those that they need, in the colours of their states."""
 
 from __future__ import annotations
 
@@ -24,12 +24,7 @@ _MAX_NAME_LENGTH = 22
 
 
 def run_svg(run: PipelineRunRecord, steps: Mapping[str, StepRecord]) -> str:
-    """The picture of a run.
-
-    Args:
-        run: with the needs of each step.
-        steps: their states, by name.
-    """
+    """Renders the picture of a run."""
     needs = {step["name"]: list(step["needs"]) for step in run.steps}
     columns: dict[str, int] = {}
     for name, before in needs.items():  # each step stands behind those that it needs
@@ -62,7 +57,7 @@ def _line(start: tuple[int, int], end: tuple[int, int]) -> str:
 
 
 def _progress(name: str, steps: Mapping[str, StepRecord]) -> str:
-    """How many of the steps of an `each` have ended, while it runs."""
+    """Returns how many steps of a running `each` have finished."""
     step = steps.get(name)
     if step is None or not step.children or step.is_finished:
         return ""

@@ -17,7 +17,7 @@ from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.pipeline.cache import StepCache
 from pai_sdk.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
-from pai_sdk.pipeline.bindings import mapping_problems, outputs_problems, steps_before
+from pai_sdk.pipeline.given import mapping_problems, outputs_problems, steps_before
 from pai_sdk.pipeline.nesting import nested_steps
 from pai_sdk.pipeline.pipeline_run import PipelineRun
 from pai_sdk.pipeline.records import PipelineRunRecord, RunRecords
@@ -427,7 +427,7 @@ class Pipeline:
         return runs
 
     def _described(self) -> list[dict[str, Any]]:
-        """What is kept of the steps with a run."""
+        """Returns what is kept of the steps with a run."""
         return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()]
 
     def _drive(
@@ -465,7 +465,7 @@ class Pipeline:
 
 
 def _new_run_id() -> str:
-    """An id that sorts by time: two runs may begin in one second."""
+    """Returns an id that sorts by time: two runs may begin in one second."""
     now_ns = time.time_ns()
     day = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ns // 10**9))
     return f"{day}-{now_ns // 10**6 % 1000:03}{secrets.token_hex(2)}"

@@ -1,4 +1,4 @@
-"""A run of a pipeline, as any process can look at it."""
+"""A run of a pipeline, as any process can read it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def as_dict(run: PipelineRun) -> dict[str, Any]:
-    """The run for a program: as JSON has it."""
+    """Returns the run as a dict for JSON."""
     return {
         **vars(run.record),
         "status": run.status,

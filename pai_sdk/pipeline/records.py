@@ -1,12 +1,12 @@
-"""What is kept of a run of a pipeline: a folder in a store, with one file a step.
+"""The record of a run of a pipeline: a folder in a store, with one file for each step.
 
-    run.json            the pipeline, its parameters, the steps as they were described
-    steps/<name>.json   the state of a step; written before each thing that is done, and after it
-    stop                written to ask for the end of the run
-    driver.lock, …      which process works on the run (`storage.claims`)
+    run.json            the pipeline, its parameters, the definitions of its steps
+    steps/<name>.json   the state of a step; written before and after each action
+    stop                a stop request
+    driver.lock, …      the claim of the process that works on the run (`storage.claims`)
 
-Each file is replaced as a whole. A job is submitted with a key that is made from the run, the step and the
-attempt. So a process that is killed between the submission and the record leaves a job that the next one finds.
+Each file is replaced atomically. The idempotency key of a job is derived from the run, the step and the attempt:
+if a process is killed between the submission and the record, the next one finds the job.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class StepRecord:
 
     @property
     def is_success(self) -> bool:
-        """Whether there are outputs."""
+        """Returns whether the step has outputs."""
         return self.status in ("succeeded", "cached")
 
     @property
     def is_finished(self) -> bool:
-        """Whether the step has ended, in whatever way."""
+        """Returns whether the step has finished, with any outcome."""
         return self.status not in ("waiting", "running")
 
 
@@ -103,26 +103,22 @@ class PipelineRunRecord:
 
 
 class RunRecords:
-    """Reads and writes the folder of a run.
-
-    Args:
-        store: the folder.
-    """
+    """Reads and writes the folder of a run."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @property
     def uri(self) -> str:
-        """The folder."""
+        """Returns the URI of the folder."""
         return self.store.uri
 
     def write_run(self, run: PipelineRunRecord) -> None:
-        """Write the facts about the run."""
+        """Writes the record of the run."""
         self._write(_RUN, asdict(run))
 
     def read_run(self) -> PipelineRunRecord:
-        """The facts about the run.
+        """Reads the record of the run.
 
         Raises:
             RunNotFoundError: there is none.
@@ -134,12 +130,12 @@ class RunRecords:
             raise RunNotFoundError(message, run_id=self.uri) from None
 
     def write_step(self, step: StepRecord) -> None:
-        """Replace the state of a step."""
+        """Replaces the state of a step."""
         content = {k: v for k, v in vars(step).items() if k == "result" or v not in (None, "", 0, {})}
         self._write(_file_of(step.name), content)
 
     def read_steps(self) -> dict[str, StepRecord]:
-        """The states of all steps that have begun, by name.
+        """Reads the states of all started steps, by name.
 
         Raises:
             RunNotFoundError: a file is damaged.
@@ -156,12 +152,12 @@ class RunRecords:
             raise RunNotFoundError(message, run_id=self.uri) from error
 
     def request_stop(self) -> None:
-        """Ask the process that works on the run to end it."""
+        """Requests a stop from the process that works on the run."""
         self.store.write(_STOP, b"")
 
     @property
     def is_stop_requested(self) -> bool:
-        """Whether the end of the run was asked for."""
+        """Returns whether a stop was requested."""
         try:
             self.store.head(_STOP)
         except ObjectNotFoundError:
@@ -169,7 +165,7 @@ class RunRecords:
         return True
 
     def clear_stop_request(self) -> None:
-        """The run is resumed."""
+        """Removes a stop request, when the run is resumed."""
         if self.is_stop_requested:
             self.store.delete([_STOP])
 
@@ -188,6 +184,6 @@ def _file_of(name: str) -> str:
 
 
 def _known_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
-    """What this version knows of a record that another one may have written."""
+    """Returns the fields that this release knows; another release may have written the record."""
     names = {entry.name for entry in fields(kind)}
     return {name: value for name, value in content.items() if name in names}

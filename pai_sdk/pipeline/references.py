@@ -1,4 +1,4 @@
-"""Values that are not known when a pipeline is described: outputs and results of steps, parameters, conditions."""
+"""Values that are unknown when a pipeline is defined: outputs and results of steps, parameters, conditions."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ class NamedStep(Protocol):
 
 
 class ValueSource(Protocol):
-    """What a run knows by now."""
+    """The current values of a run."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Values by name."""
+        """Returns the values of the parameters by name."""
 
     def output(self, step: str, channel: str) -> Any:
-        """The URI of an output."""
+        """Returns the URI of an output."""
 
     def result(self, step: str) -> Any:
-        """The value that a function has returned."""
+        """Returns the value that a function has returned."""
 
     def status(self) -> dict[str, Any]:
-        """How the run went so far."""
+        """Returns the current status of the run."""
 
 
 class Reference:
-    """A value that is known when the run has begun, or when a step has ended. Comparisons give conditions."""
+    """A value that is known after the run has started, or after a step has finished. Comparisons give conditions."""
 
     def value(self, values: ValueSource) -> Any:
-        """The value, as soon as it is known."""
+        """Returns the value, once it is known."""
         raise NotImplementedError
 
     @property
     def step(self) -> Any:
-        """The step that gives the value."""
+        """Returns the step that provides the value."""
         return None
 
     def __lt__(self, other: object) -> Condition:
@@ -109,7 +109,7 @@ class Condition:
         self.right = right
 
     def holds(self, values: ValueSource) -> bool:
-        """Make the comparison."""
+        """Evaluates the comparison."""
         left, right = (
             side.holds(values) if isinstance(side, Condition) else resolved(side, values) for side in self.sides
         )
@@ -121,7 +121,7 @@ class Condition:
 
     @property
     def sides(self) -> tuple[object, object]:
-        """What is compared."""
+        """Returns both operands."""
         return self.left, self.right
 
     def __and__(self, other: object) -> Condition:
@@ -188,7 +188,7 @@ class OutputReference(_StepReference):
         self.channel = channel
 
     def value(self, values: ValueSource) -> Any:
-        """The URI."""
+        """Returns the URI."""
         return values.output(self.step.name, self.channel)
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ class ResultReference(_StepReference):
         raise TypeError(f"{self!r} is not known yet; use pipeline.each() for a step for each of its values")
 
     def value(self, values: ValueSource) -> Any:
-        """The value.
+        """Returns the value.
 
         Raises:
             LookupError: the result has no such part.
@@ -230,7 +230,7 @@ class StatusReference(Reference):
     """How a run went: for steps with `on_exit=True`. A dict with `status` and `failed`, the reasons by step."""
 
     def value(self, values: ValueSource) -> Any:
-        """The status."""
+        """Returns the status."""
         return values.status()
 
     def __repr__(self) -> str:
@@ -238,7 +238,7 @@ class StatusReference(Reference):
 
 
 def references_in(value: object) -> Iterator[Reference]:
-    """All references in a value: in lists, in dicts, in conditions."""
+    """Yields all references in a value: in lists, in dicts, in conditions."""
     if isinstance(value, Reference):
         yield value
     elif isinstance(value, Condition):
@@ -255,7 +255,7 @@ def _value_of(side: object, values: ValueSource) -> Any:
 
 
 def resolved(value: Any, values: ValueSource) -> Any:
-    """The value with what its references stand for."""
+    """Returns the value with its references replaced by their values."""
     if isinstance(value, Reference):
         return value.value(values)
     if isinstance(value, Mapping):
@@ -266,7 +266,7 @@ def resolved(value: Any, values: ValueSource) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """The value as JSON has it, so that a result is the same from a cache as from a call.
+    """Converts a value to JSON values, so that a result is the same from a cache as from a call.
 
     Raises:
         TypeError: it is none.

@@ -1,4 +1,4 @@
-"""Drives a run: claims it, runs its steps, then those that run at the end, and notes how it ended."""
+"""Drives a run: claims it, runs its steps, then those of `on_exit`, and records its outcome."""
 
 from __future__ import annotations
 
@@ -31,17 +31,7 @@ def drive(
     on_interrupt: str,
     policy: FollowPolicy,
 ) -> PipelineRun:
-    """Run all steps that have not ended; see `Pipeline.run`.
-
-    Args:
-        steps: of the pipeline.
-        run: the run.
-        records: keep it.
-        earlier: executions of earlier runs.
-        parallel: how many calls and jobs run at once.
-        show: whether to show it.
-        on_interrupt: effect of Ctrl-C on running jobs: `detach` or `stop`.
-        policy: how patiently to follow jobs.
+    """Runs all unfinished steps; see `Pipeline.run`.
 
     Raises:
         InUseError: another process works on the run.
@@ -98,7 +88,7 @@ def drive(
 def _skip_removed_steps(
     steps: Sequence[PipelineStep], step_records: dict[str, StepRecord], records: RunRecords
 ) -> None:
-    """Steps of an earlier process that the pipeline no longer has do not count: they neither fail nor run."""
+    """Marks unfinished steps that the pipeline no longer has as skipped."""
     names = {step.name for step in steps}
     for name, record in step_records.items():
         parent, _, number = name.rstrip("]").rpartition("[")

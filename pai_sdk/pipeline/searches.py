@@ -16,28 +16,19 @@ __all__ = ["SearchCall"]
 
 
 class SearchCall:
-    """Runs a search. Its arguments are the inputs of all trials, by channel.
-
-    Args:
-        tuner: the search.
-    """
+    """Runs a search. Its arguments are the inputs of all trials, by channel."""
 
     def __init__(self, tuner: Tuner) -> None:
         self.tuner = tuner
 
     def within(self, run_uri: str, step: str) -> SearchCall:
-        """The search with its study in the folder of a run, where any process finds it; a given study stays.
-
-        Args:
-            run_uri: the folder of the run.
-            step: the name of the step.
-        """
+        """Returns the search with its study in the folder of the run, unless it has an explicit study."""
         if self.tuner.has_given_study:
             return self
         return SearchCall(self.tuner.with_study(f"{run_uri.rstrip('/')}/studies/{quote(step, safe='')}/"))
 
     def plan(self, inputs: Mapping[str, Any]) -> Plan | None:
-        """The plan of a first trial's job; None if the trials are calls.
+        """Returns the plan of a first trial's job; None if the trials are calls.
 
         Raises:
             InvalidInputError: with all that is wrong with any trial.
@@ -53,7 +44,7 @@ class SearchCall:
         return None
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
-        """Run the trials that are missing; gives the best one."""
+        """Runs the missing trials, and returns the best one."""
         trials = self.tuner.run(inputs or None, show=False)
         if (best := trials.best) is None:  # trials are complete, or the search would have failed
             message = f"no trial of {self.tuner.study} is complete and satisfies all constraints"

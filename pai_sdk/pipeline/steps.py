@@ -51,7 +51,7 @@ class JobWork:
 
     @property
     def bindings(self) -> dict[str, Any]:
-        """All that may have references."""
+        """Returns the values that may have references, by name."""
         return {name: value for name in _OVERRIDES for value in [getattr(self, name)] if value}
 
     def plan(
@@ -62,13 +62,7 @@ class JobWork:
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> tuple[JobSubmitter, Plan]:
-        """The plan of the job, and what submits it.
-
-        Args:
-            bindings: as `bindings`, with values instead of references.
-            name: of the job.
-            key: the idempotency key.
-            labels: added to those of the submitter.
+        """Returns the submitter and the plan of the job.
 
         Raises:
             InvalidInputError: something is wrong with the job.
@@ -92,7 +86,7 @@ class JobWork:
         return submitter, submitter.plan(bindings.get("inputs"), placed, job_name=name)
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with it before it is planned."""
+        """Yields the problems that planning does not find."""
         if self.hyperparameters and not hasattr(self.submitter, "hyperparameters"):
             hint = "give `environments`, which its command can read"
             yield Problem("hyperparameters", f"a {type(self.submitter).__name__} has none", hint)
@@ -117,11 +111,11 @@ class CallWork:
 
     @property
     def bindings(self) -> dict[str, Any]:
-        """All that may have references."""
+        """Returns the values that may have references, by name."""
         return {"arguments": self.arguments} if self.arguments else {}
 
     def problems(self) -> Iterator[Problem]:
-        """Arguments that the function does not take, or lacks."""
+        """Yields arguments that the function does not accept, or lacks."""
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):  # some built-in ones
@@ -145,7 +139,7 @@ class CallWork:
 
 @dataclass(eq=False)
 class EachWork:
-    """The same work for each of some values. Each is a step of its own, such as `train[0]`.
+    """Work that is repeated for each of some values. Each is a step of its own, such as `train[0]`.
 
     Attributes:
         values: a list, or a reference to one that is known later.
@@ -159,11 +153,11 @@ class EachWork:
 
     @property
     def bindings(self) -> dict[str, Any]:
-        """All that may have references."""
+        """Returns the values that may have references, by name."""
         return {"values": self.values, **self.template.bindings}
 
     def of_value(self, value: Any) -> JobWork | CallWork:
-        """The work for one of the values."""
+        """Returns the work for one of the values."""
         work = copy.copy(self.template)
         if isinstance(work, CallWork):
             work.arguments = {**work.arguments, self.name: value}
@@ -174,7 +168,7 @@ class EachWork:
         return work
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with the work."""
+        """Yields the problems of the values and of the work."""
         if not isinstance(self.values, Sequence | Reference) or isinstance(self.values, str | bytes):
             yield Problem(
                 "values", f"is of type {type(self.values).__name__}", "give a list, or a result of a step"

@@ -1,4 +1,4 @@
-"""A run as a table: live in a terminal, a line for each end elsewhere."""
+"""Displays a run as a table: live in a terminal, elsewhere a line for each finished step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REDRAW_S = 0.25  # in a notebook
 
 
 def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str) -> str:
-    """A run as text."""
+    """Renders a run as a text table."""
     out = StringIO()
     # In a notebook, Rich would show the table there, and write nothing.
     Console(file=out, width=140, force_jupyter=False).print(_table(run, [*steps.values()], uri, max_rows=10_000))
@@ -45,7 +45,7 @@ def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str)
 
 
 def step_order(steps: Sequence[PipelineStep], step_records: Mapping[str, StepRecord]) -> list[StepRecord]:
-    """The states of steps: each, then those that it has become."""
+    """Returns the states of steps; an `each` is followed by its steps."""
     records = []
     for step in steps:
         record = step_records.get(step.name) or StepRecord(step.name)
@@ -56,15 +56,7 @@ def step_order(steps: Sequence[PipelineStep], step_records: Mapping[str, StepRec
 
 
 class RunDisplay:
-    """Shows a run while it goes on.
-
-    Args:
-        run: the run.
-        steps: of the pipeline.
-        step_records: their states, which change.
-        uri: of the run.
-        is_enabled: whether anything is shown.
-    """
+    """Shows a run while it goes on."""
 
     def __init__(
         self,
@@ -101,11 +93,11 @@ class RunDisplay:
 
     @property
     def displayed_in_cell(self) -> int | None:
-        """The cell of a notebook that has the picture; None outside of a notebook."""
+        """Returns the cell of a notebook that has the picture; None outside of a notebook."""
         return self._cell
 
     def _draw(self) -> None:
-        """Draw the picture of the run in the cell, in the place of the one before."""
+        """Draws the picture of the run in the cell, in place of the previous one."""
         from IPython.display import HTML, display
 
         html = HTML(run_svg(self._run, self._step_records))  # type: ignore[no-untyped-call]
@@ -116,7 +108,7 @@ class RunDisplay:
         self._drawn_at = time.monotonic()
 
     def update(self) -> None:
-        """Something has changed."""
+        """Called after a change of the run."""
         if self._cell is not None and time.monotonic() - self._drawn_at >= _REDRAW_S:
             self._draw()
         if not self._prints:
