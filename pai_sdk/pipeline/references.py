@@ -56,7 +56,7 @@ class ValueSource(Protocol):
 
 
 class Reference:
-    """A value that is known after the run has started, or after a step has finished. Comparisons give conditions."""
+    """A value that is known once the run has started, or a step has finished. Comparisons give conditions."""
 
     def value(self, values: ValueSource) -> Any:
         """Returns the value, once it is known."""
