@@ -246,7 +246,7 @@ def serve(
         cpus=cpus,
         memory_gib=memory,
         requests_per_s=rate,
-        connections=ConnectionLimits(most=connections),
+        connections=ConnectionLimits(max_connections=connections),
         upload_life_s=upload_life * _DAY_S,
         objects=_objects(objects, objects_endpoint, objects_region, objects_key_file),
         tls_cert=tls_cert,
@@ -479,7 +479,7 @@ def _copy(
     action = backups.back_up if operation == "back_up" else backups.restore
     url = _database_url(None, database_file)
     paths = expanded(source).absolute(), expanded(target).absolute()
-    contents = action(*paths, database_url=url, tell=lambda step: typer.echo(f"{step} …", err=True), **options)
+    contents = action(*paths, database_url=url, report=lambda step: typer.echo(f"{step} …", err=True), **options)
     if as_json:
         print_json(asdict(contents))
     else:

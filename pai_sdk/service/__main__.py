@@ -29,20 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--executor", default="process")
     parser.add_argument("--executor-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--idle-timeout", type=float, metavar="SECONDS")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     gc.disable()  # a tenth of the time that the imports take
     from pai_sdk.service.server import serve
 
     settings = ServiceSettings(
-        data_dir=given.data,
-        host=given.host,
-        port=given.port,
-        slots=given.slots,
-        executor=given.executor,
-        executor_options=dict(option.split("=", 1) for option in given.executor_option),
+        data_dir=options.data,
+        host=options.host,
+        port=options.port,
+        slots=options.slots,
+        executor=options.executor,
+        executor_options=dict(option.split("=", 1) for option in options.executor_option),
         embedded=True,
-        idle_timeout_s=given.idle_timeout,
+        idle_timeout_s=options.idle_timeout,
     )
     try:
         serve(settings, on_ready=_collect_garbage)

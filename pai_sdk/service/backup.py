@@ -54,11 +54,11 @@ _CHUNK_BYTES = 1 << 20
 _ROWS = 1000
 _ROUNDS = 10
 _JOBS, _OBJECTS, _INDEX = "service.db", "objects", "objects/objects.db"
-_NOTE = "database"
+_DATABASE_FILE = "database"
 _EXECUTOR = "executor.json"
-_SMALL = ("service.json", _NOTE, _EXECUTOR, f"{_OBJECTS}/{CLAIM_FILE}")
+_SMALL_FILES = ("service.json", _DATABASE_FILE, _EXECUTOR, f"{_OBJECTS}/{CLAIM_FILE}")
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Contents:
 
 
 def back_up(
-    root: Path, target: Path, *, database_url: str | None = None, tell: Tell = lambda text: None
+    root: Path, target: Path, *, database_url: str | None = None, report: Report = lambda text: None
 ) -> Contents:
     """Copy all that a service keeps; it may run meanwhile.
 
@@ -97,7 +97,7 @@ def back_up(
         root: the data folder.
         target: a folder that does not exist yet, or is empty. Only its owner can read it: it has the keys.
         database_url: PostgreSQL, if the service keeps its jobs there.
-        tell: called with what is being copied.
+        report: called with what is being copied.
 
     Raises:
         InvalidInputError: there is no service in `root`, the target is not empty, or the database does not fit.
@@ -113,39 +113,39 @@ def back_up(
     target.chmod(0o700)
     data = target / _DATA
     data.mkdir(mode=0o700)
-    found: dict[str, tuple[int, str]] = {}
-    tell("jobs")
+    digests: dict[str, tuple[int, str]] = {}
+    report("jobs")
     _copy_jobs(root, data, database_url)
-    for name in _SMALL:
+    for name in _SMALL_FILES:
         if (root / name).exists():
             _copy(root / name, data / name)
-    tell("folders of jobs")
+    report("folders of jobs")
     for relative in _files_of_jobs(root):
-        found.update(_copied(root, data, relative))
-    tell("tables")
+        digests.update(_copy_if_present(root, data, relative))
+    report("tables")
     for relative in _files(root, root / "tables"):
-        found.update(_copied(root, data, relative))
-    tell("objects")
-    found.update(_copy_objects(root, data))
-    for name in (_JOBS, _INDEX, *_SMALL):
+        digests.update(_copy_if_present(root, data, relative))
+    report("objects")
+    digests.update(_copy_objects(root, data))
+    for name in (_JOBS, _INDEX, *_SMALL_FILES):
         if (data / name).exists():
-            found[name] = _digest_or_none(data / name) or (0, "")
-    size_bytes = sum(size for size, _ in found.values())
+            digests[name] = _digest_or_none(data / name) or (0, "")
+    size_bytes = sum(size for size, _ in digests.values())
     contents = Contents(
-        time.time(), __version__, info.endpoint, len(found), size_bytes, read_claimed_uri(data / _OBJECTS)
+        time.time(), __version__, info.endpoint, len(digests), size_bytes, read_claimed_uri(data / _OBJECTS)
     )
     sync_folder(data)
-    manifest = {"format": _FORMAT, **asdict(contents), "digests": found}
+    manifest = {"format": _FORMAT, **asdict(contents), "digests": digests}
     replace_file(target / _MANIFEST, json.dumps(manifest, indent=1) + "\n", durable=True, mode=0o600)
     return contents
 
 
 def _check_database(root: Path, url: str | None) -> None:
-    note = root / _NOTE
-    known = note.read_text(encoding="utf-8").strip() if note.exists() else _JOBS
-    given = _JOBS if url is None else display_url(postgres_url(url))
-    if known != given:
-        raise InvalidInputError([Problem("database", f"the jobs of {root} are in {known}, not in {given}")])
+    note = root / _DATABASE_FILE
+    recorded = note.read_text(encoding="utf-8").strip() if note.exists() else _JOBS
+    requested = _JOBS if url is None else display_url(postgres_url(url))
+    if recorded != requested:
+        raise InvalidInputError([Problem("database", f"the jobs of {root} are in {recorded}, not in {requested}")])
 
 
 def _copy_jobs(root: Path, data: Path, url: str | None) -> None:
@@ -155,7 +155,7 @@ def _copy_jobs(root: Path, data: Path, url: str | None) -> None:
     copy = Database.in_file(data / _JOBS)
     with closing(copy), _postgres(url) as source, copy.write() as session:
         _copy_rows(source, session.connection())
-    _one_file(data / _JOBS)
+    _merge_journal(data / _JOBS)
 
 
 @contextmanager
@@ -189,10 +189,10 @@ def _copy_sqlite(source: Path, target: Path) -> None:
     old = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
     with closing(old), closing(sqlite3.connect(target)) as new:
         old.backup(new)
-    _one_file(target)
+    _merge_journal(target)
 
 
-def _one_file(path: Path) -> None:
+def _merge_journal(path: Path) -> None:
     """Put what SQLite keeps beside a database into the database: a backup is compared file by file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -206,15 +206,15 @@ def _files_of_jobs(root: Path) -> Iterator[str]:
 
 
 def _files(root: Path, folder: Path, *, without: list[Path] | None = None) -> Iterator[str]:
-    left_out = set(without or ())
+    excluded = set(without or ())
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if Path(parent, name) not in left_out]
+        folders[:] = [name for name in folders if Path(parent, name) not in excluded]
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in (*files, *links):
             yield str(Path(parent, name).relative_to(root))
 
 
-def _copied(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]:
+def _copy_if_present(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]:
     """Copy one file; what has gone meanwhile, pipes and sockets are left out."""
     source, target = root / relative, data / relative
     try:
@@ -229,25 +229,25 @@ def _copied(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]
 
 def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
     """Copy the index, then the contents that it names, until all of them are there."""
-    found: dict[str, tuple[int, str]] = {}
-    named: dict[str, list[float]] = {}
+    digests: dict[str, tuple[int, str]] = {}
+    blobs: dict[str, list[float]] = {}
     for _ in range(_ROUNDS):
         (data / _INDEX).unlink(missing_ok=True)
         _copy_sqlite(root / _INDEX, data / _INDEX)
-        before, named = (
-            named,
-            {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": facts for blob, *facts in _blobs(data / _INDEX)},
+        before, blobs = (
+            blobs,
+            {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": state for blob, *state in _blobs(data / _INDEX)},
         )
-        for relative, facts in named.items():
+        for relative, state in blobs.items():
             # What the index says of it is all there is. One that is appended to may have grown since, and one of
             # the parts of an upload may have got more of them.
-            if relative not in found or before.get(relative) != facts:
-                found.pop(relative, None)
-                found.update(_copied(root, data, relative))
-        if found.keys() >= named.keys():
-            for relative in found.keys() - named.keys():
+            if relative not in digests or before.get(relative) != state:
+                digests.pop(relative, None)
+                digests.update(_copy_if_present(root, data, relative))
+        if digests.keys() >= blobs.keys():
+            for relative in digests.keys() - blobs.keys():
                 (data / relative).unlink()
-            return {relative: found[relative] for relative in named}
+            return {relative: digests[relative] for relative in blobs}
     raise PaiError(
         "objects were replaced faster than they could be copied; stop the service, and make the backup again"
     )
@@ -261,7 +261,7 @@ def _blobs(index: Path) -> list[tuple[str, int, float]]:
     )
     with closing(sqlite3.connect(index)) as connection:
         rows = connection.execute(contents)
-        return [(blob, *facts) for blob, *facts in rows if not is_row(blob) and not is_external(blob)]
+        return [(blob, *state) for blob, *state in rows if not is_row(blob) and not is_external(blob)]
 
 
 # ---- restoring ---------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def restore(
     *,
     database_url: str | None = None,
     objects_uri: str | None = None,
-    tell: Tell = lambda text: None,
+    report: Report = lambda text: None,
 ) -> Contents:
     """Make a data folder of a backup; every file is compared with its checksum before anything is written.
 
@@ -282,7 +282,7 @@ def restore(
         root: a folder that does not exist yet, or is empty.
         database_url: an empty PostgreSQL database to keep the jobs in; without it they stay in the folder.
         objects_uri: the store elsewhere that has the large contents of objects, if one has.
-        tell: called with the step that begins.
+        report: called with the step that begins.
 
     Raises:
         InvalidInputError: the backup is incomplete or damaged (all such files are named), or a target has content.
@@ -292,56 +292,56 @@ def restore(
     contents, digests = _read_manifest(source)
     _check_objects(contents.objects_uri, objects_uri)
     _require_empty(root, "data")
-    tell("checking the backup")
+    report("checking the backup")
     damaged = [name for name, digest in digests.items() if _digest_or_none(source / _DATA / name) != digest]
     if damaged:
         problems = [
             Problem(name, "is missing or not what was backed up", "use another backup") for name in damaged
         ]
         raise InvalidInputError(problems)
-    tell("copying")
+    report("copying")
     root.parent.mkdir(parents=True, exist_ok=True)
     # Whole, or not there: a service would take half a folder for all there is.
     draft = root.with_name(f".{root.name}.restore")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source / _DATA, draft, symlinks=True)
     draft.chmod(0o700)
-    (draft / _NOTE).unlink(missing_ok=True)
-    _name_no_process(draft / "service.json")
+    (draft / _DATABASE_FILE).unlink(missing_ok=True)
+    _clear_process(draft / "service.json")
     if database_url is not None:
-        tell("filling the database")
+        report("filling the database")
         _fill_database(draft / _JOBS, database_url)
         (draft / _JOBS).unlink()
-        replace_file(draft / _NOTE, f"{display_url(postgres_url(database_url))}\n", mode=0o600)
+        replace_file(draft / _DATABASE_FILE, f"{display_url(postgres_url(database_url))}\n", mode=0o600)
     draft.replace(root)
     sync_folder(root.parent)
     return contents
 
 
-def _check_objects(known: str, given: str | None) -> None:
-    if known == (given.rstrip("/") + "/" if given else ""):
+def _check_objects(recorded: str, requested: str | None) -> None:
+    if recorded == (requested.rstrip("/") + "/" if requested else ""):
         return
-    problem = f"the large contents of objects are in {known}" if known else "all contents are in the backup"
-    hint = f"give --objects {known}" if known else "leave out --objects"
+    problem = f"the large contents of objects are in {recorded}" if recorded else "all contents are in the backup"
+    hint = f"give --objects {recorded}" if recorded else "leave out --objects"
     raise InvalidInputError([Problem("objects", problem, hint)])
 
 
-def _name_no_process(service: Path) -> None:
+def _clear_process(service: Path) -> None:
     """Take out the process of the service that was backed up: it may still run, and is not that of this folder."""
-    facts = json.loads(service.read_text(encoding="utf-8"))
-    replace_file(service, json.dumps({**facts, "pid": 0}) + "\n", durable=True, mode=0o600)
+    info = json.loads(service.read_text(encoding="utf-8"))
+    replace_file(service, json.dumps({**info, "pid": 0}) + "\n", durable=True, mode=0o600)
 
 
 def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
     problem = ""
     try:
-        known = json.loads((source / _MANIFEST).read_text(encoding="utf-8"))
-        if known["format"] == _FORMAT:
+        manifest = json.loads((source / _MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] == _FORMAT:
             contents = Contents(
-                **{field.name: known[field.name] for field in fields(Contents) if field.name in known}
+                **{field.name: manifest[field.name] for field in fields(Contents) if field.name in manifest}
             )
-            return contents, {name: (size, digest) for name, (size, digest) in known["digests"].items()}
-        problem = f"{source} was made by a newer pai-sdk ({known.get('version')})"
+            return contents, {name: (size, digest) for name, (size, digest) in manifest["digests"].items()}
+        problem = f"{source} was made by a newer pai-sdk ({manifest.get('version')})"
     except FileNotFoundError:
         problem = f"{source} is no backup, or one that was not finished: it has no {_MANIFEST}"
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -389,19 +389,19 @@ def _require_empty(folder: Path, where: str) -> None:
 def _copy(source: Path, target: Path) -> tuple[int, str]:
     """Copy the bytes that a file has now; gives their number and SHA-256."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    digest, left_bytes = hashlib.sha256(), 0
+    digest, remaining_bytes = hashlib.sha256(), 0
     with open_plain(source) as reader, target.open("wb") as writer:
         status = os.fstat(reader.fileno())
-        size_bytes = left_bytes = status.st_size
-        while left_bytes and (chunk := reader.read(min(_CHUNK_BYTES, left_bytes))):
+        size_bytes = remaining_bytes = status.st_size
+        while remaining_bytes and (chunk := reader.read(min(_CHUNK_BYTES, remaining_bytes))):
             digest.update(chunk)
             writer.write(chunk)
-            left_bytes -= len(chunk)
+            remaining_bytes -= len(chunk)
         os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
         writer.flush()
         os.fsync(writer.fileno())
     os.utime(target, (status.st_atime, status.st_mtime))
-    return size_bytes - left_bytes, digest.hexdigest()
+    return size_bytes - remaining_bytes, digest.hexdigest()
 
 
 def _digest_or_none(path: Path) -> tuple[int, str] | None:

@@ -67,8 +67,8 @@ T = TypeVar("T")
 
 _MIB = 1 << 20
 _RETRY_AFTER_S = 2
-_WAIT_FOR_PLACE_S = 10.0
-_UNREAD_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
+_SLOT_TIMEOUT_S = 10.0
+_SEND_TIMEOUT_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class Budget:
     is_stream: bool = False
     reads: bool | None = None
 
-    def described(self) -> dict[str, Any]:
+    def to_openapi(self) -> dict[str, Any]:
         """The budget as the OpenAPI description has it; without what has no bound."""
-        facts = {
+        fields = {
             "share": self.share.name,
             "threads": self.share.threads,
             "requests": self.share.requests,
@@ -123,7 +123,7 @@ class Budget:
             "values": self.values,
             "instead": self.instead,
         }
-        return {name: value for name, value in facts.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 # The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
@@ -198,7 +198,7 @@ class Work:
     budget: Budget
     threads: _ShareThreads | None = None
     clock: Callable[[], float] = time.monotonic
-    has_left: bool = False
+    is_disconnected: bool = False
     _ends_at: float = field(init=False)
     _spent_bytes: int = field(init=False, default=0)
 
@@ -206,7 +206,7 @@ class Work:
         self._ends_at = self.clock() + self.budget.seconds
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """The time that is left, in seconds."""
         return max(0.0, self._ends_at - self.clock())
 
@@ -217,7 +217,7 @@ class Work:
             Abandoned: the client has left.
             WireError: the time is over.
         """
-        if self.has_left:
+        if self.is_disconnected:
             raise Abandoned
         if self.clock() > self._ends_at:
             raise self.exceeded(f"takes more than {self.budget.seconds:g} s")
@@ -228,55 +228,55 @@ class Work:
         self._spent_bytes += size_bytes
         self.require(self._spent_bytes)
 
-    def require(self, size_bytes: int, what: str = "") -> None:
+    def require(self, size_bytes: int, description: str = "") -> None:
         """Go on only if a response of this size is within the budget.
 
         Args:
             size_bytes: of the whole response, as known or estimated.
-            what: makes it so large, for the message.
+            description: makes it so large, for the message.
 
         Raises:
             WireError: it is not.
         """
-        most = self.budget.response_bytes
-        if most is not None and size_bytes > most:
-            because = f": {what}" if what else ""
-            raise self.exceeded(f"has a response of more than {most // _MIB} MiB{because}")
+        limit = self.budget.response_bytes
+        if limit is not None and size_bytes > limit:
+            because = f": {description}" if description else ""
+            raise self.exceeded(f"has a response of more than {limit // _MIB} MiB{because}")
 
-    def hold(self, values: int, what: str) -> None:
+    def hold(self, values: int, unit: str) -> None:
         """Continue only if this number of values may be in memory at once.
 
         Args:
             values: how many.
-            what: they are, for the message.
+            unit: they are, for the message.
 
         Raises:
             WireError: they are too many.
         """
-        most = self.budget.values
-        if most is not None and values > most:
-            raise self.exceeded(f"needs {values:,} {what}, and {most:,} are allowed")
+        limit = self.budget.values
+        if limit is not None and values > limit:
+            raise self.exceeded(f"needs {values:,} {unit}, and {limit:,} are allowed")
 
-    def exceeded(self, why: str) -> WireError:
-        """The refusal of a request that costs too much; `why` begins with a verb."""
-        return WireError(400, "BudgetExceeded", f"The request {why}. Ask for {self.budget.instead}.")
+    def exceeded(self, reason: str) -> WireError:
+        """The refusal of a request that costs too much; `reason` begins with a verb."""
+        return WireError(400, "BudgetExceeded", f"The request {reason}. Ask for {self.budget.instead}.")
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call a function in a thread of the share; a cancelled caller still waits for its end."""
         if self.threads is None:
             raise RuntimeError("this work has no threads")
-        return await self.threads.run(partial(function, *args, **options), self.left_s)
+        return await self.threads.run(partial(function, *args, **options), self.remaining_s)
 
-    async def pieces(self, made: Iterator[bytes]) -> AsyncIterator[bytes]:
+    async def stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         """The pieces of a stream, each made in a thread of the share when the one before it was taken.
 
         Raises:
             Abandoned: the client has left.
             WireError: the response is too large, or takes too long: it is cut off.
         """
-        while (piece := await self.run(next, made, None)) is not None:
-            self.spend(len(piece))
-            yield piece
+        while (chunk := await self.run(next, chunks, None)) is not None:
+            self.spend(len(chunk))
+            yield chunk
 
 
 _CURRENT: ContextVar[Work] = ContextVar("work")
@@ -297,7 +297,7 @@ class _ShareThreads:
         self._share = share
 
     @cached_property
-    def _places(self) -> anyio.CapacityLimiter:
+    def _slots(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(self._share.requests or math.inf)
 
     @cached_property
@@ -311,13 +311,13 @@ class _ShareThreads:
     def _unlimited(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(math.inf)
 
-    async def take_place(self, held: ExitStack) -> None:
-        """Take one of the places for requests, which is free again when `held` is closed.
+    async def acquire_slot(self, stack: ExitStack) -> None:
+        """Take one of the places for requests, which is free again when `stack` is closed.
 
         Raises:
             WireError: all of them are taken, for some seconds.
         """
-        await self._take(self._places, held, _WAIT_FOR_PLACE_S)
+        await self._acquire(self._slots, stack, _SLOT_TIMEOUT_S)
 
     async def run(self, function: Callable[[], T], wait_s: float) -> T:
         """Call a function in a thread.
@@ -330,19 +330,21 @@ class _ShareThreads:
             WireError: there was none.
         """
         # Waiting and running are apart: only the wait has a limit, since no thread can be ended.
-        with ExitStack() as held:
-            await self._take(self._limiter, held, wait_s)
+        with ExitStack() as stack:
+            await self._acquire(self._limiter, stack, wait_s)
             return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
 
-    async def _take(self, limiter: anyio.CapacityLimiter, held: ExitStack, wait_s: float) -> None:
+    async def _acquire(self, limiter: anyio.CapacityLimiter, stack: ExitStack, wait_s: float) -> None:
         borrower = object()
         try:
             with anyio.fail_after(wait_s):
                 await limiter.acquire_on_behalf_of(borrower)
         except TimeoutError as error:
-            what = f"This service has no capacity left for requests of the kind {self._share.name!r}; try again."
-            raise WireError(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
-        held.callback(limiter.release_on_behalf_of, borrower)
+            message = (
+                f"This service has no capacity left for requests of the kind {self._share.name!r}; try again."
+            )
+            raise WireError(503, "ServiceBusy", message, retry_after_s=_RETRY_AFTER_S) from error
+        stack.callback(limiter.release_on_behalf_of, borrower)
 
 
 class Shares:
@@ -381,8 +383,8 @@ class BudgetedRoute(APIRoute):
         model = options.pop("response_model", None)
         self.response_body: type[Any] | None = model if isinstance(model, type) else None
         if not inspect.iscoroutinefunction(endpoint):
-            endpoint = _in_its_share(endpoint)
-        described = {**(options.pop("openapi_extra", None) or {}), "x-budget": self.budget.described()}
+            endpoint = _in_share_threads(endpoint)
+        described = {**(options.pop("openapi_extra", None) or {}), "x-budget": self.budget.to_openapi()}
         super().__init__(path, endpoint, openapi_extra=described, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -392,16 +394,16 @@ class BudgetedRoute(APIRoute):
         async def budgeted(request: Request) -> Response:
             shares: Shares = request.app.state.shares
             threads = shares.of(self.budget.share)
-            with ExitStack() as held:
-                await threads.take_place(held)
+            with ExitStack() as stack:
+                await threads.acquire_slot(stack)
                 work = Work(self.budget, threads)
                 response = await _watched(handler, request, work)
-                return _Metered(response, work, held.pop_all())
+                return _Metered(response, work, stack.pop_all())
 
         return budgeted
 
 
-def _in_its_share(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+def _in_share_threads(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
     """A route that is a plain function, as one that is called in the threads of its share."""
 
     @functools.wraps(endpoint)
@@ -431,9 +433,9 @@ async def _watched(
         return await handler(request)
     await request.body()  # first: what comes after it says that the client has left
     with anyio.CancelScope() as scope:
-        watch = asyncio.create_task(_until_left(request.receive, work, scope))
+        watch = asyncio.create_task(_watch_disconnect(request.receive, work, scope))
         try:
-            with anyio.move_on_after(work.left_s) as timed:
+            with anyio.move_on_after(work.remaining_s) as timed:
                 _CURRENT.set(work)
                 response = await handler(request)
                 work.require(len(getattr(response, "body", b"")))  # a stream has none
@@ -447,32 +449,32 @@ async def _watched(
     return Response(status_code=499)  # the client has left
 
 
-async def _until_left(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:
+async def _watch_disconnect(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    work.has_left = True
+    work.is_disconnected = True
     scope.cancel()
 
 
 class _Metered(Response):
     """A response that holds a place of its share until it was sent, and knows when its client leaves."""
 
-    def __init__(self, response: Response, work: Work, held: ExitStack) -> None:
+    def __init__(self, response: Response, work: Work, stack: ExitStack) -> None:
         # No call of the base: all that is sent is the other response's.
         self._response = response
         self._work = work
-        self._held = held
+        self._stack = stack
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
 
-        async def noting() -> Message:
+        async def receive_and_watch() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._work.has_left = True
+                self._work.is_disconnected = True
             return message
 
-        most_s = self._work.left_s if self._work.budget.is_stream else _UNREAD_S
-        with self._held, suppress(Abandoned), anyio.fail_after(most_s):
-            await self._response(scope, noting, send)
+        timeout_s = self._work.remaining_s if self._work.budget.is_stream else _SEND_TIMEOUT_S
+        with self._stack, suppress(Abandoned), anyio.fail_after(timeout_s):
+            await self._response(scope, receive_and_watch, send)

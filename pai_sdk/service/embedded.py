@@ -41,11 +41,20 @@ _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
 # A service on a machine with a load of 30 took seconds to respond. One that has ended refuses at once.
 _PATIENT_PROBE_TIMEOUT_S = 30.0
-_LOOK_S = 0.02
-_SHOWN_LOG_LINES = 15
-_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex", "prometheus_client", "cronsim")
+_POLL_INTERVAL_S = 0.02
+_NUM_LOG_LINES = 15
+_REQUIRED_PACKAGES = (
+    "fastapi",
+    "uvicorn",
+    "httptools",
+    "sqlalchemy",
+    "psutil",
+    "regex",
+    "prometheus_client",
+    "cronsim",
+)
 # Other processes use the service too: the keys and settings of the process that starts it are not passed on.
-_NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
+_WITHHELD_PREFIXES = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 # The package is found wherever this process found it, behind everything else that the interpreter knows.
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
 
@@ -100,11 +109,11 @@ def ensure_running(
     root = (data_dir or (executor or ChosenExecutor()).default_folder).expanduser().absolute()
     deadline = time.monotonic() + timeout_s
     if executor is not None:
-        _remember(root, executor)
+        _record_executor(root, executor)
     running = _running(root)
     if running is not None and not _is_outdated(running):
         return running
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ServiceStartError(
             f"the embedded service needs {', '.join(missing)}; install them: {install_command('service')}"
@@ -115,7 +124,7 @@ def ensure_running(
         with _start_lock(root, deadline):
             running = _running(root)
             if running is not None and _is_outdated(running):
-                _end(running, deadline)
+                _stop(running, deadline)
             elif running is not None:
                 return running
             with ElapsedTime("starting the embedded service") as sign:
@@ -126,7 +135,7 @@ def ensure_running(
         ) from error
 
 
-def _remember(root: Path, executor: ChosenExecutor) -> None:
+def _record_executor(root: Path, executor: ChosenExecutor) -> None:
     """Note the executor of a data folder, before its service is started for the first time.
 
     Raises:
@@ -137,11 +146,11 @@ def _remember(root: Path, executor: ChosenExecutor) -> None:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         refuse_foreign(root)
         publish_once(file, json.dumps(asdict(executor)))
-    remembered = ChosenExecutor.of_folder(root)
-    if remembered != executor:
+    recorded = ChosenExecutor.of_folder(root)
+    if recorded != executor:
         raise ServiceStartError(
-            f"the data folder {root} belongs to the executor {remembered.name!r} with the options "
-            f"{dict(remembered.options)}; choose another data_dir for {executor.name!r}"
+            f"the data folder {root} belongs to the executor {recorded.name!r} with the options "
+            f"{dict(recorded.options)}; choose another data_dir for {executor.name!r}"
         )
 
 
@@ -183,7 +192,7 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
     while is_locked(root):
         if time.monotonic() > deadline:
             raise ServiceStartError(f"the service on {root} (process {info.pid}) does not end; end that process")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
     return info
 
 
@@ -192,7 +201,7 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
         return None
     info = read_info(root)
     if (
-        info is None or not info.pid or not _answers(info, timeout_s)
+        info is None or not info.pid or not _responds(info, timeout_s)
     ):  # no process: no service was ready on this folder yet
         return None
     return read_info(root)  # the one that responded may have come up while we were waiting for it
@@ -207,7 +216,7 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def _end(running: ServiceInfo, deadline: float) -> None:
+def _stop(running: ServiceInfo, deadline: float) -> None:
     """Let a service end, as by Ctrl-C; its jobs go on, and the next service takes them up.
 
     Raises:
@@ -224,10 +233,10 @@ def _end(running: ServiceInfo, deadline: float) -> None:
                 f"the embedded service of pai-sdk {running.version} (process {running.pid}) does not end, so that "
                 f"one of {__version__} cannot replace it; end that process"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
-def _start(root: Path, deadline: float, sign: ElapsedTime) -> ServiceInfo:
+def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
     child = None if is_locked(root) else _spawn(root)  # locked, yet silent: it is just coming up, or going down
     while time.monotonic() < deadline:
         running = _running(root)
@@ -240,17 +249,17 @@ def _start(root: Path, deadline: float, sign: ElapsedTime) -> ServiceInfo:
             child = _spawn(root)
         elif child is not None and not was_killed and child.poll() is not None:
             raise ServiceStartError(
-                f"the embedded service ended with exit code {child.returncode} while starting.{_end_of_log(root)}"
+                f"the embedded service ended with exit code {child.returncode} while starting.{_log_tail(root)}"
             )
-        sign.refresh()
-        time.sleep(_LOOK_S)
-    raise ServiceStartError(f"the embedded service on {root} does not respond in time.{_end_of_log(root)}")
+        progress.refresh()
+        time.sleep(_POLL_INTERVAL_S)
+    raise ServiceStartError(f"the embedded service on {root} does not respond in time.{_log_tail(root)}")
 
 
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
     """Start the service in a session of its own: it outlives this process and its terminal."""
     executor = ChosenExecutor.of_folder(root)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_HANDED_ON)}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(_WITHHELD_PREFIXES)}
     package_parent = str(Path(__file__).resolve().parents[2])
     command = [
         sys.executable,
@@ -285,16 +294,16 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
 def _start_lock(root: Path, deadline: float) -> Iterator[None]:
     """Of several processes that need the service at once, one starts it."""
     while True:
-        with locked(root / "start.lock", waits=False) as is_ours:
-            if is_ours:
+        with locked(root / "start.lock", waits=False) as has_lock:
+            if has_lock:
                 yield
                 return
         if time.monotonic() > deadline:
-            raise ServiceStartError(f"another process is still starting the service on {root}.{_end_of_log(root)}")
-        time.sleep(_LOOK_S)
+            raise ServiceStartError(f"another process is still starting the service on {root}.{_log_tail(root)}")
+        time.sleep(_POLL_INTERVAL_S)
 
 
-def _answers(info: ServiceInfo, timeout_s: float) -> bool:
+def _responds(info: ServiceInfo, timeout_s: float) -> bool:
     """True if the service that wrote this down can be reached, and knows its key."""
     address = urlsplit(info.endpoint)
     path = "/api/v1/defaultWorkspaces"
@@ -351,9 +360,9 @@ def _log_file(root: Path) -> Path:
     return root / "service.log"
 
 
-def _end_of_log(root: Path) -> str:
+def _log_tail(root: Path) -> str:
     try:
-        lines = _log_file(root).read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LOG_LINES:]
+        lines = _log_file(root).read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_LOG_LINES:]
     except OSError:
         return ""
     return "".join(f"\n  | {line}" for line in [f"the end of {_log_file(root)}:", *lines])

@@ -47,7 +47,7 @@ class Removal:
         size_bytes: on disk.
     """
 
-    what: str
+    description: str
     path: Path
     size_bytes: int
 
@@ -77,8 +77,8 @@ def holdings(root: Path) -> list[Holding]:
         Holding("pip cache", _size_bytes(cache / "pip"), _count_files(cache / "pip")),
         Holding("tables", _size_bytes(root / "tables"), len(_folders(root / "tables"))),
     ]
-    own = [path for path in _entries(root) if path.is_file()]
-    return [*parts, Holding("service", sum(map(_size_bytes, own)), len(own))]
+    service_files = [path for path in _entries(root) if path.is_file()]
+    return [*parts, Holding("service", sum(map(_size_bytes, service_files)), len(service_files))]
 
 
 def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator[Removal]:
@@ -103,15 +103,15 @@ def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator
     before = time.time() - older_than_s
     for folder in _folders(root / "jobs"):
         if folder.name.startswith(TRASH_PREFIX):
-            yield _removed("folder of a deleted job", folder, dry_run=dry_run)
+            yield _remove("folder of a deleted job", folder, dry_run=dry_run)
         elif _has_ended(folder, before):
             # Outputs are left alone: whether all of them are saved is known to the service only.
             for part in Sandbox(folder).folders_to_remove(saved_outputs=()):
-                yield _removed(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
+                yield _remove(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
     yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
     pip = root / "cache" / "pip"
     if pip.is_dir() and _last_change(pip) < before:
-        yield _removed("pip's downloads", pip, dry_run=dry_run)
+        yield _remove("pip's downloads", pip, dry_run=dry_run)
 
 
 def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> Iterator[Removal]:
@@ -129,8 +129,8 @@ def _has_ended(folder: Path, before: float) -> bool:
     return state is not None and state.phase == "ended" and (state.ended_at or 0) < before
 
 
-def _removed(what: str, path: Path, *, dry_run: bool) -> Removal:
-    removal = Removal(what, path, _size_bytes(path))
+def _remove(description: str, path: Path, *, dry_run: bool) -> Removal:
+    removal = Removal(description, path, _size_bytes(path))
     if not dry_run:
         shutil.rmtree(path, ignore_errors=True)
     return removal

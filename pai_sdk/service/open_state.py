@@ -16,7 +16,7 @@ from pai_sdk.service.state.sql_engine import display_url, postgres_engine, postg
 
 __all__ = ["open_state"]
 
-_IN_THE_FOLDER = "service.db"
+_SQLITE_FILE = "service.db"
 
 
 def open_state(
@@ -28,7 +28,7 @@ def open_state(
         ServiceStartError: one of them cannot be used; one sentence says why, without any password.
     """
     if settings.database_url is None or lease is None:
-        _note_database(folder.root, _IN_THE_FOLDER)
+        _record_database(folder.root, _SQLITE_FILE)
         database = Database.in_file(folder.database_file)
         stack.callback(database.close)
         with readable_start_errors(str(folder.objects_dir)):
@@ -38,29 +38,29 @@ def open_state(
             store = stack.enter_context(objects)
         return database, store
     url = postgres_url(settings.database_url)
-    shown = display_url(url)
+    database_name = display_url(url)
     engine = postgres_engine(url)
     stack.callback(engine.dispose)
-    with readable_start_errors(shown):
-        _note_database(folder.root, shown)
+    with readable_start_errors(database_name):
+        _record_database(folder.root, database_name)
         objects = ObjectStore(
             folder.objects_dir, earlier=engine, contents=settings.objects, upload_life_s=settings.upload_life_s
         )
         store = stack.enter_context(objects)
-    return Database(engine, display_name=shown, before_change=lease.require), store
+    return Database(engine, display_name=database_name, before_change=lease.require), store
 
 
-def _note_database(root: Path, shown: str) -> None:
+def _record_database(root: Path, database_name: str) -> None:
     """Note with which database the folder goes: with another one, its jobs would seem to be gone."""
-    note = root / "database"
-    known = note.read_text(encoding="utf-8").strip() if note.exists() else ""
-    if not known and (root / _IN_THE_FOLDER).exists():
-        known = _IN_THE_FOLDER  # as builds left it that knew no other
-    if known and known != shown:
-        how = "without --database" if known == _IN_THE_FOLDER else f"with --database {known}"
+    file = root / "database"
+    recorded = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    if not recorded and (root / _SQLITE_FILE).exists():
+        recorded = _SQLITE_FILE  # as builds left it that knew no other
+    if recorded and recorded != database_name:
+        how = "without --database" if recorded == _SQLITE_FILE else f"with --database {recorded}"
         raise ServiceStartError(
-            f"the jobs of {root} are in {known}, not in {shown}; start the service {how}, "
-            f"or use another data folder (or delete {note}, if the jobs were moved)"
+            f"the jobs of {root} are in {recorded}, not in {database_name}; start the service {how}, "
+            f"or use another data folder (or delete {file}, if the jobs were moved)"
         )
-    if not note.exists():
-        replace_file(note, f"{shown}\n", mode=0o666)
+    if not file.exists():
+        replace_file(file, f"{database_name}\n", mode=0o666)

@@ -33,8 +33,8 @@ def prepare_threads() -> None:
 
 def allow_open_files(count: int) -> None:
     """Raise our own limit as far as that may be needed, and is allowed."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
-    if now != resource.RLIM_INFINITY and now < wanted:
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = count if hard_limit == resource.RLIM_INFINITY else min(count, hard_limit)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < target:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard_limit))

@@ -20,17 +20,17 @@ class RateLimit:
 
     def __init__(self, per_s: float, *, burst_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s
-        self._most = max(1.0, per_s * burst_s)
+        self._capacity = max(1.0, per_s * burst_s)
         self._clock = clock
-        self._tokens = self._most
+        self._tokens = self._capacity
         self._filled_at = clock()
         self._lock = threading.Lock()
 
-    def take(self) -> float:
+    def acquire(self) -> float:
         """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
         now = self._clock()
         with self._lock:
-            self._tokens = min(self._most, self._tokens + (now - self._filled_at) * self._per_s)
+            self._tokens = min(self._capacity, self._tokens + (now - self._filled_at) * self._per_s)
             self._filled_at = now
             if self._tokens >= 1:
                 self._tokens -= 1
@@ -48,12 +48,12 @@ class KeyRates:
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._lock = threading.Lock()
-        self._of_key: dict[str, RateLimit] = {}
+        self._limits: dict[str, RateLimit] = {}
 
-    def take(self, key_id: str) -> float:
+    def acquire(self, key_id: str) -> float:
         """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
         if self._per_s is None:
             return 0.0
         with self._lock:
-            limit = self._of_key.setdefault(key_id, RateLimit(self._per_s))
-        return limit.take()
+            limit = self._limits.setdefault(key_id, RateLimit(self._per_s))
+        return limit.acquire()

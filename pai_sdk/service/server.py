@@ -63,7 +63,7 @@ from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
-from pai_sdk.service.standby import Standby, Turn
+from pai_sdk.service.standby import Leadership, Standby
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.disk import DiskWatch
 from pai_sdk.service.state.folder import DataFolder, Keys
@@ -105,7 +105,7 @@ def serve(
     prepare_threads()
     prepare_logs(settings)
     service = Service(settings)
-    allow_open_files(2 * settings.connections.most + _OTHER_FILES)
+    allow_open_files(2 * settings.connections.max_connections + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.run(on_ready=on_ready, on_standby=on_standby)
@@ -153,16 +153,16 @@ class Service:
         settings = self._settings
         certificate = certificate_of(settings)
         with ExitStack() as stack:
-            turn = self._take_turn(stack, certificate, on_standby)
-            if turn is None:
+            leadership = self._acquire_leadership(stack, certificate, on_standby)
+            if leadership is None:
                 return
-            folder = stack.enter_context(DataFolder(settings.data_dir, mark=turn.mark))
+            folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
             executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
-            listener = turn.listener or stack.enter_context(listen(settings, folder))
+            listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
-            database, store = open_state(settings, folder, turn.lease, stack)
+            database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
@@ -171,9 +171,9 @@ class Service:
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, turn, stack)
+            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.max_stream_s)))
             context = ServiceContext(
                 settings,
                 info,
@@ -197,11 +197,11 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            schedules = _start_schedules(context, turn, stack)
+            schedules = _start_schedules(context, leadership, stack)
             idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
-            needs = Preconditions(lambda: folder.is_gone, turn.loss, idle)
+            needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
-            self._server, server.on_ready = server, partial(_begin, changes, info, on_ready)
+            self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
             if not self._stopped.is_set():
                 server.run(sockets=[listener])
             if needs.loss is None:
@@ -209,12 +209,12 @@ class Service:
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
 
-    def _take_turn(
+    def _acquire_leadership(
         self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
-    ) -> Turn | None:
+    ) -> Leadership | None:
         """Wait until this service may begin; None if it was told to end before."""
         if self._settings.database_url is None:
-            return Turn()
+            return Leadership()
         standby = Standby(self._settings, self._stopped.is_set, certificate)
         if not self._settings.standby:
             return standby.acquire(stack)
@@ -230,7 +230,7 @@ class Service:
         return standby.wait(stack, serve=serve, on_standby=stands_by)
 
 
-def _begin(changes: Changes, info: ServiceInfo, on_ready: Callable[[ServiceInfo], None] | None) -> None:
+def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[ServiceInfo], None] | None) -> None:
     """Called in the event loop, once the service listens."""
     changes.attach(asyncio.get_running_loop())
     logger.info("serving %s from %s", info.endpoint, info.data_dir)
@@ -253,14 +253,14 @@ def _start_scheduler(
     executor: Executor,
     jobs: Jobs,
     tables: JobTables,
-    turn: Turn,
+    leadership: Leadership,
     stack: ExitStack,
 ) -> Scheduler:
     """What starts jobs and reads what they report; both end with the stack."""
     collector = MetricsCollector(jobs)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
-        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, may_act=turn.may_act
+        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, may_act=leadership.may_act
     )
     collector.start()
     stack.callback(collector.close)
@@ -274,7 +274,7 @@ def _measure(
     jobs: Jobs,
     executor: Executor,
     certificate: Certificate | None,
-    held: Callable[[], Sequence[HeldResources]],
+    reserved: Callable[[], Sequence[HeldResources]],
 ) -> Measurements | None:
     """The figures for Prometheus; an embedded service has none, since it is one user's."""
     if settings.embedded:
@@ -282,7 +282,7 @@ def _measure(
     measurements = Measurements(settings.executor)
     measurements.watch_database(jobs.database.engine)
     jobs.on_status = measurements.job_changed_status
-    measurements.add(JobFigures(jobs.database, held, partial(capacity_now, settings, executor)))
+    measurements.add(JobFigures(jobs.database, reserved, partial(capacity_now, settings, executor)))
     if certificate is not None:
         measurements.expire_at(lambda: certificate.expires_at)
     return measurements
@@ -335,7 +335,7 @@ def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable,
     return (*registries, ScheduleTable(database))
 
 
-def _start_schedules(context: ServiceContext, turn: Turn, stack: ExitStack) -> ScheduleRunner:
+def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:
     """What creates the jobs of schedules; it ends with the stack."""
     runner = ScheduleRunner(
         context.schedules,
@@ -345,7 +345,7 @@ def _start_schedules(context: ServiceContext, turn: Turn, stack: ExitStack) -> S
         audit=context.audit,
         disk=DiskWatch(context.info.data_dir),
         on_job=context.runner.wake,
-        may_act=turn.may_act,
+        may_act=leadership.may_act,
     )
     runner.start()
     stack.callback(runner.close)
@@ -361,7 +361,7 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
     is_default = info.data_dir == Path(DEFAULT_DATA_DIR).expanduser().absolute()
     page_settings = PageSettings(
         kind="service",
-        place=f"{'embedded service' if settings.embedded else 'service'} on {socket.gethostname()}",
+        title=f"{'embedded service' if settings.embedded else 'service'} on {socket.gethostname()}",
         command="pai-sdk ui --embedded"
         if is_default
         else shlex.join(["pai-sdk", "ui", "--data", str(info.data_dir)]),
@@ -406,7 +406,7 @@ def _open_dispatcher(
     guarded = partial(
         Gate,
         api,
-        longest_body_bytes=settings.longest_body_bytes,
+        max_body_bytes=settings.max_body_bytes,
         audit=audit_into(context.audit),
         is_current=context.users.is_current,
     )

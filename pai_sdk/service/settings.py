@@ -24,15 +24,15 @@ class ConnectionLimits:
         most: connections at once; beyond, the one that has waited longest without a request is closed.
         head_bytes: the largest head of a request, its URL included.
         head_s: how long a head may take to arrive.
-        stall_s: a body must bring `least_bytes` in this many seconds, and a response be read within twice as many.
+        stall_s: a body must bring `min_bytes` in this many seconds, and a response be read within twice as many.
         least_bytes: as said.
     """
 
-    most: int = 1000
+    max_connections: int = 1000
     head_bytes: int = 64 << 10
     head_s: float = 15.0
     stall_s: float = 30.0
-    least_bytes: int = 4 << 10
+    min_bytes: int = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ForeignCloud:
 
     list_lag_s: float = 0.0
     create_late_s: float = 0.0
-    answer_late_s: float = 0.0
+    response_delay_s: float = 0.0
     late: float = 1.0
     doubled: float = 0.0
 
@@ -118,9 +118,9 @@ class ServiceSettings:
     memory_gib: float | None = None
     requests_per_s: float | None = None
     connections: ConnectionLimits = ConnectionLimits()
-    longest_body_bytes: int = 1 << 20
-    longest_hold_s: float = 30.0
-    longest_stream_s: float = 3600.0
+    max_body_bytes: int = 1 << 20
+    max_hold_s: float = 30.0
+    max_stream_s: float = 3600.0
     upload_life_s: float = 7 * 24 * 3600.0
     objects: Store | None = field(default=None, repr=False)
     tls_cert: Path | None = None
@@ -166,6 +166,6 @@ class ServiceInfo:
 
     def to_json(self) -> str:
         """One line of JSON with all a client needs; it holds the secret."""
-        facts = asdict(self)
-        del facts["data_dir"]
-        return json.dumps(facts)
+        fields = asdict(self)
+        del fields["data_dir"]
+        return json.dumps(fields)

@@ -27,18 +27,18 @@ from pai_sdk.service.state.process_names import ProcessName
 from pai_sdk.service.state.sql_engine import display_url, lease_engine, postgres_url, readable_start_errors
 from pai_sdk.service.wire_errors import WireError, wire_error_response
 
-__all__ = ["Standby", "Turn"]
+__all__ = ["Leadership", "Standby"]
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 0.25
+_POLL_INTERVAL_S = 0.25
 _HANDOVER_S = 3.0  # a service that is just ending has the lease for so long
 _KILL_S = 1.0
 _RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True)
-class Turn:
+class Leadership:
     """The turn of this service has come.
 
     Attributes:
@@ -76,34 +76,34 @@ class Standby:
         self._settings = settings
         self._is_stopped = is_stopped
         self._certificate = certificate
-        self._shown = display_url(url)
+        self._display_url = display_url(url)
         self._engine = lease_engine(url)
         self._table = LeaseTable(self._engine)
-        self._taken: Turn | None = None
+        self._leadership: Leadership | None = None
 
-    def acquire(self, stack: ExitStack) -> Turn:
+    def acquire(self, stack: ExitStack) -> Leadership:
         """Take the lease now, or as soon as a killed holder's has run out; given back with the stack.
 
         Raises:
             ServiceStartError: another service renews it, or the database cannot be used.
         """
         stack.callback(self._engine.dispose)
-        with readable_start_errors(self._shown):
-            first, begun = "", time.monotonic()
+        with readable_start_errors(self._display_url):
+            first, started_at = "", time.monotonic()
             while not self._try(None):
-                renewed, waited_s = self._table.renewed_at(), time.monotonic() - begun
+                renewed, waited_s = self._table.renewed_at(), time.monotonic() - started_at
                 first = first or renewed
                 if waited_s > LASTS_S + _HANDOVER_S or (renewed != first and waited_s > _HANDOVER_S):
                     raise ServiceStartError(
-                        f"another service already runs on the database {self._shown}; stop it, give each a "
+                        f"another service already runs on the database {self._display_url}; stop it, give each a "
                         "database, or let this one stand by: --standby"
                     )
-                time.sleep(_LOOK_S)
-        return self._opened(stack)
+                time.sleep(_POLL_INTERVAL_S)
+        return self._require_leadership(stack)
 
     def wait(
         self, stack: ExitStack, *, serve: Callable[[HttpServer], None], on_standby: Callable[[str], None]
-    ) -> Turn | None:
+    ) -> Leadership | None:
         """Stand by until the lease can be taken; None if this service was told to end meanwhile.
 
         Args:
@@ -115,9 +115,9 @@ class Standby:
             ServiceStartError: the database cannot be used, or the port is taken.
         """
         stack.callback(self._engine.dispose)
-        with readable_start_errors(self._shown):
+        with readable_start_errors(self._display_url):
             if self._try(None):
-                return self._opened(stack)
+                return self._require_leadership(stack)
         settings = self._settings
         listener = stack.enter_context(listen_on(settings.host, settings.port or 0))
         url = url_of(settings.host, listener.getsockname()[1], self._certificate, settings.names)
@@ -125,15 +125,15 @@ class Standby:
         server.on_ready = lambda: on_standby(url)
         serve(server)
         waiting = threading.Thread(
-            target=self._try_until_taken, args=(listener, server), name="standby", daemon=True
+            target=self._try_until_acquired, args=(listener, server), name="standby", daemon=True
         )
         waiting.start()
         if not self._is_stopped():
             server.run(sockets=[listener.dup()])  # it closes what it is given
         waiting.join()
-        return self._opened(stack) if self._taken is not None else None
+        return self._require_leadership(stack) if self._leadership is not None else None
 
-    def _try_until_taken(self, listener: socket, server: HttpServer) -> None:
+    def _try_until_acquired(self, listener: socket, server: HttpServer) -> None:
         is_well = True
         while not self._is_stopped() and not server.should_exit:
             try:
@@ -144,31 +144,31 @@ class Standby:
                 if is_well:
                     logger.warning("the standby cannot reach its database: %s", type(error.orig).__name__)
                 is_well = False
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
         server.should_exit = True
 
     def _try(self, listener: socket | None) -> bool:
         """Take the lease if it can be had, and renew it from then on."""
         sent_at = now_s()
-        taken = self._table.acquire()
-        if taken is None:
+        acquired = self._table.acquire()
+        if acquired is None:
             return False
-        lease = Lease(self._table, taken.number, sent_at=sent_at)
+        lease = Lease(self._table, acquired.number, sent_at=sent_at)
         lease.start()
-        self._taken = Turn(lease, taken.mark, listener)
-        if taken.before is not None:
-            _end(taken.before)
+        self._leadership = Leadership(lease, acquired.mark, listener)
+        if acquired.before is not None:
+            _kill_predecessor(acquired.before)
         return True
 
-    def _opened(self, stack: ExitStack) -> Turn:
-        turn = self._taken
-        if turn is None or turn.lease is None:
+    def _require_leadership(self, stack: ExitStack) -> Leadership:
+        leadership = self._leadership
+        if leadership is None or leadership.lease is None:
             raise RuntimeError("the lease was not taken")
-        stack.callback(turn.lease.close)
-        return turn
+        stack.callback(leadership.lease.close)
+        return leadership
 
 
-def _end(before: ProcessName) -> None:
+def _kill_predecessor(before: ProcessName) -> None:
     """See that the last holder has ended, as far as we can."""
     if before.is_observable() and not before.has_exited():
         logger.warning("process %d held the lease until it ran out, and is killed", before.pid)

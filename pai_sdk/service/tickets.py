@@ -14,7 +14,7 @@ __all__ = ["TICKET_LIFE_S", "Tickets"]
 T = TypeVar("T")
 
 TICKET_LIFE_S = 60.0
-_MOST_TICKETS = 100
+_MAX_TICKETS = 100
 _BYTES = 32
 
 
@@ -25,7 +25,7 @@ class Tickets(Generic[T]):
 
     Args:
         life_s: how long a ticket is valid.
-        most: how many are valid at the same time; one more drops the oldest.
+        max_tickets: how many are valid at the same time; one more drops the oldest.
         clock: for tests.
 
     Example:
@@ -39,11 +39,11 @@ class Tickets(Generic[T]):
         self,
         *,
         life_s: float = TICKET_LIFE_S,
-        most: int = _MOST_TICKETS,
+        max_tickets: int = _MAX_TICKETS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._life_s = life_s
-        self._most = most
+        self._max_tickets = max_tickets
         self._clock = clock
         self._lock = threading.Lock()
         self._values: dict[bytes, tuple[float, T]] = {}  # by digest, oldest first, with the end of its validity
@@ -52,12 +52,12 @@ class Tickets(Generic[T]):
         """A ticket for the value. It consists of letters, digits, `-` and `_`."""
         ticket = secrets.token_urlsafe(_BYTES)
         with self._lock:
-            while len(self._values) >= self._most:
+            while len(self._values) >= self._max_tickets:
                 del self._values[next(iter(self._values))]
             self._values[_digest(ticket)] = (self._clock() + self._life_s, value)
         return ticket
 
-    def take(self, ticket: str) -> T | None:
+    def redeem(self, ticket: str) -> T | None:
         """The value of a ticket, which is used up by this; None if it was used, has expired or is not ours."""
         with self._lock:
             valid_until, value = self._values.pop(_digest(ticket), (0.0, None))

@@ -52,7 +52,7 @@ def test_a_delivery_that_is_doubled_is_refused_and_makes_one_job(start: Callable
         assert len(listed(client)) == 1
 
 
-@pytest.mark.parametrize("late", [{"create_late_s": 0.5}, {"answer_late_s": 0.5}])
+@pytest.mark.parametrize("late", [{"create_late_s": 0.5}, {"response_delay_s": 0.5}])
 def test_a_late_create_is_carried_out_though_the_client_has_gone(
     start: Callable[..., Any], late: dict[str, float]
 ) -> None:

@@ -64,9 +64,9 @@ def test_only_what_ended_long_ago_and_nothing_that_is_nowhere_else(root: Path) -
     old, new = job(root, "old", "ended", ended_s_ago=2 * DAY_S), job(root, "new", "ended")
     running = job(root, "running", "running")
     (root / "jobs" / f"{TRASH_PREFIX}x").mkdir()
-    planned = [(each.what, each.path) for each in clean(root, older_than_s=DAY_S, dry_run=True)]
+    planned = [(each.description, each.path) for each in clean(root, older_than_s=DAY_S, dry_run=True)]
     assert (old / "state" / "python").exists()
-    assert planned == [(each.what, each.path) for each in clean(root, older_than_s=DAY_S)]
+    assert planned == [(each.description, each.path) for each in clean(root, older_than_s=DAY_S)]
     assert [path.relative_to(root).as_posix() for _, path in planned] == [
         f"jobs/{TRASH_PREFIX}x",
         "jobs/old/ml/input/data",

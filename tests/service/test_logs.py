@@ -32,7 +32,7 @@ def executor() -> ScriptedExecutor:
 @pytest.fixture(scope="module")
 def client(executor: ScriptedExecutor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("scripted") / "data"
-    with running_service(folder, executor, slots=1000, longest_hold_s=HELD_S) as client:
+    with running_service(folder, executor, slots=1000, max_hold_s=HELD_S) as client:
         yield client
 
 
@@ -204,7 +204,7 @@ def test_who_is_held_is_sent_home_when_the_service_ends(
     start: Callable[..., Any], held: set[Subscription], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "_GRACE_S", PATIENCE_S)
-    with start(ScriptedExecutor(), longest_hold_s=HELD_S) as client:
+    with start(ScriptedExecutor(), max_hold_s=HELD_S) as client:
         job_id, _ = running(client)
         codes: list[int] = []
 

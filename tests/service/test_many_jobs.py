@@ -68,7 +68,7 @@ def test_only_what_differs_from_what_is_known_is_given(start: Callable[..., Any]
 
 
 def test_an_answer_without_news_waits_for_some(start: Callable[..., Any], held: set[Subscription]) -> None:
-    with start(ScriptedExecutor(), longest_hold_s=HELD_S) as client:
+    with start(ScriptedExecutor(), max_hold_s=HELD_S) as client:
         ids = [client.create(job_body()) for _ in range(3)]
         for job_id in ids:
             client.until(job_id, "Running")

@@ -42,7 +42,7 @@ def executor() -> ScriptedExecutor:
 @pytest.fixture(scope="module")
 def service_of_two(executor: ScriptedExecutor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("scheduler") / "data"
-    with running_service(folder, executor, slots=2, longest_hold_s=HELD_S) as client:
+    with running_service(folder, executor, slots=2, max_hold_s=HELD_S) as client:
         yield client
 
 

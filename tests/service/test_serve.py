@@ -53,7 +53,7 @@ def test_options_become_settings(served: list[ServiceSettings], tmp_path: Path) 
     assert settings.upload_life_s == 12 * 3600
     assert settings.executor == "docker"
     assert (settings.slots, settings.cpus, settings.memory_gib, settings.requests_per_s) == (2, 1.5, 4.0, 9.0)
-    assert settings.connections.most == 50
+    assert settings.connections.max_connections == 50
     assert settings.database_url is None
 
 

@@ -47,7 +47,7 @@ _THREADS = 8
 _SILENCE_S = 0.5  # the client gives up on an answer after so long
 _SEARCH_S = 10.0  # and looks for the job so long, which is several times what the foreign cloud needs to show it
 _POLICY = SubmissionPolicy(search_s=_SEARCH_S, max_pause_s=0.5, repeat_s=3 * _SEARCH_S)
-_FOREIGN = ForeignCloud(list_lag_s=1.0, create_late_s=0.8, answer_late_s=0.8, late=0.5, doubled=0.2)
+_FOREIGN = ForeignCloud(list_lag_s=1.0, create_late_s=0.8, response_delay_s=0.8, late=0.5, doubled=0.2)
 
 
 @dataclass

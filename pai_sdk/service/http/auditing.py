@@ -49,7 +49,7 @@ def audit_into(log: AuditLog) -> Audit:
         principal: Principal = state.get("principal", NOT_SIGNED_IN)
         method, path = scope["method"], scope["path"]
         if principal == NOT_SIGNED_IN:
-            if state.get(REFUSED_AS) not in _FAILED_SIGN_INS or sign_ins.take():
+            if state.get(REFUSED_AS) not in _FAILED_SIGN_INS or sign_ins.acquire():
                 return
             principal = replace(principal, key_id=state.get(CLAIMED_KEY, ""))
         else:
@@ -76,7 +76,7 @@ def note_as_done(log: AuditLog, scope: Scope) -> Iterator[Callable[[Session, str
     principal: Principal = scope["state"]["principal"]
 
     def note(session: Session, created_id: str) -> None:
-        log.note_in(session, principal, scope["method"], scope["path"], _DONE, _client(scope), created_id)
+        log.record_in(session, principal, scope["method"], scope["path"], _DONE, _client(scope), created_id)
 
     yield note
     scope["state"][_NOTED] = _DONE

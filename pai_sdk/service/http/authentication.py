@@ -77,7 +77,7 @@ class Authenticator:
             raise
         scope.setdefault("state", {})["principal"] = principal
         # Only signed requests are counted: unsigned ones cannot use up the key's limit.
-        throttle(self._rates.take(principal.key_id))
+        throttle(self._rates.acquire(principal.key_id))
         if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
             raise invalid_parameter("A NUL character in the path or the query is not allowed.")
         return partial(self.check_body, request)

@@ -42,7 +42,7 @@ class AsForeignCloud:
             messages.clear()
             await self._app(_copy(scope), _replay(body), keep)
         if is_late:
-            await asyncio.sleep(self._foreign.answer_late_s)
+            await asyncio.sleep(self._foreign.response_delay_s)
         for message in messages:
             await send(message)
 

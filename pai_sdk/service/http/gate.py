@@ -57,14 +57,14 @@ class Gate:
         app: ASGIApp,
         admit: Callable[[Scope], Callable[[bytes], None]],
         *,
-        longest_body_bytes: int,
+        max_body_bytes: int,
         headers: Sequence[tuple[bytes, bytes]] = (),
         audit: Audit | None = None,
         is_current: Callable[[Principal], bool] = lambda principal: True,
     ) -> None:
         self._app = app
         self._admit = admit
-        self._longest_body_bytes = longest_body_bytes
+        self._max_body_bytes = max_body_bytes
         self._headers = tuple(headers)
         self._audit = audit
         self._is_current = is_current
@@ -128,7 +128,7 @@ class Gate:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         length = dict(scope["headers"]).get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._longest_body_bytes:
+        if length.isdigit() and int(length) > self._max_body_bytes:
             raise self._too_large()
         body, more = bytearray(), True
         while more:
@@ -137,12 +137,12 @@ class Gate:
                 raise invalid_parameter("The body was cut off.")
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > self._longest_body_bytes:
+            if len(body) > self._max_body_bytes:
                 raise self._too_large()
         return bytes(body)
 
     def _too_large(self) -> WireError:
-        message = f"The body has more than {self._longest_body_bytes} bytes; hand large values over as an input."
+        message = f"The body has more than {self._max_body_bytes} bytes; hand large values over as an input."
         return WireError(413, "RequestTooLarge", message)
 
 

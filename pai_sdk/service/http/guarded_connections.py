@@ -54,7 +54,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
         self._head = _Span(time.monotonic())
-        if len(self.connections) > self._limits.most and not self._close_oldest_idle():
+        if len(self.connections) > self._limits.max_connections and not self._close_oldest_idle():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "All connections of the service are in use.")
 
     def data_received(self, data: bytes) -> None:
@@ -103,7 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue):
             self._body = _Span(now)  # the service itself has paused reading
         elif now - body.since > self._limits.stall_s:
-            if body.moved_bytes < self._limits.least_bytes:
+            if body.moved_bytes < self._limits.min_bytes:
                 return True
             self._body = _Span(now)
         return False

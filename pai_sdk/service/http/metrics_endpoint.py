@@ -74,7 +74,7 @@ def _check(scope: Scope, token: str | None, admit: Callable[[Scope], Callable[[b
     elif authorization:
         admit(scope)(b"")
         principal: Principal = scope["state"]["principal"]
-        if not principal.may("admin"):
+        if not principal.has_right("admin"):
             raise WireError(403, "Forbidden.NoPermission", "The figures of the service need the right 'admin'.")
     else:
         message = "The figures need the token of --metrics-token-file, or a request signed by an administrator."

@@ -15,7 +15,7 @@ from pai_sdk.service.state.models import AuditRow
 
 __all__ = ["AuditEntry", "AuditLog"]
 
-_MOST_ENTRIES = 100_000
+_MAX_ENTRIES = 100_000
 _SPARE_ENTRIES = 1000
 _NEW_ENTRY = insert(AuditRow)  # made once: that takes longer than to run it
 
@@ -61,9 +61,9 @@ class AuditLog:
     ) -> None:
         """Note a request."""
         with self._database.write() as session:
-            self.note_in(session, principal, method, path, status, client, created_id)
+            self.record_in(session, principal, method, path, status, client, created_id)
 
-    def note_in(
+    def record_in(
         self,
         session: Session,
         principal: Principal,
@@ -78,7 +78,7 @@ class AuditLog:
         row |= {"path": path[:500], "status": status, "client": client, "created_id": created_id}
         (newest,) = session.connection().execute(_NEW_ENTRY, row).inserted_primary_key or (0,)
         if newest % _SPARE_ENTRIES == 0:
-            session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MOST_ENTRIES))
+            session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MAX_ENTRIES))
 
     def entries(
         self, *, user: str | None = None, before: int | None = None, limit: int = 100
@@ -90,11 +90,11 @@ class AuditLog:
             before: only those with a smaller number.
             limit: the most of them.
         """
-        wanted = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
+        query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
         if user is not None:
-            wanted = wanted.where(AuditRow.user == user)
+            query = query.where(AuditRow.user == user)
         if before is not None:
-            wanted = wanted.where(AuditRow.number < before)
+            query = query.where(AuditRow.number < before)
         with self._database.read() as session:
             return [
                 AuditEntry(
@@ -108,5 +108,5 @@ class AuditLog:
                     row.client,
                     row.created_id,
                 )
-                for row in session.scalars(wanted)
+                for row in session.scalars(query)
             ]

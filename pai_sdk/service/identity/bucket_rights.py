@@ -31,23 +31,23 @@ class BucketRights:
         self._database = database
         self._keys = keys
 
-    def may(self, principal: Principal, bucket: str, right: Right) -> bool:
+    def is_allowed(self, principal: Principal, bucket: str, right: Right) -> bool:
         """True if a user may read (`read`) or change (`submit`) what is in a bucket."""
-        if principal.may("admin"):
+        if principal.has_right("admin"):
             return True
-        if not principal.may(right):
+        if not principal.has_right(right):
             return False
         with self._database.read() as session:
             row = session.get(BucketOwnerRow, bucket)
         if row is None:
             return False
-        is_members = row.workspace_id is not None and principal.may_in(row.workspace_id, right)
+        is_members = row.workspace_id is not None and principal.has_right_in(row.workspace_id, right)
         return is_members or row.owner == principal.user
 
     def opens_all(self, key_id: str) -> bool:
         """True for the service's own key and those of administrators. No database is asked."""
         principal = self._keys.principal(key_id)
-        return principal is not None and principal.may("admin")
+        return principal is not None and principal.has_right("admin")
 
     def check(self, key_id: str, method: str, buckets: Iterable[str]) -> None:
         """Let a request through, or refuse it.
@@ -63,7 +63,7 @@ class BucketRights:
         principal = self._principal(key_id)
         right: Right = "read" if method in _READING else "submit"
         for bucket in buckets:
-            if not self.may(principal, bucket, right):
+            if not self.is_allowed(principal, bucket, right):
                 raise _refusal("AccessDenied", "The access key does not open this bucket.")
             right = "read"
 
@@ -74,9 +74,9 @@ class BucketRights:
             StorageError: the bucket belongs to someone else, or the key may only read.
         """
         principal = self._principal(key_id)
-        if principal.may("admin"):
+        if principal.has_right("admin"):
             return
-        if not principal.may("submit"):
+        if not principal.has_right("submit"):
             raise _refusal("AccessDenied", "The access key may only read.")
         with self._database.write() as session:
             row = session.get(BucketOwnerRow, bucket)
@@ -98,12 +98,14 @@ class BucketRights:
     def visible(self, key_id: str, buckets: Collection[str]) -> set[str]:
         """Those of these buckets that the key may read."""
         principal = self._principal(key_id)
-        if principal.may("admin"):
+        if principal.has_right("admin"):
             return set(buckets)
         with self._database.read() as session:
             rows = list(session.scalars(select(BucketOwnerRow)))
         mine = {row.bucket for row in rows if row.owner == principal.user}
-        shared = {row.bucket for row in rows if row.workspace_id and principal.may_in(row.workspace_id, "read")}
+        shared = {
+            row.bucket for row in rows if row.workspace_id and principal.has_right_in(row.workspace_id, "read")
+        }
         return set(buckets) & (mine | shared)
 
     def _principal(self, key_id: str) -> Principal:

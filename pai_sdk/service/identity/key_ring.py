@@ -7,7 +7,7 @@ from typing import Protocol
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.state.folder import Keys
 
-__all__ = ["KeyRing", "OwnKey"]
+__all__ = ["KeyRing", "ServiceKey"]
 
 
 class KeyRing(Protocol):
@@ -22,7 +22,7 @@ class KeyRing(Protocol):
         ...
 
 
-class OwnKey:
+class ServiceKey:
     """The key ring of a service without users: its own key.
 
     Example:

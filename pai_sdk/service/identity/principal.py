@@ -35,7 +35,7 @@ class Principal:
 
     Example:
         >>> alice = Principal("alice", "LTAIalice", "submit", {"1": "read"})
-        >>> alice.may("submit"), alice.may_in("1", "submit"), Principal.operator("LTAI").may_in("1", "submit")
+        >>> alice.has_right("submit"), alice.has_right_in("1", "submit"), Principal.operator("LTAI").has_right_in("1", "submit")
         (True, False, True)
     """
 
@@ -50,24 +50,24 @@ class Principal:
         return cls(OPERATOR, key_id, "admin")
 
     @property
-    def key_of_view(self) -> tuple[str, Right, tuple[tuple[str, Right], ...]]:
+    def view_key(self) -> tuple[str, Right, tuple[tuple[str, Right], ...]]:
         """The same for principals that can see the same."""
         return self.user, self.right, tuple(sorted(self.workspaces.items()))
 
-    def may(self, right: Right) -> bool:
+    def has_right(self, right: Right) -> bool:
         """True if the key allows this anywhere."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
-    def may_in(self, workspace_id: str, right: Right) -> bool:
+    def has_right_in(self, workspace_id: str, right: Right) -> bool:
         """True if the user may do this in a workspace; administrators of the service are members of all.
 
         An administrator of a workspace needs a key that may submit.
         """
         if self.right == "admin":
             return True
-        given = self.workspaces.get(workspace_id)
-        allowed = self.may("submit" if right == "admin" else right)
-        return allowed and given is not None and RIGHTS.index(given) >= RIGHTS.index(right)
+        role_right = self.workspaces.get(workspace_id)
+        allowed = self.has_right("submit" if right == "admin" else right)
+        return allowed and role_right is not None and RIGHTS.index(role_right) >= RIGHTS.index(right)
 
     def require(self, right: Right) -> None:
         """Check a right of the key.
@@ -75,8 +75,8 @@ class Principal:
         Raises:
             WireError: the key does not have it.
         """
-        if not self.may(right):
-            message = f"The access key may {_what(self.right)}; this needs the right {right!r}."
+        if not self.has_right(right):
+            message = f"The access key may {_describe(self.right)}; this needs the right {right!r}."
             raise WireError(403, "Forbidden.NoPermission", message)
 
     def require_in(self, workspace_id: str, right: Right) -> None:
@@ -85,7 +85,7 @@ class Principal:
         Raises:
             WireError: the user does not have it there.
         """
-        if not self.may_in(workspace_id, right):
+        if not self.has_right_in(workspace_id, right):
             message = f"This needs the right {right!r} in workspace {workspace_id}; its administrators give it."
             raise WireError(403, "Forbidden.NoPermission", message)
 
@@ -94,12 +94,12 @@ class Principal:
         """The workspaces whose content the user may read; None for all of them."""
         if self.right == "admin":
             return None
-        return [one for one in self.workspaces if self.may_in(one, "read")]
+        return [workspace_id for workspace_id in self.workspaces if self.has_right_in(workspace_id, "read")]
 
 
 NOT_SIGNED_IN = Principal("-", "", "read")
 """Who is not signed in. That is no name of a user: it has no jobs, and is in no workspace."""
 
 
-def _what(right: Right) -> str:
+def _describe(right: Right) -> str:
     return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]

@@ -67,7 +67,7 @@ class Users:
 
     Args:
         database: where they are kept.
-        own: the service's own key, which needs no user.
+        service_keys: the service's own key, which needs no user.
 
     Example:
         >>> users.add("alice", "submit")  # doctest: +SKIP
@@ -76,46 +76,46 @@ class Users:
         'alice'
     """
 
-    def __init__(self, database: Database, own: Keys) -> None:
+    def __init__(self, database: Database, service_keys: Keys) -> None:
         self._database = database
-        self._own = own
+        self._service_keys = service_keys
         self._lock = threading.Lock()  # held while users are read, so that the last one to read knows all changes
         # Replaced as a whole. None after a change that could not be read again: no key keeps a right by that.
-        self._known: dict[str, Principal] | None = self._read()
+        self._principals: dict[str, Principal] | None = self._read()
 
     # ---- of a request -------------------------------------------------------------------------------------
 
     def secret(self, key_id: str) -> str | None:
         """The secret of a key; None if there is no such key, or it was revoked."""
-        if key_id == self._own.access_key_id:
-            return self._own.access_key_secret
-        return self._derived(key_id) if self.principal(key_id) is not None else None
+        if key_id == self._service_keys.access_key_id:
+            return self._service_keys.access_key_secret
+        return self._derive_secret(key_id) if self.principal(key_id) is not None else None
 
     def principal(self, key_id: str) -> Principal | None:
         """The user of a key, and what they may do; None likewise."""
-        if key_id == self._own.access_key_id:
+        if key_id == self._service_keys.access_key_id:
             return Principal.operator(key_id)
-        known = self._known
-        if known is None:
-            known = self._read_again()
-        return known.get(key_id)
+        principals = self._principals
+        if principals is None:
+            principals = self._refresh()
+        return principals.get(key_id)
 
     def is_current(self, principal: Principal) -> bool:
         """True if a key still opens what it did when it was checked."""
         if not principal.key_id or principal.user == OPERATOR:
             return True
         now = self.principal(principal.key_id)
-        return now is not None and now.key_of_view == principal.key_of_view
+        return now is not None and now.view_key == principal.view_key
 
     def with_key(self, name: str) -> Principal | None:
         """A user by name, and what they may do; None if they are not there, or have no key."""
         if name == OPERATOR:
             return Principal.operator("")
-        known = self._known
-        if known is None:
-            known = self._read_again()
-        found = next((one for one in known.values() if one.user == name), None)
-        return None if found is None else replace(found, key_id="")
+        principals = self._principals
+        if principals is None:
+            principals = self._refresh()
+        match = next((principal for principal in principals.values() if principal.user == name), None)
+        return None if match is None else replace(match, key_id="")
 
     def submitter(self, name: str) -> Principal:
         """The user whose job runs, with the right to submit; administrators and the service itself as such."""
@@ -204,7 +204,7 @@ class Users:
         with self.changing() as session:
             _existing(session, name)
             session.add(AccessKeyRow(id=key_id, user=name, created_at=time.time()))
-        return NewKey(key_id, self._derived(key_id))
+        return NewKey(key_id, self._derive_secret(key_id))
 
     def revoke(self, name: str, key_id: str) -> None:
         """Make a key worthless, at once.
@@ -213,10 +213,10 @@ class Users:
             WireError: the user has no such key.
         """
         with self.changing() as session:
-            found = session.get(AccessKeyRow, key_id)
-            if found is None or found.user != name:
+            row = session.get(AccessKeyRow, key_id)
+            if row is None or row.user != name:
                 raise WireError(404, "KEY_NOT_FOUND", f"The user {name!r} has no key {key_id[:60]!r}.")
-            session.delete(found)
+            session.delete(row)
 
     @contextmanager
     def changing(self) -> Iterator[Session]:
@@ -225,22 +225,22 @@ class Users:
             with self._database.write() as session:
                 yield session
         finally:  # a commit whose response was lost may have been done
-            self._read_again()
+            self._refresh()
 
     # ---- inside -------------------------------------------------------------------------------------------
 
-    def _derived(self, key_id: str) -> str:
+    def _derive_secret(self, key_id: str) -> str:
         text = f"access key {key_id}".encode()
-        return hmac.new(self._own.access_key_secret.encode(), text, hashlib.sha256).hexdigest()[:40]
+        return hmac.new(self._service_keys.access_key_secret.encode(), text, hashlib.sha256).hexdigest()[:40]
 
-    def _read_again(self) -> dict[str, Principal]:
+    def _refresh(self) -> dict[str, Principal]:
         with self._lock:
             try:
-                self._known = known = self._read()
+                self._principals = principals = self._read()
             except BaseException:
-                self._known = None
+                self._principals = None
                 raise
-        return known
+        return principals
 
     def _read(self) -> dict[str, Principal]:
         with self._database.read() as session:
@@ -274,10 +274,10 @@ def _check_free(session: Session, name: str) -> None:
 
 
 def _existing(session: Session, name: str) -> UserRow:
-    found = session.get(UserRow, name)
-    if found is None:
+    row = session.get(UserRow, name)
+    if row is None:
         raise WireError(404, "USER_NOT_FOUND", f"There is no user {name[:60]!r}.")
-    return found
+    return row
 
 
 def _info(session: Session, row: UserRow) -> UserInfo:

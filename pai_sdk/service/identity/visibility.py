@@ -21,10 +21,12 @@ PUBLIC = "PUBLIC"
 
 def visible_jobs(principal: Principal) -> ColumnElement[bool]:
     """The condition, for a query of jobs, that the user can see them."""
-    if principal.may("admin"):
+    if principal.has_right("admin"):
         return true()
-    member_of = [one for one in principal.workspaces if principal.may_in(one, "read")]
-    administered = [one for one in member_of if principal.workspaces[one] == "admin"]
+    member_of = [
+        workspace_id for workspace_id in principal.workspaces if principal.has_right_in(workspace_id, "read")
+    ]
+    administered = [workspace_id for workspace_id in member_of if principal.workspaces[workspace_id] == "admin"]
     is_shared = and_(Job.accessibility == PUBLIC, Job.workspace_id.in_(member_of)) if member_of else false()
     is_administered = Job.workspace_id.in_(administered) if administered else false()
     return or_(Job.owner == principal.user, is_shared, is_administered)

@@ -77,8 +77,8 @@ def right_of_roles(roles: Sequence[str]) -> Right:
     if unknown or not roles:
         text = f"{unknown[0][:60]!r} is not" if unknown else "give"
         raise invalid_parameter(f"Roles: {text} one of {', '.join(ROLES)}.")
-    found = {ROLES[role] for role in roles}
-    return "admin" if "admin" in found else "submit" if "submit" in found else "read"
+    rights = {ROLES[role] for role in roles}
+    return "admin" if "admin" in rights else "submit" if "submit" in rights else "read"
 
 
 class WorkspaceTable:
@@ -104,14 +104,14 @@ class WorkspaceTable:
             if session.get(WorkspaceRow, default_id) is None:
                 session.add(WorkspaceRow(id=default_id, name="local", created_at=time.time()))
         # Replaced as a whole. None after a change that could not be read again.
-        self._known: list[WorkspaceInfo] | None = self._read()
+        self._workspaces: list[WorkspaceInfo] | None = self._read()
 
     def visible(self, principal: Principal) -> list[WorkspaceInfo]:
         """The workspaces that a user is a member of, the oldest first; all of them for administrators."""
-        known = self._known
-        if known is None:
-            known = self._read_again()
-        return [one for one in known if principal.may_in(one.id, "read")]
+        workspaces = self._workspaces
+        if workspaces is None:
+            workspaces = self._refresh()
+        return [workspace for workspace in workspaces if principal.has_right_in(workspace.id, "read")]
 
     def require(self, workspace_id: str, principal: Principal, right: Right) -> WorkspaceInfo:
         """One workspace, in which the user has a right.
@@ -120,14 +120,14 @@ class WorkspaceTable:
             WireError: 404 if there is no such workspace, or none that the user is a member of; 403 for a lack
                 of rights in it.
         """
-        found = {one.id: one for one in self.visible(principal)}
-        if workspace_id not in found:
-            known = ", ".join(map(repr, found)) or "none"
+        visible = {workspace.id: workspace for workspace in self.visible(principal)}
+        if workspace_id not in visible:
+            names = ", ".join(map(repr, visible)) or "none"
             raise WireError(
-                404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r} here, only {known}."
+                404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r} here, only {names}."
             )
         principal.require_in(workspace_id, right)
-        return found[workspace_id]
+        return visible[workspace_id]
 
     def add(self, name: str) -> WorkspaceInfo:
         """Add a workspace without members.
@@ -160,8 +160,8 @@ class WorkspaceTable:
                 if session.scalar(select(exists().where(model.workspace_id == workspace_id)))
             ]
             if used or workspace_id == self.default_id:
-                why = f"has {', '.join(used)}; delete these first" if used else "is the default one"
-                raise WireError(409, "WORKSPACE_IN_USE", f"The workspace {workspace_id!r} {why}.")
+                reason = f"has {', '.join(used)}; delete these first" if used else "is the default one"
+                raise WireError(409, "WORKSPACE_IN_USE", f"The workspace {workspace_id!r} {reason}.")
             session.execute(delete(MemberRow).where(MemberRow.workspace_id == workspace_id))
             session.execute(delete(WorkspaceRow).where(WorkspaceRow.id == workspace_id))
 
@@ -181,12 +181,12 @@ class WorkspaceTable:
         Raises:
             WireError: the user is none.
         """
-        found = next((one for one in self.members(workspace_id) if one.user == user), None)
-        if found is None:
+        match = next((member for member in self.members(workspace_id) if member.user == user), None)
+        if match is None:
             raise WireError(
                 404, "MEMBER_NOT_FOUND", f"The workspace {workspace_id!r} has no member {user[:60]!r}."
             )
-        return found
+        return match
 
     def set_members(self, workspace_id: str, rights: dict[str, Right]) -> None:
         """Make users members of a workspace, or change their rights in it; all of them, or none.
@@ -215,13 +215,13 @@ class WorkspaceTable:
             with self._changing_rights() as session:
                 yield session
         finally:  # a commit whose response was lost may have been done
-            self._read_again()
+            self._refresh()
 
-    def _read_again(self) -> list[WorkspaceInfo]:
+    def _refresh(self) -> list[WorkspaceInfo]:
         with self._lock:
-            self._known = None
-            self._known = known = self._read()
-        return known
+            self._workspaces = None
+            self._workspaces = workspaces = self._read()
+        return workspaces
 
     def _read(self) -> list[WorkspaceInfo]:
         with self._database.read() as session:

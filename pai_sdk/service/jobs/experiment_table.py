@@ -259,7 +259,7 @@ def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
 def _existing(session: Session, experiment_id: str, principal: Principal | None = None) -> ExperimentRow:
     """Returns the experiment; one that the user cannot see is not there."""
     experiment = session.scalar(select(ExperimentRow).where(ExperimentRow.id == experiment_id))
-    if experiment is None or (principal and not principal.may_in(experiment.workspace_id, "read")):
+    if experiment is None or (principal and not principal.has_right_in(experiment.workspace_id, "read")):
         raise WireError(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
     return experiment
 

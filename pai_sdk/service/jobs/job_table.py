@@ -97,7 +97,7 @@ class Jobs:
         Raises:
             WireError: they cannot, or there is no such job; that is the same to them. 403 if they may only see it.
         """
-        if principal.may("admin"):
+        if principal.has_right("admin"):
             return  # what reads the job says whether it is there
         with self.database.read() as session:
             mine = Job.id == job_id, visible_jobs(principal)

@@ -49,7 +49,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
     if request.algorithm_name is not None:
         if request.algorithm_spec is not None:
             raise invalid_parameter("AlgorithmSpec: contradicts AlgorithmName; give one of them.")
-        algorithm, version = algorithms.named(
+        algorithm, version = algorithms.get_by_name(
             request.algorithm_name,
             request.algorithm_version,
             request.algorithm_provider,

@@ -177,7 +177,7 @@ class _ObjectApp:
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
         request = replace(request, key_id=self._verifier.check(request.signed))
-        if self._rates.take(request.key_id):
+        if self._rates.acquire(request.key_id):
             raise oss_error("QpsLimitExceeded")
         operation = self._operation(request)
         await self._check_rights(request)

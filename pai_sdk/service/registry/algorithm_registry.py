@@ -101,20 +101,20 @@ class AlgorithmRegistry:
         conditions: list[ColumnElement[bool]] = []
         if workspaces is not None:
             conditions.append(Algorithm.workspace_id.in_(workspaces))
-        for column, wanted in (
+        for column, value in (
             (Algorithm.id, algorithm_id),
             (Algorithm.provider, provider),
             (Algorithm.workspace_id, workspace_id),
         ):
-            if wanted:
-                conditions.append(column == wanted)
+            if value:
+                conditions.append(column == value)
         if name:
             conditions.append(Algorithm.name.contains(name, autoescape=True))
         page = select(Algorithm).where(*conditions).order_by(Algorithm.number.desc())
         with self._database.read() as session:
             total = session.scalar(select(func.count()).select_from(Algorithm).where(*conditions)) or 0
-            found = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
-            return list(found), total
+            rows = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
+            return list(rows), total
 
     def update(self, algorithm_id: str, *, display_name: str | None, description: str | None) -> None:
         """Change what is said of an algorithm; None leaves it as it is."""
@@ -182,10 +182,10 @@ class AlgorithmRegistry:
         with self._database.read() as session:
             algorithm = _existing(session, algorithm_id)
             total = session.scalar(select(func.count()).select_from(AlgorithmVersion).where(mine)) or 0
-            found = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
-            return algorithm, list(found), total
+            rows = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
+            return algorithm, list(rows), total
 
-    def named(
+    def get_by_name(
         self, name: str, version: str | None, provider: str | None, *, workspace_id: str
     ) -> tuple[Algorithm, AlgorithmVersion]:
         """The algorithm of exactly that name; without a version, the one that was created last.
@@ -212,8 +212,8 @@ class AlgorithmRegistry:
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec) -> None:
         """Give a version another spec; jobs that were created keep the one before."""
         with self._database.write() as session:
-            known = _existing_version(session, _existing(session, algorithm_id), version)
-            known.spec, known.modified_at = spec.to_wire(), time.time()
+            row = _existing_version(session, _existing(session, algorithm_id), version)
+            row.spec, row.modified_at = spec.to_wire(), time.time()
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
         """Forget a version."""
@@ -231,7 +231,7 @@ def _check_name(name: str, where: str) -> None:
 def _existing(session: Session, algorithm_id: str, principal: Principal | None = None) -> Algorithm:
     """Returns the algorithm; one that the user cannot see is not there."""
     algorithm = session.scalar(select(Algorithm).where(Algorithm.id == algorithm_id))
-    if algorithm is None or (principal and not principal.may_in(algorithm.workspace_id, "read")):
+    if algorithm is None or (principal and not principal.has_right_in(algorithm.workspace_id, "read")):
         raise WireError(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {algorithm_id[:100]!r} here.")
     return algorithm
 
@@ -245,11 +245,11 @@ def _version(session: Session, algorithm_id: str, version: str) -> AlgorithmVers
 
 
 def _existing_version(session: Session, algorithm: Algorithm, version: str) -> AlgorithmVersion:
-    found = _version(session, algorithm.id, version)
-    if found is None:
+    row = _version(session, algorithm.id, version)
+    if row is None:
         raise WireError(
             404,
             "ALGORITHM_VERSION_NOT_FOUND",
             f"The algorithm {algorithm.name!r} has no version {version[:100]!r}.",
         )
-    return found
+    return row

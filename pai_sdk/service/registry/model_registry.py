@@ -33,8 +33,8 @@ _ROW_FIELDS = {"labels", "model_name", "version_name", "workspace_id"}
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[\w.-]{1,127}")
 _NUMBERED = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
-_MOST_LABELS = 100
-_LONGEST_LABEL_BYTES = 128
+_MAX_LABELS = 100
+_MAX_LABEL_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,8 @@ class ModelRegistry:
                 conditions.append(ModelVersionRow.name == name)
             page = select(ModelVersionRow).where(*conditions).order_by(ModelVersionRow.number.desc())
             total = session.scalar(select(func.count()).select_from(ModelVersionRow).where(*conditions)) or 0
-            found = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
-            return model, list(found), total
+            rows = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
+            return model, list(rows), total
 
     def update_version(self, model_id: str, name: str, fields: ModelVersionFields) -> None:
         """Changes fields of a version; those that are None stay as they are."""
@@ -273,7 +273,7 @@ def _next_version(names: Iterable[str]) -> str:
         >>> _next_version([]), _next_version(["0.9.3", "0.10.0", "final"])
         ('0.1.0', '0.11.0')
     """
-    numbers = [tuple(map(int, found.groups())) for name in names if (found := _NUMBERED.fullmatch(name))]
+    numbers = [tuple(map(int, match.groups())) for name in names if (match := _NUMBERED.fullmatch(name))]
     major, minor, _ = max(numbers, default=(0, 0, 0))
     return f"{major}.{minor + 1}.0"
 
@@ -286,8 +286,8 @@ def _newest_versions(session: Session, models: Iterable[ModelRow]) -> dict[int, 
         .where(ModelVersionRow.model.in_(numbers))
         .group_by(ModelVersionRow.model)
     )
-    found = session.scalars(select(ModelVersionRow).where(ModelVersionRow.number.in_(newest)))
-    return {version.model: version for version in found}
+    rows = session.scalars(select(ModelVersionRow).where(ModelVersionRow.number.in_(newest)))
+    return {version.model: version for version in rows}
 
 
 def _check_name(name: str, where: str) -> None:
@@ -298,14 +298,14 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:
-    if len(labels) > _MOST_LABELS:
-        raise invalid_parameter(f"Labels: there are {len(labels)}; {_MOST_LABELS} are allowed.")
+    if len(labels) > _MAX_LABELS:
+        raise invalid_parameter(f"Labels: there are {len(labels)}; {_MAX_LABELS} are allowed.")
     for key, value in labels.items():
         if not key or any(
-            len(text.encode()) > _LONGEST_LABEL_BYTES or set(text) & set('=,"\\') for text in (key, value)
+            len(text.encode()) > _MAX_LABEL_BYTES or set(text) & set('=,"\\') for text in (key, value)
         ):
             raise invalid_parameter(
-                f"Labels: key or value of {key[:60]!r} is not usable; at most {_LONGEST_LABEL_BYTES} bytes each, "
+                f"Labels: key or value of {key[:60]!r} is not usable; at most {_MAX_LABEL_BYTES} bytes each, "
                 "without '=', ',', quotes and backslashes."
             )
 
@@ -313,14 +313,14 @@ def _check_labels(labels: Mapping[str, str]) -> None:
 def _existing(session: Session, model_id: str, principal: Principal | None = None) -> ModelRow:
     """Returns the model; one that the user cannot see is not there."""
     model = session.scalar(select(ModelRow).where(ModelRow.id == model_id))
-    if model is None or (principal and not principal.may_in(model.workspace_id, "read")):
+    if model is None or (principal and not principal.has_right_in(model.workspace_id, "read")):
         raise WireError(404, "MODEL_NOT_FOUND", f"There is no model {model_id[:100]!r} here.")
     return model
 
 
 def _existing_version(session: Session, model: ModelRow, name: str) -> ModelVersionRow:
     same = (ModelVersionRow.model == model.number, ModelVersionRow.name == name)
-    found = session.scalar(select(ModelVersionRow).where(*same))
-    if found is None:
+    row = session.scalar(select(ModelVersionRow).where(*same))
+    if row is None:
         raise WireError(404, "MODEL_VERSION_NOT_FOUND", f"The model {model.name!r} has no version {name[:100]!r}.")
-    return found
+    return row

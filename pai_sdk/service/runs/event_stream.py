@@ -138,7 +138,7 @@ async def follow_events(
 async def _stream_events(stream: EventStream, runs: RunSource, work: Work) -> AsyncIterator[bytes]:
     clock = asyncio.get_running_loop().time
     # The stream ends some seconds before the limit of the request, so that it ends between two messages.
-    ends_at, quiet_since = clock() + min(runs.max_stream_s, work.left_s - _CLOSE_S), clock()
+    ends_at, quiet_since = clock() + min(runs.max_stream_s, work.remaining_s - _CLOSE_S), clock()
     try:
         yield f"retry: {_RECONNECT_MS}\n\n".encode() + _wire(Message("ready", {}), stream.cursor)
         while not runs.is_closing and clock() < ends_at:

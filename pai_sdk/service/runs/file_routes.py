@@ -69,7 +69,7 @@ def prepare_download(request: Request, runs: RunsOf, run_id: str, body: NewDownl
 @within(DOWNLOAD)
 def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
     """Download the file of a one-time URL as an attachment, with the rights of the user who created the URL."""
-    download = _tickets(request).take(ticket)
+    download = _tickets(request).redeem(ticket)
     if download is None:
         raise WireError(403, "TicketNotValid", "The address was used or has expired; download the file again.")
     principal, run_id, path = download
@@ -85,7 +85,7 @@ def download_file(request: Request, work: WorkOf, ticket: str) -> Response:
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name.encode(errors='replace'))}"
     headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
     chunks = store.read(within_store, 0, info.size_bytes)  # a growing file is sent up to its current size
-    return StreamingResponse(work.pieces(chunks), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(work.stream_chunks(chunks), media_type="application/octet-stream", headers=headers)
 
 
 def _tickets(request: Request) -> Tickets[tuple[Principal, str, str]]:

@@ -110,11 +110,11 @@ class JobRuns:
 
     def visible_to(self, principal: Principal) -> JobRuns:
         """Returns the source of the runs that a user can see; it is cached while their rights are unchanged."""
-        if principal.key_of_view == self._principal.key_of_view or principal.may("admin"):
+        if principal.view_key == self._principal.view_key or principal.has_right("admin"):
             return self
         with self._lock:
             runs = self._by_user.get(principal.user)
-            if runs is None or runs._principal.key_of_view != principal.key_of_view:
+            if runs is None or runs._principal.view_key != principal.view_key:
                 runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self.max_stream_s, principal)
                 self._by_user[principal.user] = runs
                 self._to_close.add(runs)

@@ -62,7 +62,7 @@ def search_log(
     steps = search(
         log.instances, query, after=after or 0, max_hits=shown, time_limit_s=time_limit, check=work.check
     )
-    chunks = work.pieces(_in_ndjson(steps))
+    chunks = work.stream_chunks(_in_ndjson(steps))
     return StreamingResponse(chunks, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
 
 
@@ -73,7 +73,7 @@ def download_log(runs: RunsOf, work: WorkOf, run_id: str, instance: _Instance = 
     log = runs.log(run_id, instance)
     name = _NOT_IN_A_FILE_NAME.sub("-", f"{run_id}-{instance}" if instance else run_id).strip("-.")[:100] or "run"
     headers = {"Content-Disposition": f'attachment; filename="{name}.log.gz"', "Cache-Control": "no-store"}
-    return StreamingResponse(work.pieces(log.gzip()), media_type="application/gzip", headers=headers)
+    return StreamingResponse(work.stream_chunks(log.gzip()), media_type="application/gzip", headers=headers)
 
 
 @router.get("/log", response_model=LogOfRun)

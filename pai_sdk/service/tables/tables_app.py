@@ -112,7 +112,7 @@ class TablesApp:
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
         key_id = await _in_thread(self._verifier.check, request.method, path, query, headers)
-        if self._rates.take(key_id):
+        if self._rates.acquire(key_id):
             raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
         call = _Call(request, path, dict(query), await _in_thread(self._rights_of, key_id))
         handler = self._handler(call)

@@ -35,7 +35,7 @@ class UserTables:
     def can_read(self, project: str, name: str) -> bool:
         """Returns True if the table exists, and the user may read it."""
         owner = self._owner_of(project, name)
-        return owner is not None and (self._principal.may("admin") or owner == self.name)
+        return owner is not None and (self._principal.has_right("admin") or owner == self.name)
 
     def check(self, project: str, name: str, *, writes: bool) -> None:
         """Checks that the user may read a table, or also change it.
@@ -67,7 +67,7 @@ class UserTables:
         return self.can_read(project, name)
 
     def _require(self, right: Right, project: str, name: str) -> None:
-        if not self._principal.may(right):
+        if not self._principal.has_right(right):
             raise _refusal(f"The access key may only read; table {project}.{name} was not changed.")
 
 

@@ -26,7 +26,7 @@ __all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name", "page_policy"]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A policy names no address but 127.0.0.1 (CSP 3, host-source); elsewhere the sandbox of the objects has to do.
-_HOST_OF_POLICY = re.compile(r"(127\.0\.0\.1|[0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
+_POLICY_HOST = re.compile(r"(127\.0\.0\.1|[0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 SAFETY_HEADERS = (
     (b"content-security-policy", f"sandbox; {_NOTHING}".encode()),
@@ -51,7 +51,7 @@ def page_policy(host: str, scripts_path: str) -> str:
         host: the header `Host` of the request, which the guard has compared with the allowed names.
         scripts_path: the folder of the page's files.
     """
-    files = f"{host}{scripts_path}" if _HOST_OF_POLICY.fullmatch(host) else "'self'"
+    files = f"{host}{scripts_path}" if _POLICY_HOST.fullmatch(host) else "'self'"
     sources = f"script-src {files}; style-src {files}; img-src 'self' data: blob:; connect-src 'self'"
     return f"{_NOTHING}; {sources}"
 
@@ -145,20 +145,20 @@ class BrowserGuard:
                 raise WireError(401, "MissingAuthorization", message, command=self._command)
             scope.setdefault("state", {})[PAGE_SESSION] = True
         principal = principal or NOT_SIGNED_IN
-        throttle(self._rates.take(principal.user))
+        throttle(self._rates.acquire(principal.user))
         return principal
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:
     """Refuse what another page makes the browser send."""
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
-    is_ours = origin.lower() in origins
+    is_same_origin = origin.lower() in origins
     if method in _SAFE_METHODS:
-        is_foreign = site not in ("", "none", "same-origin") or (bool(origin) and not is_ours)
+        is_foreign = site not in ("", "none", "same-origin") or (bool(origin) and not is_same_origin)
     else:
         is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-        came_from_here = (site == "same-origin" or not site) and (is_ours if origin else bool(site))
-        is_foreign = not came_from_here or not is_json or PAGE_HEADER not in headers
+        is_from_page = (site == "same-origin" or not site) and (is_same_origin if origin else bool(site))
+        is_foreign = not is_from_page or not is_json or PAGE_HEADER not in headers
     if is_foreign:
         raise WireError(403, "OriginNotAllowed", "The request does not come from the page of this server.")
 

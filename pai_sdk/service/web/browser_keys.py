@@ -27,7 +27,7 @@ __all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
 SIGNED_IN_S = 7 * 24 * 3600
 """The time for which a cookie lets a browser in."""
 
-_MOST_CODES = 20
+_MAX_CODES = 20
 _BYTES = 32
 _PROOF_S = 300  # the page corrects its clock by ours
 _PROOF = re.compile(r"(\d{1,12})\.([0-9a-f]{64})")
@@ -60,7 +60,7 @@ class BrowserKeys:
     ) -> None:
         self._secret = secret or secrets.token_bytes(_BYTES)
         self._token = _digest(token) if token else None
-        self._codes = Tickets[str](most=_MOST_CODES, clock=clock)
+        self._codes = Tickets[str](max_tickets=_MAX_CODES, clock=clock)
         self._now = now
 
     def new_code(self, access_key_id: str = "") -> str:
@@ -73,48 +73,48 @@ class BrowserKeys:
 
     def exchange(self, code: str) -> tuple[str, str] | None:
         """The value of a cookie, and a key, for a code; None if the code was used, has expired or is not ours."""
-        access_key_id = self._codes.take(code)
+        access_key_id = self._codes.redeem(code)
         if access_key_id is None:
             return None
         claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}.{access_key_id}"
         return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
-    def access_key_of(self, cookie: str, shown: str, request: str = "") -> str | None:
+    def access_key_of(self, cookie: str, credential: str, request: str = "") -> str | None:
         """Returns the access key for which a page is signed in; empty for the service's own.
 
         Args:
             cookie: that was given here.
-            shown: the key that was given with it, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with
+            credential: the key that was given with it, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with
                 that key.
             request: the method and the path of the request, for a proof.
 
         Returns:
             None if one of them is not valid.
         """
-        found = _COOKIE.fullmatch(cookie)
-        if found is None:
+        match = _COOKIE.fullmatch(cookie)
+        if match is None:
             return None
-        claims, access_key_id, signature = found.groups()
-        is_ours = _is_same(signature, self._signature("cookie", claims))
-        is_with_it = self._shows(self._signature("key", claims), shown, request)
-        is_valid = is_ours and is_with_it and self._now() < int(claims.partition(".")[0])
+        claims, access_key_id, signature = match.groups()
+        is_signed = _is_same(signature, self._signature("cookie", claims))
+        has_key = self._has_key(self._signature("key", claims), credential, request)
+        is_valid = is_signed and has_key and self._now() < int(claims.partition(".")[0])
         return access_key_id if is_valid else None
 
     def is_token(self, value: str) -> bool:
         """True if it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
 
-    def _shows(self, key: str, shown: str, request: str) -> bool:
+    def _has_key(self, key: str, credential: str, request: str) -> bool:
         """Returns whether a page has the key: it sends the key, or a proof for this request that is not old."""
-        proof = _PROOF.fullmatch(shown)
+        proof = _PROOF.fullmatch(credential)
         if proof is None:
-            return _is_same(shown, key)
-        made_at, signature = proof.groups()
-        expected = hmac.new(key.encode(), f"{made_at} {request}".encode(), hashlib.sha256).hexdigest()
-        return _is_same(signature, expected) and abs(self._now() - int(made_at)) <= _PROOF_S
+            return _is_same(credential, key)
+        sent_at, signature = proof.groups()
+        expected = hmac.new(key.encode(), f"{sent_at} {request}".encode(), hashlib.sha256).hexdigest()
+        return _is_same(signature, expected) and abs(self._now() - int(sent_at)) <= _PROOF_S
 
-    def _signature(self, what: str, claims: str) -> str:
-        return hmac.new(self._secret, f"{what} {claims}".encode(), hashlib.sha256).hexdigest()
+    def _signature(self, purpose: str, claims: str) -> str:
+        return hmac.new(self._secret, f"{purpose} {claims}".encode(), hashlib.sha256).hexdigest()
 
 
 def page_secret(access_key_secret: str, port: int) -> bytes:
@@ -122,8 +122,8 @@ def page_secret(access_key_secret: str, port: int) -> bytes:
     return hmac.new(access_key_secret.encode(), f"pai-sdk page on port {port}".encode(), hashlib.sha256).digest()
 
 
-def _is_same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(_digest(given), _digest(expected))
+def _is_same(actual: str, expected: str) -> bool:
+    return hmac.compare_digest(_digest(actual), _digest(expected))
 
 
 def _digest(secret: str) -> bytes:

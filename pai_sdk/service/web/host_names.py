@@ -28,9 +28,9 @@ class HostNames:
 
     def __init__(self, names: Iterable[str] = (), *, scheme: str = "http") -> None:
         self._schemes: dict[str, set[str]] = {name: {scheme} for name in LOOPBACK_NAMES}
-        for given in names:
-            named_scheme, name = check_name(given)
-            self._schemes.setdefault(name, set()).add(named_scheme or scheme)
+        for value in names:
+            explicit_scheme, name = check_name(value)
+            self._schemes.setdefault(name, set()).add(explicit_scheme or scheme)
 
     def origins(self, host: str) -> list[str]:
         """The origins of pages that were asked for under that `Host`, such as `http://localhost:80`.
@@ -44,16 +44,16 @@ class HostNames:
         return [f"{scheme}://{host}" for scheme in sorted(self._schemes.get(_name_of(host), ()))]
 
 
-def check_name(given: str) -> tuple[str, str]:
+def check_name(value: str) -> tuple[str, str]:
     """The scheme (or an empty text) and the name of a host, in lower case.
 
     Raises:
         ValueError: it is not a name.
     """
-    found = _NAME.fullmatch(given)
-    if found is None:
-        raise ValueError(f"{given!r} is not the name of a host, such as train.example or https://train.example")
-    return (found[1] or "").lower(), found[2].lower()
+    match = _NAME.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is not the name of a host, such as train.example or https://train.example")
+    return (match[1] or "").lower(), match[2].lower()
 
 
 def _name_of(host: str) -> str:

@@ -59,7 +59,7 @@ class PageSettings:
     """
 
     kind: Literal["service", "folder"]
-    place: str
+    title: str
     command: str
     endpoint: str
     port: int
@@ -72,7 +72,7 @@ class PageSettings:
     static: Path = STATIC_FOLDER
 
     def __repr__(self) -> str:
-        return f"PageSettings({self.kind!r}, {self.place!r}, {self.endpoint!r})"
+        return f"PageSettings({self.kind!r}, {self.title!r}, {self.endpoint!r})"
 
 
 class Page:

@@ -98,7 +98,7 @@ def show_asset(request: Request, page: PageOf, name: str) -> Response:
     if content is None:
         raise WireError(404, "InvalidAction.NotFound", f"The page has no file {name[:100]!r}.")
     headers = {**IMMUTABLE, "Vary": "Accept-Encoding"}
-    zipped = _read(page.settings.static / "assets" / f"{name}.gz") if _takes_gzip(request) else None
+    zipped = _read(page.settings.static / "assets" / f"{name}.gz") if _accepts_gzip(request) else None
     if zipped is not None:
         content, headers["Content-Encoding"] = zipped, "gzip"
     return Response(content, media_type=_MEDIA_TYPES[Path(name).suffix], headers=headers)
@@ -107,11 +107,11 @@ def show_asset(request: Request, page: PageOf, name: str) -> Response:
 @_router.post(LOGIN_PATH)
 def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
     """Exchange the link's code for a cookie and the page's key. It is valid for one use, within a minute."""
-    found = page.keys.exchange(body.code)
-    if found is None:
+    session = page.keys.exchange(body.code)
+    if session is None:
         message = f"The link was used or has expired. For a new one: {page.settings.command}"
         raise WireError(403, "CodeNotValid", message, command=page.settings.command)
-    cookie, key = found
+    cookie, key = session
     response = JSONResponse({"key": key}, headers=_NO_STORE)
     response.set_cookie(
         cookie_name(page.settings.port),
@@ -129,10 +129,10 @@ def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
 def describe_server(request: Request, page: PageOf, principal: PrincipalOf) -> Response:
     """What the page shows of the server, and the actions that it offers to this user."""
     settings = page.settings
-    can = [one for one in settings.can if one not in _CHANGES or principal.may("submit")]
+    can = [ability for ability in settings.can if ability not in _CHANGES or principal.has_right("submit")]
     about = {
         "kind": settings.kind,
-        "place": settings.place,
+        "place": settings.title,
         "version": __version__,
         "command": settings.command,
         "session": page.session(request.headers.get("host", "")),
@@ -155,7 +155,7 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-def _takes_gzip(request: Request) -> bool:
+def _accepts_gzip(request: Request) -> bool:
     """True if the browser names the encoding, and not with the weight 0."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, weight = part.replace(" ", "").partition(";q=")

@@ -34,7 +34,7 @@ from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["UiServer", "UiSettings", "create_ui"]
 
-_LONGEST_BODY_BYTES = 1 << 20
+_MAX_BODY_BYTES = 1 << 20
 _CONNECTIONS = 200
 _ABILITIES: tuple[Ability, ...] = ("files", "trace", "media")
 
@@ -69,7 +69,7 @@ def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = No
         # Starlette raises the error once more after this response is sent; the gate writes it to the log.
         return refusal(request, WireError(500, "InternalError", "The server failed; its log has the details."))
 
-    return Gate(app, page.guard().admit, longest_body_bytes=_LONGEST_BODY_BYTES, headers=SAFETY_HEADERS)
+    return Gate(app, page.guard().admit, max_body_bytes=_MAX_BODY_BYTES, headers=SAFETY_HEADERS)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class UiServer:
         app = create_ui(self._runs, self._page, settings.pipelines)
         self._server = HttpServer(
             app,
-            ConnectionLimits(most=_CONNECTIONS),
+            ConnectionLimits(max_connections=_CONNECTIONS),
             on_end=lambda: setattr(self._runs, "is_closing", True),
         )
 
@@ -157,7 +157,7 @@ class UiServer:
 def _page_settings(settings: UiSettings, port: int) -> PageSettings:
     return PageSettings(
         kind="folder",
-        place=str(settings.logdir),
+        title=str(settings.logdir),
         command=shlex.join(["pai-sdk", "ui", str(settings.logdir)]),
         endpoint=_url(settings, port),
         port=port,

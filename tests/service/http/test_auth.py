@@ -15,7 +15,7 @@ from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.service.http.authentication import Authenticator, SignedRequest
-from pai_sdk.service.identity.key_ring import OwnKey
+from pai_sdk.service.identity.key_ring import ServiceKey
 from pai_sdk.service.state.folder import Keys
 from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client, job_body
@@ -73,7 +73,7 @@ def signed_roa(
 
 
 def guard() -> Authenticator:
-    return Authenticator(OwnKey(KEYS), now=NOW.timestamp)
+    return Authenticator(ServiceKey(KEYS), now=NOW.timestamp)
 
 
 def refused(request: SignedRequest, guard: Authenticator) -> str:

@@ -35,7 +35,7 @@ def executor() -> ScriptedExecutor:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("budgets") / "data"
-    with running_service(folder, executor, slots=200, longest_hold_s=HELD_S) as found:
+    with running_service(folder, executor, slots=200, max_hold_s=HELD_S) as found:
         yield found
 
 
@@ -79,7 +79,7 @@ def test_the_description_states_the_budget_of_each_route() -> None:
         assert budget["share"], name
         assert budget["instead"], name
         assert budget.get("responseBytes", 0) <= 64 << 20, name
-    assert stated["post /api/v1/compare"] == COMPARE.described()
+    assert stated["post /api/v1/compare"] == COMPARE.to_openapi()
     assert stated["get /api/v1/runs/{run_id}/log/search"]["threads"] == SEARCH.share.threads
     own = {"jobs", "lists", "changes", "logs"}
     of_jobs = {budget["share"] for name, budget in stated.items() if "/trainingjobs" in name}
@@ -187,7 +187,7 @@ def test_a_share_that_is_full_says_when_to_come_again(
         yield 0, b"a\n"
 
     monkeypatch.setattr(search, "_pieces", pieces)
-    monkeypatch.setattr("pai_sdk.service.budgets._WAIT_FOR_PLACE_S", 0.1)
+    monkeypatch.setattr("pai_sdk.service.budgets._SLOT_TIMEOUT_S", 0.1)
     with ExitStack() as stack:
         stack.callback(go_on.set)
         asked = [
@@ -221,7 +221,7 @@ def test_work_ends_with_its_time_and_its_client() -> None:
     with pytest.raises(WireError, match=r"more than 5 s. Ask for less") as caught:
         work.check()
     assert caught.value.status_code == 400
-    work.has_left = True
+    work.is_disconnected = True
     with pytest.raises(Abandoned):
         work.check()
 

@@ -26,7 +26,7 @@ from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until
 
 HEAD_BYTES = 16_000
-STRICT = ConnectionLimits(most=12, head_bytes=HEAD_BYTES, head_s=1.0, stall_s=1.0, least_bytes=1000)
+STRICT = ConnectionLimits(max_connections=12, head_bytes=HEAD_BYTES, head_s=1.0, stall_s=1.0, min_bytes=1000)
 
 
 class Clock:
@@ -256,7 +256,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_comes(strict: Client) -> 
 
 
 def test_idle_connections_of_strangers_shut_nobody_out(strict: Client) -> None:
-    strangers = [connect(strict) for _ in range(3 * STRICT.most)]
+    strangers = [connect(strict) for _ in range(3 * STRICT.max_connections)]
     try:
         fresh = Client(strict.info)
         assert fresh.get("/workspaces")["TotalCount"] == 1
@@ -282,10 +282,10 @@ def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(
         return status
 
     held.clear()
-    with ThreadPoolExecutor(STRICT.most) as pool:
-        waiting = [pool.submit(wait, number) for number in range(STRICT.most)]
+    with ThreadPoolExecutor(STRICT.max_connections) as pool:
+        waiting = [pool.submit(wait, number) for number in range(STRICT.max_connections)]
         try:
-            until(lambda: len(held) == STRICT.most)
+            until(lambda: len(held) == STRICT.max_connections)
             with closing(connect(strict)) as connection:
                 assert answer_of(connection).startswith(b"HTTP/1.1 503 ")
         finally:

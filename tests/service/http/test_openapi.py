@@ -57,7 +57,7 @@ VALIDATORS = {
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, str]]:
     """A service with a job that has some of everything."""
     folder = tmp_path_factory.mktemp("openapi") / "data"
-    with running_service(folder, ScriptedExecutor(), longest_hold_s=0.1, longest_stream_s=0.1) as client:
+    with running_service(folder, ScriptedExecutor(), max_hold_s=0.1, max_stream_s=0.1) as client:
         job_id = client.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
         client.until(job_id, "Running")
         yield client, job_id

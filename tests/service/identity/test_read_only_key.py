@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def operator(folder: Path) -> Iterator[Client]:
-    with running_service(folder, ScriptedExecutor(), longest_hold_s=0.1, longest_stream_s=0.1) as client:
+    with running_service(folder, ScriptedExecutor(), max_hold_s=0.1, max_stream_s=0.1) as client:
         yield client
 
 

@@ -256,7 +256,7 @@ def test_a_quiet_stream_has_comments(client: Client, monkeypatch: pytest.MonkeyP
 
 
 def test_a_stream_ends_after_its_time(start: Callable[..., Any]) -> None:
-    with start(ScriptedExecutor(), longest_stream_s=0.05) as client, stream(client, "runs") as messages:
+    with start(ScriptedExecutor(), max_stream_s=0.05) as client, stream(client, "runs") as messages:
         assert [message.event for message in messages] == ["ready"]
 
 

@@ -48,7 +48,7 @@ async def list_training_job_changes(
     if not context.beyond_pai:
         raise WireError(404, "InvalidAction.NotFound", "This service has no action ListTrainingJobChanges.")
     known = _known(read_body(await request.body()))
-    poll = LongPoll(request, context.settings.longest_hold_s)
+    poll = LongPoll(request, context.settings.max_hold_s)
     # Registered before the first look, so that no change falls between a look and the wait.
     with context.changes.of(*known) as news:
         while True:

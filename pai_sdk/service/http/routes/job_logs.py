@@ -56,7 +56,7 @@ async def list_training_job_logs(
     response has the times of its lines (`LineTimes`). `x-pai-offers` announces all of them.
     The response names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
     """
-    poll = LongPoll(request, context.settings.longest_hold_s)
+    poll = LongPoll(request, context.settings.max_hold_s)
     first_line = _FIRST_LINE.search(request.headers.get("prefer", ""))
     start = int(first_line[1]) if first_line else (page_number - 1) * page_size
     name, look_s = instance or worker or None, _LOOK_S
@@ -79,7 +79,7 @@ async def list_training_job_logs(
         has_times = bool(name and first_line and _LINE_TIMES.search(request.headers.get("prefer", "")))
         return success(request, await work.run(_fields, page, has_times), headers=headers)
     pieces = _pieces(context, job_id, name, start, count, window, page)
-    text = work.pieces(_json_of(request_id(request), pieces, page.total))
+    text = work.stream_chunks(_json_of(request_id(request), pieces, page.total))
     return StreamingResponse(text, headers=headers, media_type="application/json")
 
 

@@ -113,7 +113,7 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
     metrics of a job are also those that it reports.
     """
     known = request.headers.get("if-none-match")
-    poll = LongPoll(request, context.settings.longest_hold_s)
+    poll = LongPoll(request, context.settings.max_hold_s)
     offers = ["wait", "all-instances", "reported-metrics", *context.beyond_pai]
     headers = {**offering(*offers), **poll.headers}
     with context.changes.of(job_id) as news:
@@ -205,7 +205,7 @@ def check_job(context: ServiceContext, body: dict[str, Any], principal: Principa
     refuse_unknown_buckets(
         job.request,
         lambda bucket, right: (
-            context.bucket_exists(bucket) and context.bucket_rights.may(principal, bucket, right)
+            context.bucket_exists(bucket) and context.bucket_rights.is_allowed(principal, bucket, right)
         ),
     )
     return job

@@ -181,7 +181,7 @@ class ScheduleRunner:
         except WireError as error:  # this machine does not know the time zone any more
             self._disable(row, error.message)
             return
-        if owner is None or not owner.may_in(row.workspace_id, "submit"):
+        if owner is None or not owner.has_right_in(row.workspace_id, "submit"):
             self._disable(row, _lacks_right(row))
         elif row.last_job_id is not None and not self._has_ended(row.last_job_id):
             self._skip(due, f"job {row.last_job_id} had not ended")
@@ -202,7 +202,7 @@ class ScheduleRunner:
         row = _unchanged(session, due.row)
         row.next_time, row.last_time = due.following, due.at
         row.last_job_id, row.last_error = job_id, None
-        self._audit.note_in(session, owner, "POST", _PATH, 200, row.id, job_id)
+        self._audit.record_in(session, owner, "POST", _PATH, 200, row.id, job_id)
 
     def _skip(self, due: _Due, why: str, *, refused: tuple[Principal, int] | None = None) -> None:
         """Go on to the next time, without a job for this one."""
@@ -212,14 +212,14 @@ class ScheduleRunner:
             row.last_error = f"No job was created for {wire_time(due.at)}: {why}"
             if refused is not None:
                 owner, status = refused
-                self._audit.note_in(session, owner, "POST", _PATH, status, row.id)
+                self._audit.record_in(session, owner, "POST", _PATH, status, row.id)
 
     def _disable(self, seen: ScheduleRow, why: str) -> None:
         with self._table.changing() as session:
             row = _unchanged(session, seen)
             row.next_time = None
             row.last_error = f"The schedule was disabled: {why}"
-            self._audit.note_in(session, Principal(row.owner, "", "read"), "POST", _PATH, 403, row.id)
+            self._audit.record_in(session, Principal(row.owner, "", "read"), "POST", _PATH, 403, row.id)
 
 
 def _unchanged(session: Session, seen: ScheduleRow) -> ScheduleRow:

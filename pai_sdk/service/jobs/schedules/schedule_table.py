@@ -175,7 +175,7 @@ class ScheduleTable:
 
 def _visible(principal: Principal) -> ColumnElement[bool]:
     """The condition that a user may see a schedule: as with private jobs."""
-    if principal.may("admin"):
+    if principal.has_right("admin"):
         return true()
     administered = [one for one, right in principal.workspaces.items() if right == "admin"]
     return or_(ScheduleRow.owner == principal.user, ScheduleRow.workspace_id.in_(administered))
