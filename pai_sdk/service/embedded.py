@@ -200,9 +200,8 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
     if not is_locked(root):
         return None
     info = read_info(root)
-    if (
-        info is None or not info.pid or not _responds(info, timeout_s)
-    ):  # no process: no service was ready on this folder yet
+    # No process: no service was ready on this folder yet.
+    if info is None or not info.pid or not _responds(info, timeout_s):
         return None
     return read_info(root)  # the one that responded may have come up while we were waiting for it
 
@@ -242,9 +241,8 @@ def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
         running = _running(root)
         if running is not None:
             return running
-        was_killed = (
-            child is not None and (child.poll() or 0) < 0
-        )  # from outside, which says nothing of the next one
+        # From outside, which says nothing of the next one.
+        was_killed = child is not None and (child.poll() or 0) < 0
         if (child is None or was_killed) and not is_locked(root):
             child = _spawn(root)
         elif child is not None and not was_killed and child.poll() is not None:

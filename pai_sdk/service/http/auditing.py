@@ -58,7 +58,7 @@ def audit_into(log: AuditLog) -> Audit:
                 return
         created_id = state.get(_CREATED, "") if status < 300 else ""
         try:
-            await run_in_threadpool(log.note, principal, method, path, status, _client(scope), created_id)
+            await run_in_threadpool(log.record, principal, method, path, status, _client(scope), created_id)
         except SQLAlchemyError as error:  # a full disk, say: what was done stays done, and is confirmed
             user = principal.user or "the service's own key"
             cause = str(error.__cause__ or error).splitlines()[0]

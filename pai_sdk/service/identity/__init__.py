@@ -1,1 +1,1 @@
-"""Who uses a service: users and their keys, workspaces and their members, and what each may do."""
+"""Users and their keys, workspaces and their members, and the rights of each."""

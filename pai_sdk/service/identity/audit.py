@@ -1,4 +1,4 @@
-"""The audit log of a service: who has changed what, and who was refused. It has no secrets and no content."""
+"""The audit log of a service: changes, and refused requests. It contains neither secrets nor content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AuditEntry", "AuditLog"]
 
 _MAX_ENTRIES = 100_000
 _SPARE_ENTRIES = 1000
-_NEW_ENTRY = insert(AuditRow)  # made once: that takes longer than to run it
+_NEW_ENTRY = insert(AuditRow)  # built once: building the statement takes longer than its execution
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class AuditEntry:
     """One request.
 
     Attributes:
-        number: counts the entries.
+        number: the number of the entry, in ascending order.
         at: seconds since 1970, UTC.
         user: whose key signed it; empty for the service's own key, `-` for a failed sign-in.
-        key_id: that key.
+        key_id: the id of that key.
         method, path: of the request, without its query.
         status: of the response.
-        client: the address that it came from.
+        client: the address of the client.
         created_id: what the request has created, such as a job; empty if nothing, or if its name is in the path.
     """
 
@@ -47,19 +47,15 @@ class AuditEntry:
 
 
 class AuditLog:
-    """The last hundred thousand requests that changed something, or were refused for a lack of rights.
-
-    Args:
-        database: where it is kept.
-    """
+    """The last hundred thousand requests that changed something, or were refused for a lack of rights."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(
+    def record(
         self, principal: Principal, method: str, path: str, status: int, client: str, created_id: str = ""
     ) -> None:
-        """Note a request."""
+        """Records a request in a transaction of its own."""
         with self._database.write() as session:
             self.record_in(session, principal, method, path, status, client, created_id)
 
@@ -73,7 +69,7 @@ class AuditLog:
         client: str,
         created_id: str = "",
     ) -> None:
-        """Note a request in the transaction that carries it out."""
+        """Records a request in the transaction that carries it out."""
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
         row |= {"path": path[:500], "status": status, "client": client, "created_id": created_id}
         (newest,) = session.connection().execute(_NEW_ENTRY, row).inserted_primary_key or (0,)
@@ -83,13 +79,7 @@ class AuditLog:
     def entries(
         self, *, user: str | None = None, before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
-        """Entries, the newest first.
-
-        Args:
-            user: only those of this user.
-            before: only those with a smaller number.
-            limit: the most of them.
-        """
+        """Returns entries with a number below `before`, the newest first."""
         query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
         if user is not None:
             query = query.where(AuditRow.user == user)

@@ -1,4 +1,4 @@
-"""The buckets that a user may use: their own, and those of their workspaces; the service's own key uses all."""
+"""The buckets that a user can access: their own, and those of their workspaces; the service's own key: all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class BucketRights:
-    """The owners of buckets. One without an owner belongs to the service's own key.
+    """The owners of buckets. A bucket without an owner belongs to the service's own key.
 
-    A user with the right `read` reads the buckets that they may use, and one with `submit` also changes them.
-
-    Args:
-        database: where the owners are kept.
-        keys: the users of keys.
+    A user with the right `read` can read their buckets, and one with `submit` can also change them.
     """
 
     def __init__(self, database: Database, keys: KeyRing) -> None:
@@ -32,7 +28,7 @@ class BucketRights:
         self._keys = keys
 
     def is_allowed(self, principal: Principal, bucket: str, right: Right) -> bool:
-        """True if a user may read (`read`) or change (`submit`) what is in a bucket."""
+        """Return whether a user may read (`read`) or change (`submit`) the content of a bucket."""
         if principal.has_right("admin"):
             return True
         if not principal.has_right(right):
@@ -45,20 +41,20 @@ class BucketRights:
         return is_members or row.owner == principal.user
 
     def opens_all(self, key_id: str) -> bool:
-        """True for the service's own key and those of administrators. No database is asked."""
+        """Return whether the key is the service's own or an administrator's; needs no database."""
         principal = self._keys.principal(key_id)
         return principal is not None and principal.has_right("admin")
 
     def check(self, key_id: str, method: str, buckets: Iterable[str]) -> None:
-        """Let a request through, or refuse it.
+        """Checks the rights of a request.
 
         Args:
-            key_id: of the key that has signed.
+            key_id: of the key that signed it.
             method: of HTTP, for the first bucket; the others are read.
             buckets: the bucket of the request, and those that it copies from.
 
         Raises:
-            StorageError: `AccessDenied` where one of them is not for this key, also where it is not there.
+            StorageError: `AccessDenied` if the key has no access to one of them, also if it does not exist.
         """
         principal = self._principal(key_id)
         right: Right = "read" if method in _READING else "submit"
@@ -68,10 +64,10 @@ class BucketRights:
             right = "read"
 
     def claim(self, key_id: str, bucket: str, *, exists: bool) -> None:
-        """Make a new bucket that of the user who asks for it; nothing changes where it is theirs.
+        """Makes a user the owner of a new bucket; does nothing if they own it already.
 
         Raises:
-            StorageError: the bucket belongs to someone else, or the key may only read.
+            StorageError: the bucket belongs to another user, or the key may only read.
         """
         principal = self._principal(key_id)
         if principal.has_right("admin"):
@@ -86,17 +82,17 @@ class BucketRights:
                 raise _refusal("BucketAlreadyExists", "The bucket name is taken; choose another.", status_code=409)
 
     def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
-        """Make a bucket that of a user, or of the members of a workspace."""
+        """Assigns a bucket to a user, or to the members of a workspace."""
         with self._database.write() as session:
             session.merge(BucketOwnerRow(bucket=bucket, owner=owner, workspace_id=workspace_id))
 
     def forget(self, bucket: str) -> None:
-        """The bucket was deleted."""
+        """Removes the owner of a deleted bucket."""
         with self._database.write() as session:
             session.execute(delete(BucketOwnerRow).where(BucketOwnerRow.bucket == bucket))
 
     def visible(self, key_id: str, buckets: Collection[str]) -> set[str]:
-        """Those of these buckets that the key may read."""
+        """Returns those of the buckets that the key may read."""
         principal = self._principal(key_id)
         if principal.has_right("admin"):
             return set(buckets)
@@ -110,11 +106,11 @@ class BucketRights:
 
     def _principal(self, key_id: str) -> Principal:
         principal = self._keys.principal(key_id)
-        if principal is None:  # revoked since its signature was checked
+        if principal is None:  # revoked after its signature was checked
             raise _refusal("InvalidAccessKeyId", "The access key id is not known here; check it.")
         return principal
 
 
 def _refusal(code: str, message: str, *, status_code: int = 403) -> StorageError:
-    """An error with a code of OSS."""
+    """Returns an error with a code of OSS."""
     return StorageError(message, status_code=status_code, code=code)

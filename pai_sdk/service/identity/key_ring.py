@@ -1,4 +1,4 @@
-"""The keys that a service knows, as those who check signatures see them."""
+"""The access keys of a service, for code that checks signatures."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["KeyRing", "ServiceKey"]
 
 
 class KeyRing(Protocol):
-    """Gives the secret and the user of each key. Safe to use from several threads."""
+    """Returns the secret and the user of each key. Safe to use from several threads."""
 
     def secret(self, key_id: str) -> str | None:
-        """The secret of a key; None if there is no such key."""
+        """Returns the secret of a key; None if there is no such key."""
         ...
 
     def principal(self, key_id: str) -> Principal | None:
-        """The user of a key, and what they may do; None likewise."""
+        """Returns the user of a key with their rights; None if there is no such key."""
         ...
 
 
 class ServiceKey:
-    """The key ring of a service without users: its own key.
+    """The key ring of a service without users, with the service's own key.
 
     Example:
-        >>> ring = OwnKey(Keys("LTAI", "the-secret"))
+        >>> ring = ServiceKey(Keys("LTAI", "the-secret"))
         >>> ring.secret("LTAI"), ring.secret("other")
         ('the-secret', None)
     """
@@ -35,9 +35,9 @@ class ServiceKey:
         self._keys = keys
 
     def secret(self, key_id: str) -> str | None:
-        """Its secret; None for any other key."""
+        """Returns the secret; None for any other key."""
         return self._keys.access_key_secret if key_id == self._keys.access_key_id else None
 
     def principal(self, key_id: str) -> Principal | None:
-        """Who may do everything; None for any other key."""
+        """Returns a principal with all rights; None for any other key."""
         return Principal.operator(key_id) if key_id == self._keys.access_key_id else None

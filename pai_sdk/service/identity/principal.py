@@ -1,4 +1,4 @@
-"""The principal of a request: the user whose key has signed it, and what that user may do."""
+"""The principal of a request: the user whose key has signed it, with their rights."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from pai_sdk.service.wire_errors import WireError
 __all__ = ["LOCAL_USER", "NOT_SIGNED_IN", "OPERATOR", "RIGHTS", "Principal", "Right"]
 
 Right: TypeAlias = Literal["read", "submit", "admin"]
-"""`read`: look at jobs and files. `submit`: also start, stop and delete jobs. `admin`: also users and keys."""
+"""`read`: read jobs and files. `submit`: also start, stop and delete jobs. `admin`: also manage users and keys."""
 
 RIGHTS: tuple[Right, ...] = ("read", "submit", "admin")
-"""All rights, from the least to the greatest; each contains those before it."""
+"""All rights in ascending order; each includes those before it."""
 
 LOCAL_USER = "local"
-"""What responses name as the owner of what belongs to the service's own key."""
+"""The owner in responses for what belongs to the service's own key."""
 
 OPERATOR = ""
-"""The user of the service's own key, who owns what was made before there were users."""
+"""The user of the service's own key, who owns everything from before there were users."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A user, as one request of theirs is judged.
+    """A user with the rights of one request.
 
     Attributes:
         user: the user's name; `OPERATOR` for the service's own key.
         key_id: of the key that signed.
-        right: the most that this key allows.
+        right: the highest right of this key.
         workspaces: the user's right in each workspace that they are a member of.
 
     Example:
         >>> alice = Principal("alice", "LTAIalice", "submit", {"1": "read"})
-        >>> alice.has_right("submit"), alice.has_right_in("1", "submit"), Principal.operator("LTAI").has_right_in("1", "submit")
-        (True, False, True)
+        >>> alice.has_right("submit"), alice.has_right_in("1", "submit")
+        (True, False)
+        >>> Principal.operator("LTAI").has_right_in("1", "submit")
+        True
     """
 
     user: str
@@ -46,22 +48,22 @@ class Principal:
 
     @classmethod
     def operator(cls, key_id: str) -> Principal:
-        """The principal of the service's own key, who may do everything."""
+        """Returns the principal of the service's own key, with all rights."""
         return cls(OPERATOR, key_id, "admin")
 
     @property
     def view_key(self) -> tuple[str, Right, tuple[tuple[str, Right], ...]]:
-        """The same for principals that can see the same."""
+        """Returns a value that is equal for principals with the same view of the service."""
         return self.user, self.right, tuple(sorted(self.workspaces.items()))
 
     def has_right(self, right: Right) -> bool:
-        """True if the key allows this anywhere."""
+        """Return whether the key has this right."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def has_right_in(self, workspace_id: str, right: Right) -> bool:
-        """True if the user may do this in a workspace; administrators of the service are members of all.
+        """Return whether the user has this right in a workspace; administrators of the service are members of all.
 
-        An administrator of a workspace needs a key that may submit.
+        An administrator of a workspace needs a key with the right `submit`.
         """
         if self.right == "admin":
             return True
@@ -70,7 +72,7 @@ class Principal:
         return allowed and role_right is not None and RIGHTS.index(role_right) >= RIGHTS.index(right)
 
     def require(self, right: Right) -> None:
-        """Check a right of the key.
+        """Checks a right of the key.
 
         Raises:
             WireError: the key does not have it.
@@ -80,7 +82,7 @@ class Principal:
             raise WireError(403, "Forbidden.NoPermission", message)
 
     def require_in(self, workspace_id: str, right: Right) -> None:
-        """Check a right in a workspace.
+        """Checks a right in a workspace.
 
         Raises:
             WireError: the user does not have it there.
@@ -91,14 +93,14 @@ class Principal:
 
     @property
     def readable_workspaces(self) -> list[str] | None:
-        """The workspaces whose content the user may read; None for all of them."""
+        """Returns the workspaces whose content the user may read; None for all of them."""
         if self.right == "admin":
             return None
         return [workspace_id for workspace_id in self.workspaces if self.has_right_in(workspace_id, "read")]
 
 
 NOT_SIGNED_IN = Principal("-", "", "read")
-"""Who is not signed in. That is no name of a user: it has no jobs, and is in no workspace."""
+"""The principal of a request without a sign-in. No user has this name, so it has no jobs and no workspaces."""
 
 
 def _describe(right: Right) -> str:

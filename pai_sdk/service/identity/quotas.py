@@ -1,4 +1,4 @@
-"""Quotas of users: the most CPUs, GPUs and jobs that one user has at the same time."""
+"""Quotas of users: the maximum of CPUs, GPUs and jobs that one user has at the same time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["NO_QUOTA", "Quota", "Quotas", "all_quotas", "quota_of"]
 
 @dataclass(frozen=True)
 class Quota:
-    """The most that the jobs of one user have at the same time; None is no limit.
+    """The maximum resources of one user's jobs at the same time; None means no limit.
 
     Attributes:
-        cpus: CPUs of jobs that have begun, all instances together.
-        gpus: their GPUs, likewise.
-        running: jobs that have begun and not ended.
+        cpus: CPUs of started jobs, all instances together.
+        gpus: GPUs of started jobs, all instances together.
+        running: jobs that have started and not ended.
         queued: jobs that wait in the queue.
     """
 
@@ -36,17 +36,13 @@ NO_QUOTA = Quota()
 
 
 class Quotas:
-    """The quotas of the users. Safe to use from several threads.
-
-    Args:
-        database: where they are kept.
-    """
+    """The quotas of the users. Safe to use from several threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, user: str) -> Quota:
-        """The quota of a user.
+        """Returns the quota of a user.
 
         Raises:
             WireError: there is no such user.
@@ -56,7 +52,7 @@ class Quotas:
             return quota_of(session, user)
 
     def set(self, user: str, quota: Quota) -> None:
-        """Replace the quota of a user. Jobs that have begun go on, whatever they use.
+        """Replaces the quota of a user. Started jobs continue, whatever they use.
 
         Raises:
             WireError: there is no such user.
@@ -68,13 +64,13 @@ class Quotas:
 
 
 def quota_of(session: Session, user: str) -> Quota:
-    """The quota of a user, in a session that is open already."""
+    """Returns the quota of a user, in an open session."""
     row = session.get(QuotaRow, user)
     return NO_QUOTA if row is None else _quota(row)
 
 
 def all_quotas(session: Session) -> dict[str, Quota]:
-    """The quotas that were set, by user."""
+    """Returns the quotas that were set, by user."""
     return {row.user: _quota(row) for row in session.scalars(select(QuotaRow))}
 
 

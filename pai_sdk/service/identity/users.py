@@ -1,7 +1,8 @@
 """The users of a service, their access keys, and the members of workspaces.
 
 A key's secret is not stored: it is derived from the service's own secret and the key's id, so a copy of the
-database opens nothing.
+database
+gives no access.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["NewKey", "UserInfo", "Users"]
 
-_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # it ends the name of a bucket, too
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # also the suffix of a bucket's name
 _ALPHABET = string.ascii_letters + string.digits
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key as it is shown once."""
+    """A new key with its secret, which is displayed only once."""
 
     key_id: str
     secret: str = field(repr=False)
@@ -46,7 +47,7 @@ class UserInfo:
 
     Attributes:
         name: unique in the service.
-        right: the most that their keys allow.
+        right: the highest right of their keys.
         created_at: seconds since 1970, UTC.
         keys: the ids of their keys, the oldest first.
         workspaces: their right in each workspace that they are a member of.
@@ -62,11 +63,12 @@ class UserInfo:
 class Users:
     """Users, keys and members. Safe to use from several threads.
 
-    All that requests ask for is in memory: they are admitted on the event loop, which must not wait for a
-    database. A change reads it again before it is confirmed. No other process changes users meanwhile.
+    All data for the admission of requests is in memory: requests are admitted on the event loop, which must
+    not wait for a
+    database. A change reads it again before the change is confirmed. Only one process changes users at a time.
 
     Args:
-        database: where they are kept.
+        database: where they are stored.
         service_keys: the service's own key, which needs no user.
 
     Example:
@@ -79,20 +81,22 @@ class Users:
     def __init__(self, database: Database, service_keys: Keys) -> None:
         self._database = database
         self._service_keys = service_keys
-        self._lock = threading.Lock()  # held while users are read, so that the last one to read knows all changes
-        # Replaced as a whole. None after a change that could not be read again: no key keeps a right by that.
+        # Locked while users are read: otherwise a slow reader could replace a later result by an older one.
+        self._lock = threading.Lock()
+        # Replaced and never modified, so readers need no lock. None after a change that could not be read again:
+        # no key may keep a revoked right.
         self._principals: dict[str, Principal] | None = self._read()
 
     # ---- of a request -------------------------------------------------------------------------------------
 
     def secret(self, key_id: str) -> str | None:
-        """The secret of a key; None if there is no such key, or it was revoked."""
+        """Returns the secret of a key; None if there is no such key, or it was revoked."""
         if key_id == self._service_keys.access_key_id:
             return self._service_keys.access_key_secret
         return self._derive_secret(key_id) if self.principal(key_id) is not None else None
 
     def principal(self, key_id: str) -> Principal | None:
-        """The user of a key, and what they may do; None likewise."""
+        """Returns the user of a key with their rights; None if there is no such key, or it was revoked."""
         if key_id == self._service_keys.access_key_id:
             return Principal.operator(key_id)
         principals = self._principals
@@ -101,14 +105,14 @@ class Users:
         return principals.get(key_id)
 
     def is_current(self, principal: Principal) -> bool:
-        """True if a key still opens what it did when it was checked."""
+        """Return whether a key still has the rights that it had when it was checked."""
         if not principal.key_id or principal.user == OPERATOR:
             return True
         now = self.principal(principal.key_id)
         return now is not None and now.view_key == principal.view_key
 
     def with_key(self, name: str) -> Principal | None:
-        """A user by name, and what they may do; None if they are not there, or have no key."""
+        """Returns a user by name with their rights; None if there is no such user, or they have no key."""
         if name == OPERATOR:
             return Principal.operator("")
         principals = self._principals
@@ -118,7 +122,7 @@ class Users:
         return None if match is None else replace(match, key_id="")
 
     def submitter(self, name: str) -> Principal:
-        """The user whose job runs, with the right to submit; administrators and the service itself as such."""
+        """Returns a job's user, with the right to submit; administrators and the service keep their right."""
         if name == OPERATOR:
             return Principal.operator("")
         with self._database.read() as session:
@@ -128,15 +132,15 @@ class Users:
     # ---- users --------------------------------------------------------------------------------------------
 
     def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
-        """Add a user.
+        """Adds a user.
 
         Args:
             name: 1 to 32 lower-case letters, digits and hyphens, a letter first and no hyphen last; not `local`.
-            right: the most that their keys allow.
-            workspace_id: a workspace that they become a member of, who may submit there if their key may.
+            right: the highest right of their keys.
+            workspace_id: a workspace whose member they become, with the right to submit if their key has it.
 
         Raises:
-            WireError: the name or the right is not allowed, or the name is taken.
+            WireError: name or right is not allowed, or the name exists already.
         """
         if not _NAME.fullmatch(name) or name == LOCAL_USER:
             message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', a letter first and no '-' last."
@@ -150,16 +154,16 @@ class Users:
                 session.add(MemberRow(workspace_id=workspace_id, user=name, right="submit"))
 
     def check_free(self, name: str) -> None:
-        """See that no user has a name, nor had it.
+        """Checks that no current or removed user has the name.
 
         Raises:
-            WireError: one does, or did.
+            WireError: one has it.
         """
         with self._database.read() as session:
             _check_free(session, name)
 
     def remove(self, name: str) -> None:
-        """Remove a user with all keys. Their jobs stay, for administrators, and the name is not given again.
+        """Removes a user with all keys. Their jobs stay for administrators, and the name is never reused.
 
         Raises:
             WireError: there is no such user.
@@ -169,7 +173,7 @@ class Users:
             session.merge(RemovedUserRow(name=name))
 
     def set_right(self, name: str, right: Right) -> None:
-        """Change the most that a user's keys allow.
+        """Changes the highest right of a user's keys.
 
         Raises:
             WireError: there is no such user, or no such right.
@@ -179,12 +183,12 @@ class Users:
             _existing(session, name).right = right
 
     def list(self) -> list[UserInfo]:
-        """All users, by name."""
+        """Returns all users, sorted by name."""
         with self._database.read() as session:
             return [_info(session, row) for row in session.scalars(select(UserRow).order_by(UserRow.name))]
 
     def get(self, name: str) -> UserInfo:
-        """One user.
+        """Returns a user.
 
         Raises:
             WireError: there is no such user.
@@ -195,7 +199,7 @@ class Users:
     # ---- keys ---------------------------------------------------------------------------------------------
 
     def new_key(self, name: str) -> NewKey:
-        """Make a key; its secret is in the result only.
+        """Creates a key; only the result contains its secret.
 
         Raises:
             WireError: there is no such user.
@@ -207,7 +211,7 @@ class Users:
         return NewKey(key_id, self._derive_secret(key_id))
 
     def revoke(self, name: str, key_id: str) -> None:
-        """Make a key worthless, at once.
+        """Revokes a key, with immediate effect.
 
         Raises:
             WireError: the user has no such key.
@@ -220,11 +224,11 @@ class Users:
 
     @contextmanager
     def changing(self) -> Iterator[Session]:
-        """A transaction that changes who may do what; it takes effect at its end."""
+        """A transaction that changes rights; they take effect at its end."""
         try:
             with self._database.write() as session:
                 yield session
-        finally:  # a commit whose response was lost may have been done
+        finally:  # also after an error: the commit may have succeeded although its response was lost
             self._refresh()
 
     # ---- inside -------------------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ class Users:
 
 
 def _right(text: str) -> Right:
-    """A right of the database; one that this release does not know allows the least."""
+    """Returns a right of the database; one that this release does not know counts as the lowest."""
     return next((right for right in RIGHTS if right == text), RIGHTS[0])
 
 

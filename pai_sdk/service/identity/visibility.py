@@ -1,6 +1,6 @@
 """The jobs that a user can see: their own, public ones of their workspaces, all of workspaces they administer.
 
-To a user, a job that they cannot see is no job: the same response says so.
+Invisible and missing jobs get the same response.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pai_sdk.service.state.models import Job
 __all__ = ["PRIVATE", "PUBLIC", "visible_jobs"]
 
 PRIVATE = "PRIVATE"
-"""The accessibility of a job that its owner and administrators can see."""
+"""The accessibility of a job that only its owner and administrators can see."""
 
 PUBLIC = "PUBLIC"
 """The accessibility of a job that all members of its workspace can see."""
 
 
 def visible_jobs(principal: Principal) -> ColumnElement[bool]:
-    """The condition, for a query of jobs, that the user can see them."""
+    """Returns the condition for queries of jobs that the user can see."""
     if principal.has_right("admin"):
         return true()
     member_of = [

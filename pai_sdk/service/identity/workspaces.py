@@ -1,4 +1,4 @@
-"""The workspaces of a service: each has its members, jobs, models, experiments and algorithms."""
+"""The workspaces of a service: each has members, jobs, models, experiments and algorithms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROLES: dict[str, Right] = {
     "PAI.AlgoDeveloper": "submit",
     "PAI.WorkspaceGuest": "read",
 }
-"""The roles of PAI that are known here, and the right in the workspace that each gives."""
+"""The supported roles of PAI, and the right that each has in the workspace."""
 
 _ROLE_OF: dict[str, str] = {"admin": "PAI.WorkspaceAdmin", "submit": "PAI.AlgoDeveloper"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -52,22 +52,22 @@ class WorkspaceInfo:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a workspace, and the right in it."""
+    """A member of a workspace with their right in it."""
 
     user: str
     right: Right
 
     @property
     def role(self) -> str:
-        """The role of PAI with this right."""
+        """Returns the role of PAI with this right."""
         return _ROLE_OF.get(self.right, "PAI.WorkspaceGuest")
 
 
 def right_of_roles(roles: Sequence[str]) -> Right:
-    """The right that these roles give together.
+    """Returns the combined right of roles.
 
     Raises:
-        WireError: there are none, or one is not known here.
+        WireError: there are no roles, or one is not supported.
 
     Example:
         >>> right_of_roles(["PAI.WorkspaceGuest", "PAI.AlgoDeveloper"])
@@ -84,13 +84,14 @@ def right_of_roles(roles: Sequence[str]) -> Right:
 class WorkspaceTable:
     """All workspaces. Safe to use from several threads.
 
-    The workspaces are in memory, as users are, since each submission asks for one. A change reads them again
-    before it is confirmed. No other process changes them meanwhile.
+    They are in memory, as users are, because each submission needs one. A change reads them again before it
+    is confirmed.
+    Only one process changes them at a time.
 
     Args:
-        database: where they are kept.
-        default_id: the one that is there from the start, and stays.
-        changing: a transaction that changes who may do what.
+        database: where they are stored.
+        default_id: the workspace that exists from the start, and cannot be removed.
+        changing: a transaction that changes rights.
     """
 
     def __init__(
@@ -98,27 +99,27 @@ class WorkspaceTable:
     ) -> None:
         self._database = database
         self._changing_rights = changing
-        self._lock = threading.Lock()  # held while they are read, so that the last one to read knows all changes
+        # Locked while they are read: otherwise a slow reader could replace a later result by an older one.
+        self._lock = threading.Lock()
         self.default_id = default_id
         with database.write() as session:
             if session.get(WorkspaceRow, default_id) is None:
                 session.add(WorkspaceRow(id=default_id, name="local", created_at=time.time()))
-        # Replaced as a whole. None after a change that could not be read again.
+        # Replaced and never modified, so readers need no lock. None after a change that could not be read again.
         self._workspaces: list[WorkspaceInfo] | None = self._read()
 
     def visible(self, principal: Principal) -> list[WorkspaceInfo]:
-        """The workspaces that a user is a member of, the oldest first; all of them for administrators."""
+        """Returns the workspaces of a user, the oldest first; all of them for administrators."""
         workspaces = self._workspaces
         if workspaces is None:
             workspaces = self._refresh()
         return [workspace for workspace in workspaces if principal.has_right_in(workspace.id, "read")]
 
     def require(self, workspace_id: str, principal: Principal, right: Right) -> WorkspaceInfo:
-        """One workspace, in which the user has a right.
+        """Returns a workspace in which the user has a right.
 
         Raises:
-            WireError: 404 if there is no such workspace, or none that the user is a member of; 403 for a lack
-                of rights in it.
+            WireError: 404 if it does not exist or the user is not a member; 403 for a lack of rights in it.
         """
         visible = {workspace.id: workspace for workspace in self.visible(principal)}
         if workspace_id not in visible:
@@ -130,7 +131,7 @@ class WorkspaceTable:
         return visible[workspace_id]
 
     def add(self, name: str) -> WorkspaceInfo:
-        """Add a workspace without members.
+        """Adds a workspace without members.
 
         Raises:
             WireError: the name is not allowed, or taken.
@@ -148,7 +149,7 @@ class WorkspaceTable:
             return _info(row)
 
     def remove(self, workspace_id: str) -> None:
-        """Remove an empty workspace.
+        """Removes an empty workspace.
 
         Raises:
             WireError: there are jobs or other things in it, or it is the default one.
@@ -168,7 +169,7 @@ class WorkspaceTable:
     # ---- members ------------------------------------------------------------------------------------------
 
     def members(self, workspace_id: str) -> list[Member]:
-        """The members of a workspace, by name."""
+        """Returns the members of a workspace, sorted by name."""
         with self._database.read() as session:
             rows = session.scalars(
                 select(MemberRow).where(MemberRow.workspace_id == workspace_id).order_by(MemberRow.user)
@@ -176,7 +177,7 @@ class WorkspaceTable:
             return [Member(row.user, _right(row.right)) for row in rows]
 
     def member(self, workspace_id: str, user: str) -> Member:
-        """One member.
+        """Returns a member.
 
         Raises:
             WireError: the user is none.
@@ -189,7 +190,7 @@ class WorkspaceTable:
         return match
 
     def set_members(self, workspace_id: str, rights: dict[str, Right]) -> None:
-        """Make users members of a workspace, or change their rights in it; all of them, or none.
+        """Adds members to a workspace, or changes their rights in it; all of them, or none.
 
         Raises:
             WireError: one of the users is not there.
@@ -201,7 +202,7 @@ class WorkspaceTable:
                 session.merge(MemberRow(workspace_id=workspace_id, user=name, right=right))
 
     def remove_members(self, workspace_id: str, names: Sequence[str]) -> None:
-        """End memberships; nothing happens where there is none."""
+        """Removes members; names without a membership are ignored."""
         with self._changing() as session:
             session.execute(
                 delete(MemberRow).where(MemberRow.workspace_id == workspace_id, MemberRow.user.in_(names))
@@ -214,7 +215,7 @@ class WorkspaceTable:
         try:
             with self._changing_rights() as session:
                 yield session
-        finally:  # a commit whose response was lost may have been done
+        finally:  # also after an error: the commit may have succeeded although its response was lost
             self._refresh()
 
     def _refresh(self) -> list[WorkspaceInfo]:

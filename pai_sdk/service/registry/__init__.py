@@ -1,1 +1,1 @@
-"""What users register on the service: algorithms, models."""
+"""Algorithms and models that users register on the service."""

@@ -20,7 +20,7 @@ from pai_sdk.service.wire_errors import WireError, invalid_parameter
 __all__ = ["PROVIDER", "AlgorithmRegistry"]
 
 PROVIDER = "local"
-"""Whose the algorithms registered here are: there are no accounts."""
+"""The provider of algorithms on this service, which has no accounts."""
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -35,10 +35,7 @@ class AlgorithmRegistry:
     # ---- algorithms ---------------------------------------------------------------------------------------
 
     def create(self, name: str, *, workspace_id: str, display_name: str | None, description: str | None) -> str:
-        """Register an algorithm, without a version yet.
-
-        Returns:
-            Its id.
+        """Registers an algorithm without a version; returns its id.
 
         Raises:
             WireError: the name is not usable, or taken.
@@ -65,7 +62,7 @@ class AlgorithmRegistry:
         return algorithm_id
 
     def get(self, algorithm_id: str) -> Algorithm:
-        """One algorithm.
+        """Returns an algorithm.
 
         Raises:
             WireError: there is no such algorithm.
@@ -74,10 +71,10 @@ class AlgorithmRegistry:
             return _existing(session, algorithm_id)
 
     def require_visible(self, algorithm_id: str, principal: Principal, right: Right) -> None:
-        """Check that a user has a right in the workspace of an algorithm.
+        """Checks that a user has a right in the workspace of an algorithm.
 
         Raises:
-            WireError: 404 if they are no member of it, as if there were no algorithm; 403 for a lack of rights.
+            WireError: 404 if they are not a member of it, as for a missing algorithm; 403 for a lack of rights.
         """
         with self._database.read() as session:
             workspace_id = _existing(session, algorithm_id, principal).workspace_id
@@ -94,9 +91,9 @@ class AlgorithmRegistry:
         page_number: int,
         page_size: int,
     ) -> tuple[list[Algorithm], int]:
-        """One page of the algorithms that fit, the newest first, and how many there are in all.
+        """Returns a page of matching algorithms, the newest first, and the total count.
 
-        A name fits when it contains what is asked for, as with jobs. With `workspaces`, all are in one of these.
+        `name` matches a part of the name, as for jobs. With `workspaces`, all are in one of these.
         """
         conditions: list[ColumnElement[bool]] = []
         if workspaces is not None:
@@ -117,7 +114,7 @@ class AlgorithmRegistry:
             return list(rows), total
 
     def update(self, algorithm_id: str, *, display_name: str | None, description: str | None) -> None:
-        """Change what is said of an algorithm; None leaves it as it is."""
+        """Changes display name and description; None leaves a value unchanged."""
         with self._database.write() as session:
             algorithm = _existing(session, algorithm_id)
             if display_name is not None:
@@ -127,7 +124,7 @@ class AlgorithmRegistry:
             algorithm.modified_at = time.time()
 
     def delete(self, algorithm_id: str) -> None:
-        """Forget an algorithm with all its versions. Jobs have a copy of what they run."""
+        """Deletes an algorithm with all its versions. Jobs have a copy of their spec."""
         with self._database.write() as session:
             _existing(session, algorithm_id)
             session.execute(delete(Algorithm).where(Algorithm.id == algorithm_id))
@@ -135,10 +132,10 @@ class AlgorithmRegistry:
     # ---- versions -----------------------------------------------------------------------------------------
 
     def create_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec) -> None:
-        """Register a version.
+        """Registers a version.
 
         Raises:
-            WireError: the version is there, is not a usable name, or there is no such algorithm.
+            WireError: the version exists, its name is invalid, or there is no such algorithm.
         """
         _check_name(version, "AlgorithmVersion")
         now = time.time()
@@ -159,7 +156,7 @@ class AlgorithmRegistry:
             )
 
     def get_version(self, algorithm_id: str, version: str) -> tuple[Algorithm, AlgorithmVersion]:
-        """One version, and the algorithm it belongs to.
+        """Returns a version and its algorithm.
 
         Raises:
             WireError: there is no such version.
@@ -171,7 +168,7 @@ class AlgorithmRegistry:
     def list_versions(
         self, algorithm_id: str, *, page_number: int, page_size: int
     ) -> tuple[Algorithm, list[AlgorithmVersion], int]:
-        """One page of an algorithm's versions, the newest first, and how many there are in all."""
+        """Returns a page of an algorithm's versions, the newest first, and the total count."""
         mine = AlgorithmVersion.algorithm_id == algorithm_id
         page = (
             select(AlgorithmVersion)
@@ -188,7 +185,7 @@ class AlgorithmRegistry:
     def get_by_name(
         self, name: str, version: str | None, provider: str | None, *, workspace_id: str
     ) -> tuple[Algorithm, AlgorithmVersion]:
-        """The algorithm of exactly that name; without a version, the one that was created last.
+        """Returns the algorithm of exactly that name; without a version, the version that was created last.
 
         Raises:
             WireError: there is no such algorithm, or no such version.
@@ -210,13 +207,13 @@ class AlgorithmRegistry:
         return algorithm, last
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec) -> None:
-        """Give a version another spec; jobs that were created keep the one before."""
+        """Replaces the spec of a version; existing jobs keep the old one."""
         with self._database.write() as session:
             row = _existing_version(session, _existing(session, algorithm_id), version)
             row.spec, row.modified_at = spec.to_wire(), time.time()
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
-        """Forget a version."""
+        """Deletes a version."""
         with self._database.write() as session:
             session.delete(_existing_version(session, _existing(session, algorithm_id), version))
 
@@ -229,7 +226,7 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _existing(session: Session, algorithm_id: str, principal: Principal | None = None) -> Algorithm:
-    """Returns the algorithm; one that the user cannot see is not there."""
+    """Returns the algorithm; raises the error of a missing one if the user cannot see it."""
     algorithm = session.scalar(select(Algorithm).where(Algorithm.id == algorithm_id))
     if algorithm is None or (principal and not principal.has_right_in(algorithm.workspace_id, "read")):
         raise WireError(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {algorithm_id[:100]!r} here.")

@@ -27,7 +27,7 @@ MODEL_COLUMNS: Mapping[str, InstrumentedAttribute[Any]] = {
     "origin": ModelRow.origin,
     "model_type": ModelRow.type,
 }
-"""The fields of `ModelFields` that models are searched by, and their columns."""
+"""The searchable fields of `ModelFields`, and their columns."""
 
 _ROW_FIELDS = {"labels", "model_name", "version_name", "workspace_id"}
 _ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -39,17 +39,17 @@ _MAX_LABEL_BYTES = 128
 
 @dataclass(frozen=True)
 class ModelQuery:
-    """The query of ListModels. None and empty mean: any.
+    """The query of ListModels. None and empty match everything.
 
     Attributes:
-        name: a part of the name; in double quotes, all of it.
+        name: a part of the name; in double quotes, the complete name.
         workspace_id: the workspace.
-        workspaces: only what is in one of these; None for all.
+        workspaces: only models in one of these; None for all.
         fields: names of `MODEL_COLUMNS`, and the values that a model must have there.
         labels: keys and values that a model must have.
         offset: how many to skip.
-        limit: at most so many.
-        newest_first: the order, which is that of the creation.
+        limit: the maximum number of models.
+        newest_first: the order, by creation.
     """
 
     name: str | None = None
@@ -71,16 +71,7 @@ class ModelRegistry:
     # ---- models -------------------------------------------------------------------------------------------
 
     def create(self, name: str, *, workspace_id: str, fields: ModelFields, labels: Mapping[str, str]) -> str:
-        """Register a model, without a version yet.
-
-        Args:
-            name: of the model.
-            workspace_id: where it belongs.
-            fields: of the model.
-            labels: its labels.
-
-        Returns:
-            Its id.
+        """Registers a model without a version; returns its id.
 
         Raises:
             WireError: the name or a label is not usable, or the name is taken.
@@ -107,7 +98,7 @@ class ModelRegistry:
         return model_id
 
     def get(self, model_id: str) -> tuple[ModelRow, ModelVersionRow | None]:
-        """One model, and its newest version.
+        """Returns a model and its newest version.
 
         Raises:
             WireError: there is no such model.
@@ -117,17 +108,17 @@ class ModelRegistry:
             return model, _newest_versions(session, [model]).get(model.number)
 
     def require_visible(self, model_id: str, principal: Principal, right: Right) -> None:
-        """Check that a user has a right in the workspace of a model.
+        """Checks that a user has a right in the workspace of a model.
 
         Raises:
-            WireError: 404 if they are no member of it, as if there were no model; 403 for a lack of rights.
+            WireError: 404 if they are not a member of it, as for a missing model; 403 for a lack of rights.
         """
         with self._database.read() as session:
             workspace_id = _existing(session, model_id, principal).workspace_id
         principal.require_in(workspace_id, right)
 
     def find(self, query: ModelQuery) -> tuple[list[tuple[ModelRow, ModelVersionRow | None]], int]:
-        """One page of the models that fit, each with its newest version, and how many there are in all."""
+        """Returns a page of matching models, each with its newest version, and the total count."""
         _check_labels(query.labels)
         conditions: list[ColumnElement[bool]] = [
             MODEL_COLUMNS[name] == value for name, value in query.fields.items() if value
@@ -151,14 +142,14 @@ class ModelRegistry:
             return [(model, newest.get(model.number)) for model in models], total
 
     def update(self, model_id: str, fields: ModelFields) -> None:
-        """Changes fields of a model; those that are None stay as they are."""
+        """Changes fields of a model; None leaves a field unchanged."""
         with self._database.write() as session:
             model = _existing(session, model_id)
             _set_fields(model, fields)
             model.modified_at = time.time()
 
     def delete(self, model_id: str) -> None:
-        """Forget a model with all its versions. Their files stay."""
+        """Deletes a model with all its versions. Their files stay."""
         with self._database.write() as session:
             number = _existing(session, model_id).number
             session.execute(delete(ModelRow).where(ModelRow.number == number))
@@ -168,13 +159,10 @@ class ModelRegistry:
     def create_version(
         self, model_id: str, name: str | None, *, fields: ModelVersionFields, labels: Mapping[str, str]
     ) -> str:
-        """Register a version; without a name, the first is `0.1.0`, and the next ones follow the highest.
-
-        Returns:
-            Its name.
+        """Registers a version and returns its name; the default is `0.1.0`, then the next after the highest.
 
         Raises:
-            WireError: the version is there, is not a usable name, or there is no such model.
+            WireError: the version exists, its name is invalid, or there is no such model.
         """
         _check_labels(labels)
         now = time.time()
@@ -200,7 +188,7 @@ class ModelRegistry:
         return name
 
     def get_version(self, model_id: str, name: str) -> tuple[ModelRow, ModelVersionRow]:
-        """One version, and the model it belongs to.
+        """Returns a version and its model.
 
         Raises:
             WireError: there is no such version.
@@ -212,7 +200,7 @@ class ModelRegistry:
     def list_versions(
         self, model_id: str, *, name: str | None, page_number: int, page_size: int
     ) -> tuple[ModelRow, list[ModelVersionRow], int]:
-        """One page of a model's versions, the newest first, and how many there are in all."""
+        """Returns a page of a model's versions, the newest first, and the total count."""
         with self._database.read() as session:
             model = _existing(session, model_id)
             conditions = [ModelVersionRow.model == model.number]
@@ -224,14 +212,14 @@ class ModelRegistry:
             return model, list(rows), total
 
     def update_version(self, model_id: str, name: str, fields: ModelVersionFields) -> None:
-        """Changes fields of a version; those that are None stay as they are."""
+        """Changes fields of a version; None leaves a field unchanged."""
         with self._database.write() as session:
             version = _existing_version(session, _existing(session, model_id), name)
             version.details = {**version.details, **_details(fields)}
             version.modified_at = time.time()
 
     def delete_version(self, model_id: str, name: str) -> None:
-        """Forget a version. Its files stay."""
+        """Deletes a version. Its files stay."""
         with self._database.write() as session:
             session.delete(_existing_version(session, _existing(session, model_id), name))
 
@@ -240,10 +228,10 @@ class ModelRegistry:
     def change_labels(
         self, model_id: str, version: str | None, *, added: Mapping[str, str], removed: Iterable[str] = ()
     ) -> None:
-        """Add, replace and delete labels of a model, or of one of its versions.
+        """Adds, replaces and deletes labels of a model, or of one of its versions.
 
         Raises:
-            WireError: a label is not usable, or there is no such model or version.
+            WireError: a label is invalid, or there is no such model or version.
         """
         with self._database.write() as session:
             model = _existing(session, model_id)
@@ -267,7 +255,7 @@ def _details(fields: ModelFields | ModelVersionFields) -> dict[str, Any]:
 
 
 def _next_version(names: Iterable[str]) -> str:
-    """The version after the highest of these.
+    """Returns the version after the highest of these.
 
     Example:
         >>> _next_version([]), _next_version(["0.9.3", "0.10.0", "final"])
@@ -279,7 +267,7 @@ def _next_version(names: Iterable[str]) -> str:
 
 
 def _newest_versions(session: Session, models: Iterable[ModelRow]) -> dict[int, ModelVersionRow]:
-    """The newest version of each model that has one, by the model's number."""
+    """Returns the newest version of each model that has one, by the model's number."""
     numbers = [model.number for model in models]
     newest = (
         select(func.max(ModelVersionRow.number))
@@ -311,7 +299,7 @@ def _check_labels(labels: Mapping[str, str]) -> None:
 
 
 def _existing(session: Session, model_id: str, principal: Principal | None = None) -> ModelRow:
-    """Returns the model; one that the user cannot see is not there."""
+    """Returns the model; raises the error of a missing one if the user cannot see it."""
     model = session.scalar(select(ModelRow).where(ModelRow.id == model_id))
     if model is None or (principal and not principal.has_right_in(model.workspace_id, "read")):
         raise WireError(404, "MODEL_NOT_FOUND", f"There is no model {model_id[:100]!r} here.")

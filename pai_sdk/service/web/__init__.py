@@ -1,1 +1,1 @@
-"""The page of runs, for a browser on the machine that serves it: `pai-sdk ui`."""
+"""The page of runs, for a browser: `pai-sdk ui`, and the page of a service."""

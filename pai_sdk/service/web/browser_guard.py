@@ -1,9 +1,12 @@
-"""The guard of the page: under which names it can be reached, who is let in, what a browser may do with responses.
+"""The guard of the page: its host names, its sign-in, and what a browser may do with responses.
 
-A page on another site can make a browser send requests to a server on the same machine, and after a change of its
-DNS record even read the responses. So the name in `Host` is compared first, whatever the path and the method. A
-cookie is sent along with requests of other pages on this machine too, and to other servers on it, whatever their
-port; so what a cookie lets in must come from this very page, and show the key that only this page has.
+A page on another site can make a browser send requests to a server on the same machine, and after a change
+of its DNS
+record even read the responses. So the name in `Host` is checked first, for every path and method. Browsers
+also send a
+cookie with requests of other pages on this machine, and to other servers on it, whatever their port. So a
+request with a
+cookie must come from this page, and prove the key that only this page has.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from pai_sdk.service.wire_errors import WireError
 __all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name", "page_policy"]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# A policy names no address but 127.0.0.1 (CSP 3, host-source); elsewhere the sandbox of the objects has to do.
+# CSP 3 (host-source) allows no IP address but 127.0.0.1; for others, the sandbox of the objects has to suffice.
 _POLICY_HOST = re.compile(r"(127\.0\.0\.1|[0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 SAFETY_HEADERS = (
@@ -35,20 +38,21 @@ SAFETY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-"""The headers that keep a browser from using the responses for anything else.
+"""The headers that stop a browser from using the responses in another way.
 
-Most responses have bytes of users. Opened as documents they are in a sandbox, where no script runs; the page
-itself has a policy of its own (`page_policy`).
+Most responses contain data of users. Opened as documents they are in a sandbox, where no script runs; the page
+itself has its own policy (`page_policy`).
 """
 
 
 def page_policy(host: str, scripts_path: str) -> str:
     """Returns the content security policy of the page.
 
-    Its scripts and styles come from one folder only: objects of users have addresses on the same origin.
+    Scripts and styles are allowed from one folder only, because objects of users have addresses on the same
+    origin.
 
     Args:
-        host: the header `Host` of the request, which the guard has compared with the allowed names.
+        host: the header `Host` of the request, which the guard has checked.
         scripts_path: the folder of the page's files.
     """
     files = f"{host}{scripts_path}" if _POLICY_HOST.fullmatch(host) else "'self'"
@@ -57,7 +61,7 @@ def page_policy(host: str, scripts_path: str) -> str:
 
 
 def cookie_name(port: int) -> str:
-    """The name of the cookie. Browsers send the cookies of all ports of a host, so it has the port."""
+    """Returns the name of the cookie, with the port, because browsers send cookies to all ports of a host."""
     return f"pai-ui-{port}"
 
 
@@ -69,11 +73,11 @@ class BrowserGuard:
         port: of the server, for the name of the cookie.
         names: the allowed names in `Host`.
         open_paths: readable without a key under an allowed name: the page itself, which has no data.
-        open_folders: likewise, the beginnings of paths.
+        open_folders: prefixes of further paths that are readable without a key.
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
-        rates: how many requests of the pages of each access key are let through.
-        principal_of: the user of an access key; None for one that was revoked.
+        rates: the request rate of the pages of each access key.
+        principal_of: returns the user of an access key; None for a revoked one.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class BrowserGuard:
         self._principal_of = principal_of or (lambda access_key_id: None)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
-        """Check a request for a `Gate`; the body is not checked.
+        """Checks a request for a `Gate`; the body is not checked.
 
         Raises:
             WireError: the request is refused.
@@ -120,7 +124,7 @@ class BrowserGuard:
         return origins
 
     def _check_sender(self, scope: Scope, headers: Mapping[str, str], origins: Collection[str]) -> Principal:
-        """Returns the user who is signed in; for what is open to all, one who may only read, and sees nothing."""
+        """Returns the signed-in user; for open paths, a principal without access to any data."""
         method, path = scope["method"], scope["path"]
         is_login = path == self._login_path and method == "POST"
         is_open = path in self._open_paths or path.startswith(self._open_folders)
@@ -150,7 +154,7 @@ class BrowserGuard:
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:
-    """Refuse what another page makes the browser send."""
+    """Refuses requests that another page makes the browser send."""
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
     is_same_origin = origin.lower() in origins
     if method in _SAFE_METHODS:

@@ -1,14 +1,21 @@
-"""Access for browsers and programs: one-time codes, what they are exchanged for, and a token.
+"""Access for browsers and programs: one-time codes, the credentials they are exchanged for, and a token.
 
-A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
-port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
-to its port: only both together let a request in. No script can read the cookie. Scripts can use the key and
-cannot read it: the browser keeps it as a `CryptoKey` that it does not export, and the page sends a proof made with
-it, which is valid for one method and path, and for a few minutes. Browsers offer that to secure contexts only
-(HTTPS, or this machine); elsewhere the page sends the key itself.
+A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever
+its port, so
+a program with such a server could forward it. The page has the key in its own storage, which belongs to its
+port: only
+both together admit a request. Scripts cannot read the cookie. Scripts can use the key and cannot read it:
+the browser
+stores it as a `CryptoKey` that is not exportable, and the page sends a proof made with it, which is valid
+for one method
+and path, and for a few minutes. Browsers offer that in secure contexts only (HTTPS, or this machine);
+otherwise the page
+sends the key itself.
 
-Nothing is kept of a cookie: it holds its expiry and a signature of it, and its key is another signature of the
-same. So a page stays signed in when the service is started again, as long as the service has the same secret.
+The server stores nothing about a cookie: it contains its expiry and a signature of it, and its key is
+another signature
+of the same value. So a page stays signed in after a restart of the service, as long as the service has the
+same secret.
 """
 
 from __future__ import annotations
@@ -25,21 +32,21 @@ from pai_sdk.service.tickets import Tickets
 __all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
 
 SIGNED_IN_S = 7 * 24 * 3600
-"""The time for which a cookie lets a browser in."""
+"""The lifetime of a cookie in seconds."""
 
 _MAX_CODES = 20
 _BYTES = 32
-_PROOF_S = 300  # the page corrects its clock by ours
+_PROOF_S = 300  # the page corrects its clock by the server's
 _PROOF = re.compile(r"(\d{1,12})\.([0-9a-f]{64})")
 _COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43}\.([A-Za-z0-9]{0,64}))\.([0-9a-f]{64})")
 
 
 class BrowserKeys:
-    """Codes of one server process, and the cookies and keys that they are exchanged for. Safe between threads.
+    """Codes of one server process, and their cookies and keys. Safe to use from several threads.
 
     Args:
-        secret: signs cookies and keys. Without one it is random: then they are worth nothing after this process.
-        token: for programs; empty when there is none.
+        secret: signs cookies and keys. Without one it is random, and they are invalid after this process.
+        token: for programs; empty if there is none.
         clock: monotonic time in seconds, for codes.
         now: seconds since 1970, for cookies.
 
@@ -64,15 +71,11 @@ class BrowserKeys:
         self._now = now
 
     def new_code(self, access_key_id: str = "") -> str:
-        """A code for the address of the page, valid for one use within a minute.
-
-        Args:
-            access_key_id: of the user who asks for it; empty for the service's own key.
-        """
+        """Returns a code for the address of the page, valid for one use within a minute."""
         return self._codes.new_ticket(access_key_id)
 
     def exchange(self, code: str) -> tuple[str, str] | None:
-        """The value of a cookie, and a key, for a code; None if the code was used, has expired or is not ours."""
+        """Returns the value of a cookie, and a key, for a code; None if it was used, has expired or is invalid."""
         access_key_id = self._codes.redeem(code)
         if access_key_id is None:
             return None
@@ -83,13 +86,13 @@ class BrowserKeys:
         """Returns the access key for which a page is signed in; empty for the service's own.
 
         Args:
-            cookie: that was given here.
-            credential: the key that was given with it, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with
-                that key.
+            cookie: the value from `exchange`.
+            credential: the key of the cookie, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request`
+            with that key.
             request: the method and the path of the request, for a proof.
 
         Returns:
-            None if one of them is not valid.
+            None if one of them is invalid.
         """
         match = _COOKIE.fullmatch(cookie)
         if match is None:
@@ -101,11 +104,11 @@ class BrowserKeys:
         return access_key_id if is_valid else None
 
     def is_token(self, value: str) -> bool:
-        """True if it is the token for programs."""
+        """Return whether it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
 
     def _has_key(self, key: str, credential: str, request: str) -> bool:
-        """Returns whether a page has the key: it sends the key, or a proof for this request that is not old."""
+        """Return whether the page has sent the key, or a recent proof for this request."""
         proof = _PROOF.fullmatch(credential)
         if proof is None:
             return _is_same(credential, key)
@@ -118,11 +121,12 @@ class BrowserKeys:
 
 
 def page_secret(access_key_secret: str, port: int) -> bytes:
-    """The secret that signs the cookies of a service: another one for each access key and each port."""
+    """Returns the secret that signs the cookies of a service, different for each access key and port."""
     return hmac.new(access_key_secret.encode(), f"pai-sdk page on port {port}".encode(), hashlib.sha256).digest()
 
 
 def _is_same(actual: str, expected: str) -> bool:
+    # Digests have equal lengths, so the comparison reveals neither content nor length.
     return hmac.compare_digest(_digest(actual), _digest(expected))
 
 

@@ -1,4 +1,4 @@
-"""The names under which browsers may ask for the page, each with the schemes by which it is reached."""
+"""The host names under which browsers can request the page, with their schemes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 __all__ = ["LOOPBACK_NAMES", "HostNames", "check_name", "names_of_address"]
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
-"""The names that a server on this machine has in any case."""
+"""The names that every server on this machine has."""
 
 _NAME = re.compile(r"(?:(https?)://)?([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])")
 
 
 class HostNames:
-    """Allowed values of the header `Host`, without their ports: a tunnel gives a server another port.
+    """Allowed values of the header `Host`, without ports: a tunnel changes the port.
 
     Args:
         names: besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
@@ -33,19 +33,12 @@ class HostNames:
             self._schemes.setdefault(name, set()).add(explicit_scheme or scheme)
 
     def origins(self, host: str) -> list[str]:
-        """The origins of pages that were asked for under that `Host`, such as `http://localhost:80`.
-
-        Args:
-            host: the header, in lower case.
-
-        Returns:
-            None of them if the name is not allowed.
-        """
+        """Returns the origins of pages under a lower-case `Host`; none if the name is not allowed."""
         return [f"{scheme}://{host}" for scheme in sorted(self._schemes.get(_name_of(host), ()))]
 
 
 def check_name(value: str) -> tuple[str, str]:
-    """The scheme (or an empty text) and the name of a host, in lower case.
+    """Returns scheme (or "") and name of a host, in lower case.
 
     Raises:
         ValueError: it is not a name.
@@ -62,7 +55,7 @@ def _name_of(host: str) -> str:
 
 
 def names_of_address(address: str) -> list[str]:
-    """The name that browsers use for a server that listens on an address; none for all addresses of a machine."""
+    """Returns the host name for a server that listens on an address; none for all addresses of a machine."""
     if address in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return []
     name = f"[{address}]" if ":" in address and not address.startswith("[") else address

@@ -1,4 +1,4 @@
-"""The page of a server: its addresses, who is let in, its files, and what it tells of the server."""
+"""The page of a server: its addresses, its guard, its files, and its description of the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGIN_PATH = f"{PAGE_PATH}session"
 ABOUT_PATH = f"{PAGE_PATH}about"
 ASSETS_PATH = f"{PAGE_PATH}assets/"
 DOWNLOADS_PATH = f"{PAGE_PATH}download/"
-"""Below it are one-time addresses of files: each ends with a ticket, which is its only secret."""
+"""The prefix of one-time addresses of files: each ends with a ticket, which is its only secret."""
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
@@ -41,20 +41,20 @@ _REQUESTS_PER_S = 1000.0
 
 @dataclass(frozen=True)
 class PageSettings:
-    """What a server says of itself, and where its page is.
+    """The description of a server, and where its page is.
 
     Attributes:
-        kind: of server: one that runs jobs, or one that shows the runs of a folder.
-        place: for the title of the page.
+        kind: of server: one that runs jobs, or one that displays the runs of a folder.
+        title: for the title of the page.
         command: what a user types for a new link.
         endpoint: the address of the server, for clients.
         session: Python that opens a session of the service, with `{url}` for its address; empty without jobs.
-        port: that it listens on.
+        port: the port that it listens on.
         can: the actions that the page offers.
         names: names in `Host` besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
         secret: signs the cookies; without one they end with the process.
         token: for programs; empty for none.
-        scheme: `https` for one that speaks TLS itself.
+        scheme: `https` for a server that speaks TLS itself.
         static: the folder of the page's files.
     """
 
@@ -76,16 +76,7 @@ class PageSettings:
 
 
 class Page:
-    """The page of one server.
-
-    Args:
-        settings: as said there.
-
-    Attributes:
-        settings: the same.
-        keys: sign browsers in.
-        names: under which browsers may ask for it.
-    """
+    """The page of one server; `keys` sign browsers in, `names` are the allowed host names."""
 
     def __init__(self, settings: PageSettings) -> None:
         self.settings = settings
@@ -93,11 +84,12 @@ class Page:
         self.names = HostNames(settings.names, scheme=settings.scheme)
 
     def guard(self, principal_of: Callable[[str], Principal | None] | None = None) -> BrowserGuard:
-        """The guard of all that the page asks for.
+        """Returns the guard of all requests of the page.
 
         Args:
-            principal_of: the user of an access key; None for one that was revoked. Without it, there is only the
-                service's own key.
+            principal_of: returns the user of an access key; None for a revoked one. Without it, only the
+            service's own key
+                is valid.
         """
         return BrowserGuard(
             self.keys,
@@ -112,18 +104,18 @@ class Page:
         )
 
     def link(self, host: str, run_id: str | None = None) -> str:
-        """The address of the page, or of one run on it, for a browser that is signed in.
+        """Returns the address of the page, or of one run on it, for a browser that is signed in.
 
         Args:
-            host: the header `Host` of a client; where browsers may not use it, the link has the server's endpoint.
-            run_id: which run.
+            host: the header `Host` of a client; if browsers may not use it, the link has the server's endpoint.
+            run_id: the run.
         """
         return f"{self._address(host)}{_fragment(run_id=run_id)}"
 
     def new_link(
         self, host: str, run_id: str | None = None, *, access_key_id: str = "", view: str | None = None
     ) -> str:
-        """The same with a code that signs a browser in once. The code is in the fragment, so in no log."""
+        """Returns an address with a one-time code for the sign-in. It is in the fragment, and so in no log."""
         code = self.keys.new_code(access_key_id)
         return f"{self._address(host)}{_fragment(code=code, run_id=run_id, view=view)}"
 

@@ -1,4 +1,4 @@
-"""The routes of the page: its files, signing in, and what the server tells of itself."""
+"""The routes of the page: its files, the sign-in, and the description of the server."""
 
 from __future__ import annotations
 
@@ -54,11 +54,9 @@ _router = APIRouter(route_class=BudgetedRoute)
 
 
 def add_page(app: FastAPI, page: Page) -> None:
-    """Add the routes of the page to an application; they are not in its description. Put `page.guard()` before it.
+    """Adds the routes of the page to an application; they are not in its description.
 
-    Args:
-        app: the application.
-        page: its page.
+    `page.guard()` must stand before the application.
     """
     app.state.page = page
     app.include_router(_router, include_in_schema=False)
@@ -75,13 +73,13 @@ PageOf = Annotated[Page, Depends(_page)]
 
 @_router.get(PAGE_PATH.rstrip("/"))
 def to_page() -> Response:
-    """To the page."""
+    """Redirects to the page."""
     return RedirectResponse(PAGE_PATH, status_code=302)
 
 
 @_router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
 def show_page(request: Request, page: PageOf) -> Response:
-    """The page itself, which has no data."""
+    """Returns the page itself, which has no data."""
     policy = page_policy(request.headers.get("host", "").strip().lower(), ASSETS_PATH)
     headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
     try:
@@ -93,7 +91,7 @@ def show_page(request: Request, page: PageOf) -> Response:
 
 @_router.api_route(ASSETS_PATH + "{name}", methods=["GET", "HEAD"])
 def show_asset(request: Request, page: PageOf, name: str) -> Response:
-    """A file of the page, whose name has a hash of its content; compressed where the browser takes that."""
+    """Returns a file of the page, whose name has a hash of its content; compressed if the browser accepts that."""
     content = _asset_in(page.settings.static / "assets", name)
     if content is None:
         raise WireError(404, "InvalidAction.NotFound", f"The page has no file {name[:100]!r}.")
@@ -106,7 +104,7 @@ def show_asset(request: Request, page: PageOf, name: str) -> Response:
 
 @_router.post(LOGIN_PATH)
 def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
-    """Exchange the link's code for a cookie and the page's key. It is valid for one use, within a minute."""
+    """Exchanges the link's code for a cookie and the page's key. It is valid for one use, within a minute."""
     session = page.keys.exchange(body.code)
     if session is None:
         message = f"The link was used or has expired. For a new one: {page.settings.command}"
@@ -127,7 +125,7 @@ def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
 
 @_router.get(ABOUT_PATH)
 def describe_server(request: Request, page: PageOf, principal: PrincipalOf) -> Response:
-    """What the page shows of the server, and the actions that it offers to this user."""
+    """Returns the description of the server for the page, and the actions that it offers to this user."""
     settings = page.settings
     can = [ability for ability in settings.can if ability not in _CHANGES or principal.has_right("submit")]
     about = {
@@ -142,7 +140,7 @@ def describe_server(request: Request, page: PageOf, principal: PrincipalOf) -> R
 
 
 def _asset_in(folder: Path, name: str) -> bytes | None:
-    """The content of a file of a folder; None unless the name is one of those that the build writes there."""
+    """Returns the content of a file; None unless the build writes files of such names."""
     if not _ASSET.fullmatch(name) or Path(name).suffix not in _MEDIA_TYPES:
         return None
     return _read(folder / name)
@@ -156,7 +154,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _accepts_gzip(request: Request) -> bool:
-    """True if the browser names the encoding, and not with the weight 0."""
+    """Return whether the browser accepts gzip with a weight above 0."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, weight = part.replace(" ", "").partition(";q=")
         if name == "gzip":
@@ -165,7 +163,7 @@ def _accepts_gzip(request: Request) -> bool:
 
 
 def _is_https(request: Request, page: Page) -> bool:
-    """True if the browser has reached the server by HTTPS: through a proxy, as its origin says."""
+    """Return whether the browser has reached the server by HTTPS: through a proxy, as its origin says."""
     host = request.headers.get("host", "").strip().lower()
     origins = page.names.origins(host)
     origin = request.headers.get("origin", "").lower()

@@ -1,4 +1,4 @@
-"""The routes of the page that show runs of pipelines, of a server that has some."""
+"""The routes of the page for runs of pipelines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["PipelineSource", "add_pipelines"]
 
 
 class PipelineSource(Protocol):
-    """Where the runs of pipelines are read from. Safe to use from several threads."""
+    """A source of runs of pipelines. Safe to use from several threads."""
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """The runs, the newest first."""
+        """Returns the runs, the newest first."""
         ...
 
     def detail(self, run_id: str) -> Mapping[str, Any]:
-        """A run with its steps, and its picture as SVG.
+        """Returns a run with its steps, and its diagram as SVG.
 
         Raises:
             RunNotFoundError: there is no such run.
@@ -36,12 +36,7 @@ _router = APIRouter(prefix=f"{PAGE_PATH}pipelines", route_class=BudgetedRoute)
 
 
 def add_pipelines(app: FastAPI, source: PipelineSource) -> None:
-    """Add the routes to an application.
-
-    Args:
-        app: the application.
-        source: its runs of pipelines.
-    """
+    """Adds the routes to an application."""
     app.state.pipelines = source
     app.include_router(_router, include_in_schema=False)
 
@@ -57,14 +52,14 @@ _SourceOf = Annotated[PipelineSource, Depends(_source)]
 @_router.get("")
 @within(RUNS)
 def list_pipeline_runs(pipelines: _SourceOf, work: WorkOf) -> Response:
-    """The runs of pipelines, the newest first."""
+    """Returns the runs of pipelines, the newest first."""
     return json_response({"runs": [dict(row) for row in pipelines.rows()]}, LIVE, work)
 
 
 @_router.get("/{run_id:path}")
 @within(RUNS)
 def get_pipeline_run(pipelines: _SourceOf, work: WorkOf, run_id: str) -> Response:
-    """One run: its steps, and its picture."""
+    """Returns a run with its steps and its diagram."""
     try:
         return json_response(pipelines.detail(run_id), LIVE, work)
     except RunNotFoundError as error:

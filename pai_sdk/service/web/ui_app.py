@@ -47,13 +47,7 @@ class _UiContext:
 
 
 def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = None) -> ASGIApp:
-    """The application.
-
-    Args:
-        runs: which runs it shows.
-        page: its page, which lets browsers and programs in.
-        pipelines: which runs of pipelines it shows.
-    """
+    """Returns the application that displays runs, and runs of pipelines, on a page."""
     app = FastAPI(title="pai-sdk ui", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context, app.state.shares, app.state.downloads = _UiContext(runs), Shares(), Tickets()
     for router in ROUTERS:
@@ -66,7 +60,7 @@ def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = No
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        # Starlette raises the error once more after this response is sent; the gate writes it to the log.
+        # Starlette raises the error again after this response is sent; the gate logs it.
         return refusal(request, WireError(500, "InternalError", "The server failed; its log has the details."))
 
     return Gate(app, page.guard().admit, max_body_bytes=_MAX_BODY_BYTES, headers=SAFETY_HEADERS)
@@ -79,11 +73,12 @@ class UiSettings:
     Attributes:
         logdir: the folder of runs, or its URI.
         host: the address to listen on.
-        port: the port; 0 takes a free one.
-        names: names of this machine, besides those of loopback and `host`, by which browsers may ask for the page;
+        port: the port; 0 selects a free one.
+        names: names of this machine, besides those of loopback and `host`, under which browsers may request
+        the page;
             `https://NAME` for one behind a proxy that adds TLS.
         token: for programs, as `Authorization: Bearer`; empty for none.
-        pipelines: the runs of pipelines in the folder; None where they are not looked for.
+        pipelines: the runs of pipelines in the folder; None to ignore them.
         static: the folder of the page's files.
     """
 
@@ -102,14 +97,11 @@ class UiSettings:
 class UiServer:
     """Serves the runs of one folder; `run` serves, `stop` ends that from any thread.
 
-    Args:
-        settings: what with.
-
     Attributes:
         port: the port that it listens on.
 
     Raises:
-        ServiceStartError: the port is taken, or the address is not one of this machine.
+        ServiceStartError: the port is in use, or the address is not one of this machine.
     """
 
     def __init__(self, settings: UiSettings) -> None:
@@ -127,20 +119,20 @@ class UiServer:
 
     @property
     def url(self) -> str:
-        """Its address, without a code."""
+        """Returns the address without a code."""
         return _url(self._settings, self.port)
 
     def new_link(self, run_id: str | None = None) -> str:
-        """A link for a browser, to the list or to one run, valid for one use within a minute.
+        """Returns a link for a browser, to the list or to one run, valid for one use within a minute.
 
-        The list is that of the pipelines, in a folder that has runs of some.
+        In a folder with runs of pipelines, the list is that of the pipelines.
         """
         pipelines = self._settings.pipelines
         view = "pipelines" if run_id is None and pipelines is not None and pipelines.rows() else None
         return self._page.new_link(urlsplit(self.url).netloc, run_id, view=view)
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until `stop`."""
+        """Serves until `stop`."""
         prepare_threads()
         self._server.on_ready = on_ready
         try:
@@ -150,7 +142,7 @@ class UiServer:
             self._listener.close()
 
     def stop(self) -> None:
-        """End; returns at once."""
+        """Stops the server; returns at once."""
         self._server.should_exit = True
 
 
