@@ -1,4 +1,4 @@
-"""The PAI-style service: the same wire as Alibaba Cloud PAI, on a machine of your own."""
+"""The PAI-style service: the API of Alibaba Cloud PAI, on a machine of your own."""
 
 import sys
 

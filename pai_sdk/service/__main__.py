@@ -1,4 +1,4 @@
-"""`python -m pai_sdk.service`: what the embedded service runs as. People use `pai-sdk serve`."""
+"""`python -m pai_sdk.service`: the process of the embedded service. Users start `pai-sdk serve`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve a data folder.
-
-    Returns:
-        The exit code.
-    """
+    """Serves a data folder; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m pai_sdk.service")
     parser.add_argument("--data", type=Path, default=Path(DEFAULT_DATA_DIR))
     parser.add_argument("--host", default="127.0.0.1")
@@ -31,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle-timeout", type=float, metavar="SECONDS")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gc.disable()  # a tenth of the time that the imports take
+    gc.disable()  # collections take a tenth of the time of the imports
     from pai_sdk.service.server import serve
 
     settings = ServiceSettings(
@@ -49,13 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PaiError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    # All of it ends with the process: to look through it for cycles first would take Python a second or two.
+    # Without the freeze, Python would search all objects for cycles at the exit, which takes a second or two.
     gc.freeze()
     return 0
 
 
 def _collect_garbage(info: ServiceInfo) -> None:
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # imported modules are never freed, so later collections can skip them
     gc.enable()
 
 

@@ -1,19 +1,23 @@
-"""Backups of a service: made while it runs, checked before anything of them is restored.
+"""Backups of a service: made while it runs, verified before anything of them is restored.
 
     BACKUP/backup.json            every file with its size and SHA-256; written last: without it, no backup
     BACKUP/data/service.json      the keys of the service
-    BACKUP/data/executor.json     what runs the jobs of an embedded service, if not processes
-    BACKUP/data/service.db        the jobs, also where the service keeps them in PostgreSQL
+    BACKUP/data/executor.json     the executor of an embedded service, if not processes
+    BACKUP/data/service.db        the jobs, also of a service with PostgreSQL
     BACKUP/data/jobs/, tables/    logs, states and outputs of jobs; tables
-    BACKUP/data/objects/          the index of the objects, and the content of the large ones, unless a store
-                                  elsewhere has it
+    BACKUP/data/objects/          the index of the objects, and the content of the large ones, unless they
+    are in an
+                                  external store
 
-The folder `ray` is left out: by it, a service knows its own jobs in a Ray cluster. A service on a copy would end
-the jobs of the first one, and read the logs of both.
+The folder `ray` is left out, because it connects a service to its jobs in a Ray cluster. A service on a
+copy would end
+the jobs of the original service, and read the logs of both.
 
-The parts are copied in an order in which a later one has all that an earlier one names: first the jobs, then
-their folders, then the objects, to which a job's outputs were sent before its end was noted. Of the objects, the
-index is copied first. Large contents may be removed meanwhile: then index and contents are copied once more.
+The order of the copies guarantees that a later part contains all that an earlier part refers to: first the
+jobs, then
+their folders, then the objects, which received a job's outputs before its end was recorded. Of the objects,
+the index is
+copied first. Large contents may be removed meanwhile: then index and contents are copied again.
 """
 
 from __future__ import annotations
@@ -63,15 +67,15 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a backup contains.
+    """The contents of a backup.
 
     Attributes:
         made_at: seconds since 1970, UTC.
         version: the release of pai-sdk that made it.
-        endpoint: of the service, when it was made.
-        files: their number.
+        endpoint: of the service at that time.
+        files: the number of files.
         size_bytes: of all files together.
-        objects_uri: of the store elsewhere that has the large contents of objects; they are not in the backup.
+        objects_uri: the external store with the large contents of objects, which are not in the backup.
     """
 
     made_at: float
@@ -88,19 +92,21 @@ class Contents:
 def back_up(
     root: Path, target: Path, *, database_url: str | None = None, report: Report = lambda text: None
 ) -> Contents:
-    """Copy all that a service keeps; it may run meanwhile.
+    """Copies all data of a service, which may run meanwhile.
 
-    A job that runs is copied as it is. Where the backup is restored, that job has no processes: it ends as after
-    the loss of its machine.
+    A running job is copied in its current state. In a restored service it has no processes, so it ends as
+    after the loss of
+    its machine.
 
     Args:
         root: the data folder.
-        target: a folder that does not exist yet, or is empty. Only its owner can read it: it has the keys.
-        database_url: PostgreSQL, if the service keeps its jobs there.
-        report: called with what is being copied.
+        target: a folder that does not exist yet, or is empty. Only its owner can read it, because it
+        contains the keys.
+        database_url: PostgreSQL, if the service stores its jobs there.
+        report: called with the name of each step.
 
     Raises:
-        InvalidInputError: there is no service in `root`, the target is not empty, or the database does not fit.
+        InvalidInputError: there is no service in `root`, the target is not empty, or the database is another one.
         PaiError: objects were replaced faster than they could be copied.
         OSError: a file cannot be read or written.
     """
@@ -160,7 +166,7 @@ def _copy_jobs(root: Path, data: Path, url: str | None) -> None:
 
 @contextmanager
 def _postgres(url: str) -> Iterator[Connection]:
-    """A connection that sees one state of the database."""
+    """Yields a connection with a snapshot of the database."""
     parsed = postgres_url(url)
     engine = postgres_engine(parsed)
     options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -175,7 +181,7 @@ def _postgres(url: str) -> Iterator[Connection]:
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
-    """Copy all rows of all tables, some at a time, parents first."""
+    """Copies all rows of all tables in batches, parents first."""
     for table in Base.metadata.sorted_tables:
         rows = source.execution_options(stream_results=True).execute(select(table)).mappings()
         while some := rows.fetchmany(_ROWS):
@@ -183,9 +189,10 @@ def _copy_rows(source: Connection, target: Connection) -> None:
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
-    """A consistent copy of a database that may be written to meanwhile."""
+    """Creates a consistent copy of a database that may be written to meanwhile."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # One step of the backup API copies all pages in a single read transaction, so the copy is consistent.
     old = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
     with closing(old), closing(sqlite3.connect(target)) as new:
         old.backup(new)
@@ -193,13 +200,13 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _merge_journal(path: Path) -> None:
-    """Put what SQLite keeps beside a database into the database: a backup is compared file by file."""
+    """Merges SQLite's journal into the database file: a backup is verified file by file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _files_of_jobs(root: Path) -> Iterator[str]:
-    """The files of the folders of jobs, without copies of inputs and installed packages."""
+    """Yields the files of the folders of jobs, without copies of inputs and installed packages."""
     for folder in sorted((root / "jobs").iterdir()) if (root / "jobs").is_dir() else ():
         if not folder.name.startswith(TRASH_PREFIX):
             yield from _files(root, folder, without=Sandbox(folder).folders_to_remove(saved_outputs=()))
@@ -215,7 +222,7 @@ def _files(root: Path, folder: Path, *, without: list[Path] | None = None) -> It
 
 
 def _copy_if_present(root: Path, data: Path, relative: str) -> dict[str, tuple[int, str]]:
-    """Copy one file; what has gone meanwhile, pipes and sockets are left out."""
+    """Copies a file; skips pipes, sockets and files that have disappeared."""
     source, target = root / relative, data / relative
     try:
         if source.is_symlink():
@@ -228,7 +235,7 @@ def _copy_if_present(root: Path, data: Path, relative: str) -> dict[str, tuple[i
 
 
 def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
-    """Copy the index, then the contents that it names, until all of them are there."""
+    """Copies the index, then its blobs, until the copies of both match."""
     digests: dict[str, tuple[int, str]] = {}
     blobs: dict[str, list[float]] = {}
     for _ in range(_ROUNDS):
@@ -239,8 +246,8 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
             {f"{_OBJECTS}/blobs/{blob[:2]}/{blob}": state for blob, *state in _blobs(data / _INDEX)},
         )
         for relative, state in blobs.items():
-            # What the index says of it is all there is. One that is appended to may have grown since, and one of
-            # the parts of an upload may have got more of them.
+            # Only the bytes that the index refers to count. An appendable blob may have grown since, and a shared
+            # blob of an upload may have received more parts: both are copied again.
             if relative not in digests or before.get(relative) != state:
                 digests.pop(relative, None)
                 digests.update(_copy_if_present(root, data, relative))
@@ -254,7 +261,7 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
 
 
 def _blobs(index: Path) -> list[tuple[str, int, float]]:
-    """The name of each blob, how much of it is in use, and when the last part of an unfinished upload came."""
+    """Returns each blob with its bytes in use and, for an unfinished upload, the time of its last part."""
     contents = (
         "SELECT blob, size_bytes, 0 FROM oss_objects "
         "UNION ALL SELECT blob, sum(size_bytes), max(modified_at) FROM oss_parts GROUP BY blob"
@@ -275,18 +282,19 @@ def restore(
     objects_uri: str | None = None,
     report: Report = lambda text: None,
 ) -> Contents:
-    """Make a data folder of a backup; every file is compared with its checksum before anything is written.
+    """Creates a data folder from a backup; all checksums are verified before anything is written.
 
     Args:
         source: the backup.
         root: a folder that does not exist yet, or is empty.
-        database_url: an empty PostgreSQL database to keep the jobs in; without it they stay in the folder.
-        objects_uri: the store elsewhere that has the large contents of objects, if one has.
-        report: called with the step that begins.
+        database_url: an empty PostgreSQL database for the jobs; without it they stay in the folder.
+        objects_uri: the external store with the large contents of objects, if there is one.
+        report: called with the name of each step.
 
     Raises:
-        InvalidInputError: the backup is incomplete or damaged (all such files are named), or a target has content.
-        ServiceStartError: the database cannot be used.
+        InvalidInputError: the backup is incomplete or damaged (all such files are listed), or a target has
+        content.
+        ServiceStartError: the database is unusable.
         OSError: a file cannot be read or written.
     """
     contents, digests = _read_manifest(source)
@@ -301,7 +309,7 @@ def restore(
         raise InvalidInputError(problems)
     report("copying")
     root.parent.mkdir(parents=True, exist_ok=True)
-    # Whole, or not there: a service would take half a folder for all there is.
+    # Created under another name and renamed when complete: a service would accept a partial folder as complete.
     draft = root.with_name(f".{root.name}.restore")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source / _DATA, draft, symlinks=True)
@@ -327,7 +335,7 @@ def _check_objects(recorded: str, requested: str | None) -> None:
 
 
 def _clear_process(service: Path) -> None:
-    """Take out the process of the service that was backed up: it may still run, and is not that of this folder."""
+    """Removes the process id of the original service, which may still run and does not use this folder."""
     info = json.loads(service.read_text(encoding="utf-8"))
     replace_file(service, json.dumps({**info, "pid": 0}) + "\n", durable=True, mode=0o600)
 
@@ -351,7 +359,7 @@ def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
 
 def _fill_database(jobs: Path, url: str) -> None:
     parsed = postgres_url(url)
-    old = Database.in_file(jobs)  # of an older release: it is brought up to date
+    old = Database.in_file(jobs)  # migrates the tables of an older release
     new = Database(postgres_engine(parsed), display_name=display_url(parsed))
     with closing(old), closing(new), old.read() as source, new.write() as target:
         connection = target.connection()
@@ -360,7 +368,7 @@ def _fill_database(jobs: Path, url: str) -> None:
                 [Problem("database", f"{display_url(parsed)} has jobs already", "use an empty one")]
             )
         for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(delete(table))  # what a new database begins with
+            connection.execute(delete(table))  # the initial rows of a new database
         _copy_rows(source.connection(), connection)
         for table in Base.metadata.sorted_tables:
             for column in table.primary_key.columns:
@@ -369,7 +377,7 @@ def _fill_database(jobs: Path, url: str) -> None:
 
 
 def _continue_numbers(connection: Connection, table: str, column: Column[Any]) -> None:
-    """Let new rows get numbers behind those that were copied."""
+    """Sets a sequence so that new rows get numbers after the copied ones."""
     sequence = connection.scalar(select(func.pg_get_serial_sequence(table, column.name)))
     highest = connection.scalar(select(func.max(column)))
     if sequence is not None and highest is not None:
@@ -387,11 +395,12 @@ def _require_empty(folder: Path, where: str) -> None:
 
 
 def _copy(source: Path, target: Path) -> tuple[int, str]:
-    """Copy the bytes that a file has now; gives their number and SHA-256."""
+    """Copies the current bytes of a file; returns their number and SHA-256."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest, remaining_bytes = hashlib.sha256(), 0
     with open_plain(source) as reader, target.open("wb") as writer:
         status = os.fstat(reader.fileno())
+        # Only the size at the open is copied: a log may grow faster than it is read.
         size_bytes = remaining_bytes = status.st_size
         while remaining_bytes and (chunk := reader.read(min(_CHUNK_BYTES, remaining_bytes))):
             digest.update(chunk)

@@ -1,7 +1,7 @@
 """Budgets of requests: time, size of the response, and share of the service's threads.
 
-The budgets are declared here and nowhere else; the OpenAPI description states them with each route (`x-budget`). A
-route says which one is its own:
+All budgets are declared in this module; the OpenAPI description states them with each route (`x-budget`). A route
+selects its budget:
 
     router = APIRouter(route_class=BudgetedRoute)
 
@@ -9,14 +9,17 @@ route says which one is its own:
     @within(SEARCH)
     def search_log(work: WorkOf, …): ...
 
-`BudgetedRoute` admits a request or refuses it (503 with `Retry-After`), calls the route in the threads of its
-share, and watches the connection: when the client leaves, or the time is over, `Work.check` raises in the thread.
-So a route that computes for long calls `Work.check` between two slices of its work, and `Work.spend` for each part
-of a large response. What exceeds the budget is refused with 400 `BudgetExceeded`, and the message says what to ask
-for instead.
+`BudgetedRoute` admits a request or refuses it (503 with `Retry-After`), calls the route in the threads of
+its share, and
+watches the connection: when the client disconnects, or the time is over, `Work.check` raises in the thread.
+So a route
+with long computations calls `Work.check` between two slices of its work, and `Work.spend` for each part of a large
+response. A request that exceeds its budget is refused with 400 `BudgetExceeded`; the message names a
+cheaper request.
 
-All of an object `Shares` belongs to one application, and is used on its event loop; only the methods of `Work` are
-called in threads.
+A `Shares` object belongs to one application and is used on its event loop; only the methods of `Work` are
+called in
+threads.
 """
 
 from __future__ import annotations
@@ -68,17 +71,17 @@ T = TypeVar("T")
 _MIB = 1 << 20
 _RETRY_AFTER_S = 2
 _SLOT_TIMEOUT_S = 10.0
-_SEND_TIMEOUT_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
+_SEND_TIMEOUT_S = 300.0  # an unread response occupies memory and a slot until then
 
 
 @dataclass(frozen=True)
 class Share:
-    """The part of the service that requests of one kind may take.
+    """The part of the service that requests of one kind may use.
 
     Attributes:
         name: of the kind.
-        threads: that work for them at the same time; None for those that no other share has.
-        requests: under way at the same time, waiting ones included; None for any number.
+        threads: the number of threads; None for the default threads of the event loop.
+        requests: the maximum of concurrent requests, including waiting ones; None for no limit.
     """
 
     name: str
@@ -91,16 +94,17 @@ class Budget:
     """The budget of one request of a route.
 
     Attributes:
-        share: whose threads it takes.
-        seconds: the longest that it may take until its response begins; of a stream: until it ends.
-        response_bytes: the largest response; None where it is sent in pieces, as long as what it is a copy of.
-        instead: what to ask for where that does not suffice.
-        values: the most points or hyperparameters that it may have in memory at once; None where there is no such.
-        is_stream: whether the response is made while it is sent.
-        reads: whether it changes nothing, so that it may end halfway; None: that of GET does.
+        share: whose threads it uses.
+        seconds: the time until its response starts; of a stream: until it ends.
+        response_bytes: the maximum size of the response; None for a streamed copy of a file, which may have
+        any size.
+        instead: the cheaper request that the error message suggests.
+        values: the maximum of points or hyperparameters in memory at once; None if there are none.
+        is_stream: whether the response is created while it is sent.
+        reads: whether it changes nothing, so that it may be aborted; None: true for GET and HEAD.
 
     Example:
-        >>> RUNS.described()["seconds"]
+        >>> RUNS.to_openapi()["seconds"]
         20.0
     """
 
@@ -113,7 +117,7 @@ class Budget:
     reads: bool | None = None
 
     def to_openapi(self) -> dict[str, Any]:
-        """The budget as the OpenAPI description has it; without what has no bound."""
+        """Returns the budget for the OpenAPI description, without unlimited values."""
         fields = {
             "share": self.share.name,
             "threads": self.share.threads,
@@ -126,8 +130,8 @@ class Budget:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-# The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
-# The memory follows from `requests` times the size of a response, and from what one thread builds up at once.
+# All shares but the first have few threads on purpose: a machine with two cores also runs the jobs. The memory
+# limit is `requests` times the size of a response, plus the values that each thread has in memory.
 _JOBS = Share("jobs")
 _LISTS = Share("lists", threads=3, requests=16)
 _CHANGES = Share("changes", threads=2)
@@ -139,51 +143,51 @@ _DOWNLOADS = Share("downloads", threads=1, requests=16)
 _EVENTS = Share("events", threads=2, requests=200)
 
 JOBS = Budget(_JOBS, 60.0, 16 * _MIB, "less at once")
-"""Of the actions of PAI's API. The time includes holding a response back until there is a change."""
+"""For the actions of PAI's API. The time includes the wait of a long poll."""
 
 LISTS = Budget(_LISTS, 60.0, 16 * _MIB, "a smaller PageSize")
-"""Of lists, whose items may be large."""
+"""For lists, whose items may be large."""
 
 METRICS = Budget(_LISTS, 60.0, 16 * _MIB, "one metric by its Name, or a smaller PageSize", values=4_000_000)
-"""Of the points of a job's metrics, which are sorted in memory."""
+"""For the points of a job's metrics, which are sorted in memory."""
 
 CHANGES = Budget(_CHANGES, 60.0, 16 * _MIB, "fewer jobs", reads=True)
-"""Of the changes of many jobs; their responses are held back, and take no thread meanwhile."""
+"""For long polls of the changes of many jobs; a waiting request uses no thread."""
 
 LOGS = Budget(_LOGS, 600.0, None, "a smaller PageSize", is_stream=True)
-"""Of the lines of a job's log; a page of long lines is sent in pieces."""
+"""For the lines of a job's log; a page of long lines is streamed."""
 
 RUNS = Budget(_RUNS, 20.0, 16 * _MIB, "a smaller limit, fewer tags or fields, a narrower range, or buckets")
-"""The budget of repeated requests about runs."""
+"""For repeated requests about runs."""
 
 COMPARE = Budget(
     _COMPARE, 20.0, 32 * _MIB, "fewer buckets, tags or runs, or for columns", values=6_000_000, reads=True
 )
-"""Of comparisons of many runs."""
+"""For comparisons of many runs."""
 
 DIFF = Budget(_COMPARE, 20.0, 32 * _MIB, "fewer runs", values=500_000, reads=True)
-"""Of the hyperparameters in which many runs differ."""
+"""For the hyperparameters in which many runs differ."""
 
 SEARCH = Budget(_SEARCH, 90.0, 64 * _MIB, "fewer hits to be shown, or one instance", is_stream=True)
-"""Of searches in logs: `time_limit`, and the time to send the hits."""
+"""For searches in logs: `time_limit`, and the time to send the hits."""
 
 DOWNLOAD = Budget(_DOWNLOADS, 3600.0, None, "one instance, or lines of the log", is_stream=True)
-"""Of whole logs as a file."""
+"""For complete logs as a file."""
 
 EVENTS = Budget(_EVENTS, 3600.0, None, "fewer topics", values=2_000_000, is_stream=True)
-"""Of event streams; a client that reconnects has a new budget."""
+"""For event streams; a client that reconnects has a new budget."""
 
 
 class Abandoned(Exception):
-    """The client of a request has left: its work ends without a response."""
+    """Raised when the client of a request has disconnected: its work ends without a response."""
 
 
 @dataclass
 class Work:
-    """One request under way. Its methods may be called in any thread, and take no time.
+    """One request in progress. Its methods can be called in any thread, and do not block.
 
     Args:
-        budget: what it may cost.
+        budget: the limits.
         threads: runs functions in the threads of its share.
         clock: for tests.
 
@@ -207,14 +211,14 @@ class Work:
 
     @property
     def remaining_s(self) -> float:
-        """The time that is left, in seconds."""
+        """Returns the remaining time in seconds."""
         return max(0.0, self._ends_at - self.clock())
 
     def check(self) -> None:
-        """Go on only while there is a client and time.
+        """Returns only while the client is connected and time remains.
 
         Raises:
-            Abandoned: the client has left.
+            Abandoned: the client has disconnected.
             WireError: the time is over.
         """
         if self.is_disconnected:
@@ -223,20 +227,20 @@ class Work:
             raise self.exceeded(f"takes more than {self.budget.seconds:g} s")
 
     def spend(self, size_bytes: int) -> None:
-        """Count a part of the response; raises as `check` and as `require`."""
+        """Counts a part of the response; raises as `check` and as `require`."""
         self.check()
         self._spent_bytes += size_bytes
         self.require(self._spent_bytes)
 
     def require(self, size_bytes: int, description: str = "") -> None:
-        """Go on only if a response of this size is within the budget.
+        """Checks the size of a response.
 
         Args:
-            size_bytes: of the whole response, as known or estimated.
-            description: makes it so large, for the message.
+            size_bytes: of the complete response, known or estimated.
+            description: the cause of the size, for the message.
 
         Raises:
-            WireError: it is not.
+            WireError: the size exceeds the budget.
         """
         limit = self.budget.response_bytes
         if limit is not None and size_bytes > limit:
@@ -244,35 +248,35 @@ class Work:
             raise self.exceeded(f"has a response of more than {limit // _MIB} MiB{because}")
 
     def hold(self, values: int, unit: str) -> None:
-        """Continue only if this number of values may be in memory at once.
+        """Checks that this number of values may be in memory at once.
 
         Args:
-            values: how many.
-            unit: they are, for the message.
+            values: the number.
+            unit: the name of the values, for the message.
 
         Raises:
-            WireError: they are too many.
+            WireError: there are too many.
         """
         limit = self.budget.values
         if limit is not None and values > limit:
             raise self.exceeded(f"needs {values:,} {unit}, and {limit:,} are allowed")
 
     def exceeded(self, reason: str) -> WireError:
-        """The refusal of a request that costs too much; `reason` begins with a verb."""
+        """Returns the refusal of a request that costs too much; `reason` begins with a verb."""
         return WireError(400, "BudgetExceeded", f"The request {reason}. Ask for {self.budget.instead}.")
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a function in a thread of the share; a cancelled caller still waits for its end."""
+        """Calls a function in a thread of the share; a cancelled caller still waits for its end."""
         if self.threads is None:
             raise RuntimeError("this work has no threads")
         return await self.threads.run(partial(function, *args, **options), self.remaining_s)
 
     async def stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of a stream, each made in a thread of the share when the one before it was taken.
+        """Yields the chunks of a stream, each created in a thread of the share when the one before was sent.
 
         Raises:
-            Abandoned: the client has left.
-            WireError: the response is too large, or takes too long: it is cut off.
+            Abandoned: the client has disconnected.
+            WireError: the response is too large or takes too long, so it is truncated.
         """
         while (chunk := await self.run(next, chunks, None)) is not None:
             self.spend(len(chunk))
@@ -287,11 +291,11 @@ async def _work() -> Work:
 
 
 WorkOf = Annotated[Work, Depends(_work)]
-"""A parameter of a route: its request, to be asked between two slices of work."""
+"""A parameter of a route: its `Work`, for checks between two slices of work."""
 
 
 class _ShareThreads:
-    """The threads and places of one share of one application."""
+    """The threads and slots of one share of one application."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -302,7 +306,7 @@ class _ShareThreads:
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
-        # It can only be made where the event loop runs.
+        # Limiters can only be created inside the running event loop.
         if self._share.threads is None:
             return anyio.to_thread.current_default_thread_limiter()
         return anyio.CapacityLimiter(self._share.threads)
@@ -312,24 +316,20 @@ class _ShareThreads:
         return anyio.CapacityLimiter(math.inf)
 
     async def acquire_slot(self, stack: ExitStack) -> None:
-        """Take one of the places for requests, which is free again when `stack` is closed.
+        """Acquires a slot for a request, which is released when `stack` is closed.
 
         Raises:
-            WireError: all of them are taken, for some seconds.
+            WireError: no slot became free for some seconds.
         """
         await self._acquire(self._slots, stack, _SLOT_TIMEOUT_S)
 
     async def run(self, function: Callable[[], T], wait_s: float) -> T:
-        """Call a function in a thread.
-
-        Args:
-            function: what to call.
-            wait_s: the longest wait for a thread.
+        """Calls a function in a thread, after a wait of at most `wait_s`.
 
         Raises:
-            WireError: there was none.
+            WireError: no thread became free.
         """
-        # Waiting and running are apart: only the wait has a limit, since no thread can be ended.
+        # Two limiters: only the wait for a thread has a time limit, because a running thread cannot be stopped.
         with ExitStack() as stack:
             await self._acquire(self._limiter, stack, wait_s)
             return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
@@ -354,12 +354,12 @@ class Shares:
         self._threads: dict[Share, _ShareThreads] = {}
 
     def of(self, share: Share) -> _ShareThreads:
-        """The threads of a share."""
+        """Returns the threads of a share."""
         return self._threads.setdefault(share, _ShareThreads(share))
 
 
 def within(budget: Budget) -> Callable[[T], T]:
-    """Declare the budget of a route; `JOBS` is that of routes without one. It stands below `@router.get`."""
+    """Declares the budget of a route, below `@router.get`; routes without one have `JOBS`."""
 
     def declared(endpoint: T) -> T:
         endpoint.__dict__["budget"] = budget
@@ -369,7 +369,7 @@ def within(budget: Budget) -> Callable[[T], T]:
 
 
 class BudgetedRoute(APIRoute):
-    """A route that keeps to its budget; for `APIRouter(route_class=…)`.
+    """A route that enforces its budget; for `APIRouter(route_class=…)`.
 
     Attributes:
         budget: of each request.
@@ -388,7 +388,7 @@ class BudgetedRoute(APIRoute):
         super().__init__(path, endpoint, openapi_extra=described, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route that handles a request."""
+        """Returns the handler of the route's requests."""
         handler = super().get_route_handler()
 
         async def budgeted(request: Request) -> Response:
@@ -404,13 +404,14 @@ class BudgetedRoute(APIRoute):
 
 
 def _in_share_threads(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """A route that is a plain function, as one that is called in the threads of its share."""
+    """Turns a plain function into a coroutine that calls it in the threads of its share."""
 
     @functools.wraps(endpoint)
     async def called(*args: Any, **options: Any) -> T:
         return await _CURRENT.get().run(endpoint, *args, **options)
 
-    # FastAPI would look for the names in annotations among those of this module.
+    # FastAPI would resolve the annotations of `called` with the globals of this module, so they are resolved here,
+    # with those of the endpoint.
     del called.__wrapped__
     called.__signature__ = inspect.signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return called
@@ -419,10 +420,11 @@ def _in_share_threads(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any
 async def _watched(
     handler: Callable[[Request], Coroutine[Any, Any, Response]], request: Request, work: Work
 ) -> Response:
-    """Handle a request as long as there is a client.
+    """Handles a request as long as its client is connected.
 
-    The handler runs in this task, inside of a cancel scope: it waits for its thread when it is cancelled, and the
-    thread ends at its next `Work.check`.
+    The handler runs in this task, inside a cancel scope: when it is cancelled, it waits for its thread,
+    which ends at its
+    next `Work.check`.
 
     Raises:
         WireError: the request is refused.
@@ -431,7 +433,7 @@ async def _watched(
     if not reads:
         _CURRENT.set(work)
         return await handler(request)
-    await request.body()  # first: what comes after it says that the client has left
+    await request.body()  # read first: the next message after the body is the disconnect
     with anyio.CancelScope() as scope:
         watch = asyncio.create_task(_watch_disconnect(request.receive, work, scope))
         try:
@@ -446,7 +448,7 @@ async def _watched(
             watch.cancel()
         if timed.cancelled_caught:
             raise work.exceeded(f"takes more than {work.budget.seconds:g} s")
-    return Response(status_code=499)  # the client has left
+    return Response(status_code=499)  # the client has disconnected
 
 
 async def _watch_disconnect(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:
@@ -457,17 +459,17 @@ async def _watch_disconnect(receive: Receive, work: Work, scope: anyio.CancelSco
 
 
 class _Metered(Response):
-    """A response that holds a place of its share until it was sent, and knows when its client leaves."""
+    """A response that keeps its slot until it was sent, and notices when its client disconnects."""
 
     def __init__(self, response: Response, work: Work, stack: ExitStack) -> None:
-        # No call of the base: all that is sent is the other response's.
+        # The base is not initialized: only the wrapped response is sent.
         self._response = response
         self._work = work
         self._stack = stack
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Sends the wrapped response."""
 
         async def receive_and_watch() -> Message:
             message = await receive()

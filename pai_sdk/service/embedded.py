@@ -1,4 +1,4 @@
-"""The embedded service: found when it runs, else started; all processes of a user share one."""
+"""The embedded service: found if it runs, otherwise started; all processes of a user share one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 _EXECUTOR_FILE = "executor.json"
 _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
-# A service on a machine with a load of 30 took seconds to respond. One that has ended refuses at once.
+# A service on a machine with a load of 30 took seconds to respond. One that has ended refuses connections at once.
 _PATIENT_PROBE_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.02
 _NUM_LOG_LINES = 15
@@ -53,19 +53,19 @@ _REQUIRED_PACKAGES = (
     "prometheus_client",
     "cronsim",
 )
-# Other processes use the service too: the keys and settings of the process that starts it are not passed on.
+# Other processes use the service too, so it must not inherit the keys and settings of the process that starts it.
 _WITHHELD_PREFIXES = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
-# The package is found wherever this process found it, behind everything else that the interpreter knows.
+# The package is imported from where this process found it, with the lowest precedence in sys.path.
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
 
 
 @dataclass(frozen=True)
 class ChosenExecutor:
-    """What runs the jobs of an embedded service. It belongs to the data folder, which remembers it.
+    """The executor of an embedded service. It belongs to the data folder, which stores it.
 
     Attributes:
         name: one of `pai_sdk.execution.registry.executor_names`.
-        options: what only this executor understands, such as the `address` of a cluster.
+        options: options of this executor only, such as the `address` of a cluster.
     """
 
     name: str = "process"
@@ -73,7 +73,7 @@ class ChosenExecutor:
 
     @property
     def default_folder(self) -> Path:
-        """The data folder of a user's service with this executor, if no other is named."""
+        """Return the data folder of a user's service with this executor, if no other is given."""
         folder = Path(DEFAULT_DATA_DIR).expanduser()
         if self.name == "process":
             return folder
@@ -82,7 +82,7 @@ class ChosenExecutor:
 
     @classmethod
     def of_folder(cls, root: Path) -> ChosenExecutor:
-        """What a data folder remembers."""
+        """Return the executor that a data folder has stored."""
         try:
             return cls(**json.loads((root / _EXECUTOR_FILE).read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -92,15 +92,15 @@ class ChosenExecutor:
 def ensure_running(
     data_dir: Path | None = None, *, executor: ChosenExecutor | None = None, timeout_s: float = 120.0
 ) -> ServiceInfo:
-    """The service on a data folder; started, if it does not run.
+    """Return the service on a data folder; starts it if it does not run.
 
     Args:
-        data_dir: its folder; `~/.pai/service` when not given, or `executor.default_folder`.
-        executor: what runs its jobs; without it, what the folder remembers, or processes.
-        timeout_s: how long it may take until it responds.
+        data_dir: its folder; by default `~/.pai/service`, or `executor.default_folder`.
+        executor: runs its jobs; by default the one that the folder has stored, or processes.
+        timeout_s: the time limit until it responds.
 
     Raises:
-        ServiceStartError: it does not come up; the message has the end of its log.
+        ServiceStartError: it does not start; the message has the last lines of its log.
 
     Example:
         >>> ensure_running().endpoint  # doctest: +SKIP
@@ -120,7 +120,7 @@ def ensure_running(
         )
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        refuse_foreign(root)  # before a lock and a log are put there
+        refuse_foreign(root)  # before a lock and a log are created there
         with _start_lock(root, deadline):
             running = _running(root)
             if running is not None and _is_outdated(running):
@@ -136,15 +136,16 @@ def ensure_running(
 
 
 def _record_executor(root: Path, executor: ChosenExecutor) -> None:
-    """Note the executor of a data folder, before its service is started for the first time.
+    """Records the executor of a data folder before the first start of its service.
 
     Raises:
-        ServiceStartError: the folder belongs to another one.
+        ServiceStartError: the folder belongs to another executor.
     """
     file = root / _EXECUTOR_FILE
     if not file.exists() and executor != ChosenExecutor() and read_info(root) is None:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         refuse_foreign(root)
+        # Several processes may start at once: the first executor wins, and the others compare with it below.
         publish_once(file, json.dumps(asdict(executor)))
     recorded = ChosenExecutor.of_folder(root)
     if recorded != executor:
@@ -155,27 +156,27 @@ def _record_executor(root: Path, executor: ChosenExecutor) -> None:
 
 
 def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
-    """The service that runs on a data folder and responds within half a minute, or None; none is started.
+    """Return the service that runs on a data folder and responds within half a minute, or None; starts none.
 
     Args:
-        data_dir: its folder; `~/.pai/service` when not given.
+        data_dir: its folder; by default `~/.pai/service`.
     """
     root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
     return _running(root, timeout_s=_PATIENT_PROBE_TIMEOUT_S)
 
 
 def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> ServiceInfo | None:
-    """Let the service of a data folder end, as by Ctrl-C. Its jobs go on, and the next service takes them up.
+    """Stop the service of a data folder, as by Ctrl-C. Its jobs continue, and the next service resumes them.
 
     Args:
-        data_dir: its folder; `~/.pai/service` when not given.
-        timeout_s: how long that may take.
+        data_dir: its folder; by default `~/.pai/service`.
+        timeout_s: the time limit.
 
     Returns:
-        The service that has ended; None when none ran.
+        The service that was stopped; None if none ran.
 
     Raises:
-        ServiceStartError: it does not end in time, or it is not known which process it is.
+        ServiceStartError: it does not exit in time, or its process is unknown.
 
     Example:
         >>> stop_running(Path("/tmp/no-such-folder"))
@@ -203,11 +204,11 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
     # No process: no service was ready on this folder yet.
     if info is None or not info.pid or not _responds(info, timeout_s):
         return None
-    return read_info(root)  # the one that responded may have come up while we were waiting for it
+    return read_info(root)  # read again: the responding service may have started during the request
 
 
 def _is_outdated(running: ServiceInfo) -> bool:
-    """True if a client of an older release started it. A service that a person started is never replaced."""
+    """Return whether a client of an older release started it. A service that a user started is never replaced."""
     return running.embedded and _numbers(running.version) < _numbers(__version__)
 
 
@@ -216,10 +217,10 @@ def _numbers(version: str) -> list[int]:
 
 
 def _stop(running: ServiceInfo, deadline: float) -> None:
-    """Let a service end, as by Ctrl-C; its jobs go on, and the next service takes them up.
+    """Stops a service, as by Ctrl-C; its jobs continue, and the next service resumes them.
 
     Raises:
-        ServiceStartError: it does not end in time.
+        ServiceStartError: it does not exit in time.
     """
     logger.info(
         "the embedded service runs pai-sdk %s; it is restarted with pai-sdk %s", running.version, __version__
@@ -236,7 +237,7 @@ def _stop(running: ServiceInfo, deadline: float) -> None:
 
 
 def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
-    child = None if is_locked(root) else _spawn(root)  # locked, yet silent: it is just coming up, or going down
+    child = None if is_locked(root) else _spawn(root)  # locked without a response: it is starting or stopping
     while time.monotonic() < deadline:
         running = _running(root)
         if running is not None:
@@ -255,7 +256,7 @@ def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
 
 
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
-    """Start the service in a session of its own: it outlives this process and its terminal."""
+    """Starts the service in its own session: it outlives this process and its terminal."""
     executor = ChosenExecutor.of_folder(root)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_WITHHELD_PREFIXES)}
     package_parent = str(Path(__file__).resolve().parents[2])
@@ -283,14 +284,14 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
-    # The service may end before this process: a thread reaps it, or it would stay a zombie.
+    # The service may exit before this process; without a thread that reaps it, it would stay a zombie.
     threading.Thread(target=child.wait, name="pai-service-reaper", daemon=True).start()
     return child
 
 
 @contextmanager
 def _start_lock(root: Path, deadline: float) -> Iterator[None]:
-    """Of several processes that need the service at once, one starts it."""
+    """Lets one of several processes start the service; the others wait."""
     while True:
         with locked(root / "start.lock", waits=False) as has_lock:
             if has_lock:
@@ -302,7 +303,7 @@ def _start_lock(root: Path, deadline: float) -> Iterator[None]:
 
 
 def _responds(info: ServiceInfo, timeout_s: float) -> bool:
-    """True if the service that wrote this down can be reached, and knows its key."""
+    """Return whether the recorded service is reachable and accepts its key."""
     address = urlsplit(info.endpoint)
     path = "/api/v1/defaultWorkspaces"
     headers = {
@@ -328,7 +329,7 @@ def _responds(info: ServiceInfo, timeout_s: float) -> bool:
     )
     try:
         connection = _connection_to(info, timeout_s)
-    except OSError:  # its certificate cannot be read
+    except OSError:  # its certificate file is unreadable
         return False
     try:
         connection.request("GET", path, headers=headers)
@@ -340,10 +341,10 @@ def _responds(info: ServiceInfo, timeout_s: float) -> bool:
 
 
 def _connection_to(info: ServiceInfo, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection to a service on this machine; with TLS, only its own certificate is trusted.
+    """Returns a connection to a service on this machine; with TLS, only its own certificate is trusted.
 
     Raises:
-        OSError: the file of the certificate cannot be used.
+        OSError: the certificate file is unusable.
     """
     address = urlsplit(info.endpoint)
     if address.scheme != "https":

@@ -1,6 +1,6 @@
-"""Lists what a service's data folder holds on disk, by kind, and removes what is not needed.
+"""Lists the files in a service's data folder by kind, and removes those that are not needed.
 
-Nothing here asks the service: it may run, or not.
+The service is not asked: it may run or not.
 """
 
 from __future__ import annotations
@@ -39,13 +39,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Removal:
-    """Something that was removed, or would be.
-
-    Attributes:
-        what: for people.
-        path: the folder.
-        size_bytes: on disk.
-    """
+    """A folder that was removed, or would be removed; `size_bytes` is its size on disk."""
 
     description: str
     path: Path
@@ -53,10 +47,7 @@ class Removal:
 
 
 def holdings(root: Path) -> list[Holding]:
-    """The content of a data folder, each byte under one kind.
-
-    Args:
-        root: the data folder of a service.
+    """Returns the content of a data folder, each byte under one kind.
 
     Example:
         >>> import tempfile
@@ -82,17 +73,14 @@ def holdings(root: Path) -> list[Holding]:
 
 
 def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator[Removal]:
-    """Remove what is not needed: copies in folders of jobs that have ended, unused environments, pip's downloads.
+    """Removes copies in folders of finished jobs, unused environments and pip's downloads; yields the removals.
 
-    Logs, objects and what jobs wrote beside their code stay, and so does everything that a job uses.
+    Logs, objects, job outputs and files that a job uses stay.
 
     Args:
         root: the data folder.
-        older_than_s: only what has ended, or was used, longer ago than this.
+        older_than_s: only what ended, or was used, longer ago than this.
         dry_run: remove nothing.
-
-    Returns:
-        What is removed, one by one.
 
     Example:
         >>> import tempfile
@@ -105,7 +93,7 @@ def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator
         if folder.name.startswith(TRASH_PREFIX):
             yield _remove("folder of a deleted job", folder, dry_run=dry_run)
         elif _has_ended(folder, before):
-            # Outputs are left alone: whether all of them are saved is known to the service only.
+            # Outputs stay: only the service knows whether all of them are saved.
             for part in Sandbox(folder).folders_to_remove(saved_outputs=()):
                 yield _remove(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
     yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
@@ -123,8 +111,8 @@ def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> I
 
 
 def _has_ended(folder: Path, before: float) -> bool:
-    """True if a job has ended before that time: its processes are gone, and its end is recorded."""
-    # As recorded, and not as it seems: who looks from outside does not know what runs the job.
+    """Return whether a job ended before that time: its processes are gone, and its end is recorded."""
+    # Only the recorded state counts: from outside the service, the job's executor is unknown.
     state = Journal(folder / "state").read_state()
     return state is not None and state.phase == "ended" and (state.ended_at or 0) < before
 
@@ -148,7 +136,7 @@ def _entries(parent: Path) -> list[Path]:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """The files of a folder with all below it, or a file; what vanishes meanwhile is left out."""
+    """Yields the status of all files below a folder, or of a file; skips those that disappear meanwhile."""
     if path.is_dir() and not path.is_symlink():
         for parent, folders, files in os.walk(path):
             for name in (*files, *folders):

@@ -1,4 +1,4 @@
-"""Opens what a service keeps its state in: the database of the jobs, and the object store."""
+"""Opens the state of a service: the database of the jobs, and the object store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SQLITE_FILE = "service.db"
 def open_state(
     settings: ServiceSettings, folder: DataFolder, lease: Lease | None, stack: ExitStack
 ) -> tuple[Database, ObjectStore]:
-    """The database and the object store; closed with the stack. PostgreSQL is written with the lease only.
+    """Returns the database and the object store, closed with the stack. PostgreSQL needs the lease for writes.
 
     Raises:
-        ServiceStartError: one of them cannot be used; one sentence says why, without any password.
+        ServiceStartError: one of them is unusable; the message has no password.
     """
     if settings.database_url is None or lease is None:
         _record_database(folder.root, _SQLITE_FILE)
@@ -51,11 +51,11 @@ def open_state(
 
 
 def _record_database(root: Path, database_name: str) -> None:
-    """Note with which database the folder goes: with another one, its jobs would seem to be gone."""
+    """Records the database of the folder: with another one, its jobs would seem to be lost."""
     file = root / "database"
     recorded = file.read_text(encoding="utf-8").strip() if file.exists() else ""
     if not recorded and (root / _SQLITE_FILE).exists():
-        recorded = _SQLITE_FILE  # as builds left it that knew no other
+        recorded = _SQLITE_FILE  # a folder of an older build, which had no other database
     if recorded and recorded != database_name:
         how = "without --database" if recorded == _SQLITE_FILE else f"with --database {recorded}"
         raise ServiceStartError(

@@ -1,4 +1,4 @@
-"""A limit for the requests of each access key: a token bucket that fills at a steady rate."""
+"""Rate limits for the requests of each access key: a token bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["KeyRates", "RateLimit"]
 
 
 class RateLimit:
-    """A number of requests a second, with bursts of a few seconds' worth.
+    """Limits requests per second, with bursts of a few seconds' worth.
 
     Example:
         >>> limit = RateLimit(2.0, burst_s=1.0, clock=lambda: 0.0)
-        >>> [limit.take() for _ in range(3)]
+        >>> [limit.acquire() for _ in range(3)]
         [0.0, 0.0, 0.5]
     """
 
@@ -27,7 +27,7 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def acquire(self) -> float:
-        """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
+        """Counts a request and returns 0; if none is left, returns the seconds until the next one is allowed."""
         now = self._clock()
         with self._lock:
             self._tokens = min(self._capacity, self._tokens + (now - self._filled_at) * self._per_s)
@@ -39,10 +39,9 @@ class RateLimit:
 
 
 class KeyRates:
-    """A limit of its own for each key. Only keys that were checked are counted, so there are as many as keys.
+    """A separate limit for each key; `per_s` None is no limit.
 
-    Args:
-        per_s: requests a second of one key; None for any number.
+    Only verified keys are counted, so there are as many limits as keys.
     """
 
     def __init__(self, per_s: float | None) -> None:
@@ -51,7 +50,7 @@ class KeyRates:
         self._limits: dict[str, RateLimit] = {}
 
     def acquire(self, key_id: str) -> float:
-        """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
+        """Counts a request and returns 0; if none is left, returns the seconds until the next one is allowed."""
         if self._per_s is None:
             return 0.0
         with self._lock:

@@ -91,15 +91,15 @@ def serve(
     on_ready: Callable[[ServiceInfo], None] | None = None,
     on_standby: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until the service was idle for long enough.
+    """Serves until SIGTERM or SIGINT, or until the service was idle for long enough.
 
     Args:
-        settings: where and how.
-        on_ready: called once the service can be reached.
+        settings: of the service.
+        on_ready: called once the service is reachable.
         on_standby: called with its address if it stands by for another service.
 
     Raises:
-        ServiceStartError: the folder or the database is in use, or the port is taken.
+        ServiceStartError: the folder or the database is in use, or the port is in use.
         PaiError: the folder was deleted, or the database taken over, while it served.
     """
     prepare_threads()
@@ -118,8 +118,8 @@ class Service:
     """One service; `run` serves, `stop` ends that from any thread.
 
     Args:
-        settings: where and how.
-        executor: what runs the jobs; what the settings say when not given.
+        settings: of the service.
+        executor: runs the jobs; by default the one of the settings.
     """
 
     def __init__(self, settings: ServiceSettings, executor: Executor | None = None) -> None:
@@ -129,13 +129,13 @@ class Service:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End; returns at once."""
+        """Stops the service; returns at once."""
         self._stopped.set()
         if self._server is not None:
             self._server.should_exit = True
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The same, as the handler of a signal."""
+        """Stops the service, as a signal handler."""
         self.stop()
 
     def run(
@@ -144,11 +144,11 @@ class Service:
         on_ready: Callable[[ServiceInfo], None] | None = None,
         on_standby: Callable[[str], None] | None = None,
     ) -> None:
-        """Serve until `stop`. With a PostgreSQL database, the lease is taken first and given back last.
+        """Serves until `stop`. With a PostgreSQL database, the lease is acquired first and released last.
 
         Raises:
-            ServiceStartError: it cannot begin.
-            PaiError: what it stands on was taken away.
+            ServiceStartError: it cannot start.
+            PaiError: its folder or its lease was lost.
         """
         settings = self._settings
         certificate = certificate_of(settings)
@@ -212,7 +212,7 @@ class Service:
     def _acquire_leadership(
         self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
     ) -> Leadership | None:
-        """Wait until this service may begin; None if it was told to end before."""
+        """Waits until this service may start; returns None if it was stopped before."""
         if self._settings.database_url is None:
             return Leadership()
         standby = Standby(self._settings, self._stopped.is_set, certificate)
@@ -231,7 +231,7 @@ class Service:
 
 
 def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[ServiceInfo], None] | None) -> None:
-    """Called in the event loop, once the service listens."""
+    """Runs in the event loop once the service listens."""
     changes.attach(asyncio.get_running_loop())
     logger.info("serving %s from %s", info.endpoint, info.data_dir)
     if on_ready is not None:
@@ -241,7 +241,7 @@ def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[Service
 def _open_executor(
     settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
 ) -> Executor:
-    """What the settings say runs the jobs; closed with the stack."""
+    """Opens the executor of the settings; closed with the stack."""
     setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
     return stack.enter_context(closing(open_executor(settings.executor, setup)))
 
@@ -256,7 +256,7 @@ def _start_scheduler(
     leadership: Leadership,
     stack: ExitStack,
 ) -> Scheduler:
-    """What starts jobs and reads what they report; both end with the stack."""
+    """Starts the scheduler and the metrics collector; both stop with the stack."""
     collector = MetricsCollector(jobs)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
@@ -276,7 +276,7 @@ def _measure(
     certificate: Certificate | None,
     reserved: Callable[[], Sequence[HeldResources]],
 ) -> Measurements | None:
-    """The figures for Prometheus; an embedded service has none, since it is one user's."""
+    """Returns the Prometheus metrics; an embedded service has none, because it belongs to one user."""
     if settings.embedded:
         return None
     measurements = Measurements(settings.executor)
@@ -289,12 +289,12 @@ def _measure(
 
 
 def _observed(app: ASGIApp, measurements: Measurements, settings: ServiceSettings) -> ASGIApp:
-    """The application, with its requests measured and logged."""
+    """Wraps the application so that its requests are measured and logged."""
     return LoggedRequests(MeasuredRequests(app, measurements), access=settings.access_log)
 
 
 def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
-    """What responds to the question whether the service works."""
+    """Returns the application of the health check."""
     is_writable = Reserve.of(folder.root).is_writable
     return health_of(
         {
@@ -312,7 +312,7 @@ def _table_keys(
     tables: TableStore,
     request_of: Callable[[str], TrainingJobRequest | None],
 ) -> TableKeys:
-    """The keys that open tables: those of users, and of jobs that run."""
+    """Returns the keys that open tables: those of users and of running jobs."""
     return TableKeys(
         keys,
         users,
@@ -336,7 +336,7 @@ def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable,
 
 
 def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:
-    """What creates the jobs of schedules; it ends with the stack."""
+    """Starts the runner that creates the jobs of schedules; it stops with the stack."""
     runner = ScheduleRunner(
         context.schedules,
         partial(create_job, context),
@@ -353,7 +353,7 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
-    """The page of a service; a cloud that is not ours has none."""
+    """Returns the page of a service; a simulated foreign cloud has none."""
     if settings.foreign is not None:
         return None
     address = urlsplit(info.endpoint)
@@ -377,7 +377,7 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
 
 
 def _session_of(settings: ServiceSettings, info: ServiceInfo, is_default: bool) -> str:
-    """Returns Python that opens a session of the service, for the page to show; the key is that of the reader."""
+    """Returns Python code that opens a session of the service, for the page; it contains no key."""
     if settings.embedded:
         return "Session.embedded()" if is_default else f"Session.embedded({str(info.data_dir)!r})"
     endpoints = ", ".join(f"{name}='{{url}}'" for name in ("endpoint", "aiworkspace_endpoint", "oss_endpoint"))
@@ -395,7 +395,7 @@ def _open_dispatcher(
     measurements: Measurements | None,
     stack: ExitStack,
 ) -> Dispatcher:
-    """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
+    """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
     settings = context.settings
     context.make_missing_buckets()
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)

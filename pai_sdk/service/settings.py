@@ -1,4 +1,4 @@
-"""Settings of a service, and the facts with which a client reaches it."""
+"""Settings of a service, and the information that clients need to reach it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Limits for connections.
+    """Limits of connections.
 
     Attributes:
-        most: connections at once; beyond, the one that has waited longest without a request is closed.
-        head_bytes: the largest head of a request, its URL included.
-        head_s: how long a head may take to arrive.
+        max_connections: open connections; beyond that, the one with the longest time since its last request
+        is closed.
+        head_bytes: the maximum size of a request's head, including its URL.
+        head_s: the time limit for a head to arrive.
         stall_s: a body must bring `min_bytes` in this many seconds, and a response be read within twice as many.
-        least_bytes: as said.
+        min_bytes: see `stall_s`.
     """
 
     max_connections: int = 1000
@@ -37,17 +38,18 @@ class ConnectionLimits:
 
 @dataclass(frozen=True)
 class ForeignCloud:
-    """Makes the service behave as a cloud may that is not ours: a test mode, which only tests set.
+    """Simulates a cloud of another operator: a test mode, which only tests set.
 
-    A create is not recognised by the label of its submission: sent twice, it makes two jobs.
+    A create is not recognised by the label of its submission: sent twice, it creates two jobs.
 
     Attributes:
         list_lag_s: seconds for which lists leave out a new job.
         create_late_s: seconds after which a late create is carried out.
-        answer_late_s: seconds by which its response is delayed after that.
-        late: the share of creates that are late, from 0 to 1.
-        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the response
-            to the second delivery.
+        response_delay_s: seconds by which its response is delayed after that.
+        late: the share of late creates, from 0 to 1.
+        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the
+        response to the
+            second delivery.
     """
 
     list_lag_s: float = 0.0
@@ -59,39 +61,40 @@ class ForeignCloud:
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The settings of a service. A value of None comes from the data folder, or is made on the first start.
+    """The settings of a service. A value of None comes from the data folder, or is created on the first start.
 
     Attributes:
-        data_dir: the folder with everything the service keeps.
-        host: the address to listen on; loopback, unless the machine's network is to reach it.
-        names: names of this machine by which browsers may ask for the page, besides those of loopback and `host`;
+        data_dir: the folder with all data of the service.
+        host: the address to listen on; loopback, unless the machine's network must reach it.
+        names: names of this machine under which browsers may request the page, besides those of loopback
+        and `host`;
             `https://NAME` for one behind a proxy that adds TLS.
-        port: the port; None keeps the one of the last start, 0 takes a free one.
-        region_id: the region clients sign for.
-        workspace_id: the only workspace there is.
+        port: the port; None keeps that of the last start, 0 selects a free one.
+        region_id: the region that clients sign for.
+        workspace_id: the default workspace.
         bucket: the bucket that exists from the start.
-        access_key_id, access_key_secret: the key that clients sign with.
+        access_key_id, access_key_secret: the service's own key.
         database_url: PostgreSQL for the jobs; without it, SQLite in the data folder.
         standby: with a `database_url`, wait while another service has the database, and take over when it ends.
-        executor: what runs the jobs; one of `pai_sdk.execution.registry.executor_names`.
-        executor_options: what only that executor understands, such as the `address` of a cluster.
+        executor: runs the jobs; one of `pai_sdk.execution.registry.executor_names`.
+        executor_options: options of that executor only, such as the `address` of a cluster.
         embedded: whether a client started it for itself; such a service is replaced after an upgrade.
-        idle_timeout_s: end by itself after so long without a request or a job; None for never.
-        slots: how many instances may run at once.
-        cpus: how many CPUs the instances that run may have asked for, all together; None: not counted.
-        memory_gib: how much memory, likewise, in GiB.
-        requests_per_s: how many requests a second the access key has; None for any number.
-        connections: what a client may do to a connection.
-        longest_body_bytes: the largest body of an API request (objects are not limited by it).
-        longest_hold_s: the longest a response is held back for a change.
-        longest_stream_s: the longest that one event stream lasts; its client connects again.
-        upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
-        objects: a store elsewhere for the large contents of objects; without it they are files in the data folder.
+        idle_timeout_s: stop after so long without a request or a job; None for never.
+        slots: the maximum of running instances.
+        cpus: the maximum of requested CPUs of all running instances together; None for no limit.
+        memory_gib: the maximum of requested memory of all running instances together, in GiB; None for no limit.
+        requests_per_s: the request rate of each access key; None for no limit.
+        connections: limits of connections.
+        max_body_bytes: the maximum size of an API request's body (objects have no such limit).
+        max_hold_s: the maximum wait of a long poll for a change.
+        max_stream_s: the maximum duration of an event stream; its client reconnects.
+        upload_life_s: a multipart upload without a new part for this time is removed.
+        objects: an external store for the large contents of objects; without it they are files in the data folder.
         tls_cert, tls_key: files of a certificate and its private key in PEM, for TLS; both or neither.
         metrics_token: opens `/metrics` for programs, besides signed requests of administrators.
-        access_log: whether each request makes a line in the log.
-        log_format: `json` for logs as JSON objects, one a line.
-        foreign: for tests, how unlike itself the service behaves.
+        access_log: whether each request is logged.
+        log_format: `json` for logs as JSON objects, one per line.
+        foreign: for tests, how the simulated cloud behaves.
 
     Example:
         >>> ServiceSettings(data_dir=Path("/srv/pai")).slots
@@ -133,18 +136,18 @@ class ServiceSettings:
 
 @dataclass(frozen=True)
 class ServiceInfo:
-    """A running service, as its clients see it.
+    """A running service, from the view of its clients.
 
     Attributes:
         endpoint: the API's URL.
         oss_endpoint: the object store's URL.
-        region_id, workspace_id, bucket: what to set a session up with.
+        region_id, workspace_id, bucket: for the setup of a session.
         access_key_id, access_key_secret: the key.
-        pid: the process that serves.
-        data_dir: its folder.
-        version: the release of pai-sdk that serves; empty when it did not say.
+        pid: the serving process.
+        data_dir: its data folder.
+        version: the release of pai-sdk that serves; empty if unknown.
         embedded: whether a client started it for itself.
-        executor: what runs the jobs, such as `process` or `docker`.
+        executor: runs the jobs, such as `process` or `docker`.
         uses_images: whether jobs run in their images.
         certificate: the file of its TLS certificate, which clients on this machine trust; empty without TLS.
     """
@@ -165,7 +168,7 @@ class ServiceInfo:
     certificate: str = ""
 
     def to_json(self) -> str:
-        """One line of JSON with all a client needs; it holds the secret."""
+        """Returns one line of JSON with all that a client needs, including the secret."""
         fields = asdict(self)
         del fields["data_dir"]
         return json.dumps(fields)

@@ -1,4 +1,4 @@
-"""Waits for the lease of the database: as the standby of another service, or because that has just been killed."""
+"""Waits for the lease of the database: as the standby of another service, or after a killed one."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = ["Leadership", "Standby"]
 logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.25
-_HANDOVER_S = 3.0  # a service that is just ending has the lease for so long
+_HANDOVER_S = 3.0  # a service that is shutting down keeps the lease for up to this time
 _KILL_S = 1.0
 _RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True)
 class Leadership:
-    """The turn of this service has come.
+    """The right of this service to use its database.
 
     Attributes:
         lease: of the PostgreSQL database; None without one.
-        mark: of that database.
+        mark: the identity of that database.
         listener: the socket on which this service has stood by; None if it has not.
     """
 
@@ -52,22 +52,16 @@ class Leadership:
     listener: socket | None = None
 
     def may_act(self) -> bool:
-        """True while no other service can have taken over."""
+        """Return whether no other service can have taken over."""
         return self.lease is None or self.lease.is_valid
 
     def loss(self) -> str | None:
-        """Why the turn is over; None while it is not."""
+        """Returns why the lease was lost; None while it is valid."""
         return None if self.lease is None else self.lease.loss
 
 
 class Standby:
-    """Takes the lease of a PostgreSQL database.
-
-    Args:
-        settings: with the URL of the database.
-        is_stopped: whether this service was told to end.
-        certificate: of a service with TLS.
-    """
+    """Acquires the lease of a PostgreSQL database; `is_stopped` returns True when this service must stop."""
 
     def __init__(
         self, settings: ServiceSettings, is_stopped: Callable[[], bool], certificate: Certificate | None = None
@@ -82,10 +76,10 @@ class Standby:
         self._leadership: Leadership | None = None
 
     def acquire(self, stack: ExitStack) -> Leadership:
-        """Take the lease now, or as soon as a killed holder's has run out; given back with the stack.
+        """Acquires the lease, waiting for the expiry of a killed service's one; released with the stack.
 
         Raises:
-            ServiceStartError: another service renews it, or the database cannot be used.
+            ServiceStartError: another service renews it, or the database is unusable.
         """
         stack.callback(self._engine.dispose)
         with readable_start_errors(self._display_url):
@@ -93,6 +87,7 @@ class Standby:
             while not self._try(None):
                 renewed, waited_s = self._table.renewed_at(), time.monotonic() - started_at
                 first = first or renewed
+                # A lease that was renewed during the wait has a living owner: no need to wait for its expiry.
                 if waited_s > LASTS_S + _HANDOVER_S or (renewed != first and waited_s > _HANDOVER_S):
                     raise ServiceStartError(
                         f"another service already runs on the database {self._display_url}; stop it, give each a "
@@ -104,15 +99,15 @@ class Standby:
     def wait(
         self, stack: ExitStack, *, serve: Callable[[HttpServer], None], on_standby: Callable[[str], None]
     ) -> Leadership | None:
-        """Stand by until the lease can be taken; None if this service was told to end meanwhile.
+        """Stands by until the lease is acquired; returns None if this service was stopped meanwhile.
 
         Args:
-            stack: gives the lease back, and closes the socket.
-            serve: makes a server known to what stops this service.
-            on_standby: called with our address, once requests are refused there.
+            stack: releases the lease, and closes the socket.
+            serve: receives the server that must be stopped with this service.
+            on_standby: called with the address once requests are refused there.
 
         Raises:
-            ServiceStartError: the database cannot be used, or the port is taken.
+            ServiceStartError: the database is unusable, or the port is in use.
         """
         stack.callback(self._engine.dispose)
         with readable_start_errors(self._display_url):
@@ -129,7 +124,8 @@ class Standby:
         )
         waiting.start()
         if not self._is_stopped():
-            server.run(sockets=[listener.dup()])  # it closes what it is given
+            # A duplicate: the server closes its socket, and the service reuses this one.
+            server.run(sockets=[listener.dup()])
         waiting.join()
         return self._require_leadership(stack) if self._leadership is not None else None
 
@@ -148,8 +144,8 @@ class Standby:
         server.should_exit = True
 
     def _try(self, listener: socket | None) -> bool:
-        """Take the lease if it can be had, and renew it from then on."""
-        sent_at = now_s()
+        """Acquires the lease if it is free, and renews it from then on."""
+        sent_at = now_s()  # before the request: the lease's life counts from here, whatever the request takes
         acquired = self._table.acquire()
         if acquired is None:
             return False
@@ -169,7 +165,7 @@ class Standby:
 
 
 def _kill_predecessor(before: ProcessName) -> None:
-    """See that the last holder has ended, as far as we can."""
+    """Kills the last owner of the lease if it is still running on this machine."""
     if before.is_observable() and not before.has_exited():
         logger.warning("process %d held the lease until it ran out, and is killed", before.pid)
         before.kill(patience_s=_KILL_S)
@@ -177,7 +173,7 @@ def _kill_predecessor(before: ProcessName) -> None:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    """What a standby responds: its health, and to all other requests that they may come again."""
+    """Responds as a standby: its health, and 503 with Retry-After to all other requests."""
     if is_health_check(scope):
         response = JSONResponse({"status": "standby"}, 503, headers={"Cache-Control": "no-store"})
     else:

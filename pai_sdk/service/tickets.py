@@ -1,4 +1,4 @@
-"""One-time tickets: random words that stand for a value once, within a minute."""
+"""One-time tickets: random strings that can be redeemed once for a value, within a minute."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _BYTES = 32
 
 
 class Tickets(Generic[T]):
-    """Tickets of one server process, for whatever a browser may have once: a sign-in, a file to download.
+    """Tickets of one server process for one-time actions of a browser: a sign-in, the download of a file.
 
-    A ticket is a secret of 256 bits that fits into an address. Only its digest is kept. Safe between threads.
+    A ticket is a secret of 256 bits that fits into an address. Only its digest is stored. Safe to use from
+    several threads.
 
     Args:
-        life_s: how long a ticket is valid.
-        max_tickets: how many are valid at the same time; one more drops the oldest.
+        life_s: the lifetime of a ticket in seconds.
+        max_tickets: valid at the same time; one more drops the oldest.
         clock: for tests.
 
     Example:
         >>> tickets = Tickets[str]()
         >>> ticket = tickets.new_ticket("model.pt")
-        >>> tickets.take(ticket), tickets.take(ticket)
+        >>> tickets.redeem(ticket), tickets.redeem(ticket)
         ('model.pt', None)
     """
 
@@ -49,7 +50,7 @@ class Tickets(Generic[T]):
         self._values: dict[bytes, tuple[float, T]] = {}  # by digest, oldest first, with the end of its validity
 
     def new_ticket(self, value: T) -> str:
-        """A ticket for the value. It consists of letters, digits, `-` and `_`."""
+        """Returns a ticket for the value. It consists of letters, digits, `-` and `_`."""
         ticket = secrets.token_urlsafe(_BYTES)
         with self._lock:
             while len(self._values) >= self._max_tickets:
@@ -58,8 +59,9 @@ class Tickets(Generic[T]):
         return ticket
 
     def redeem(self, ticket: str) -> T | None:
-        """The value of a ticket, which is used up by this; None if it was used, has expired or is not ours."""
+        """Redeems a ticket for its value; returns None if it was used, has expired or is unknown."""
         with self._lock:
+            # The pop decides: of two requests with the same ticket, only the first gets the value.
             valid_until, value = self._values.pop(_digest(ticket), (0.0, None))
             return value if self._clock() <= valid_until else None
 

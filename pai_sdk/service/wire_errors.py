@@ -1,4 +1,4 @@
-"""Errors of the service in PAI's form: `{RequestId, Code, Message, HostId}` with the fitting HTTP status."""
+"""Errors of the service in PAI's format: `{RequestId, Code, Message, HostId}` with an HTTP status."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class WireError(Exception):
 
     Attributes:
         status_code: the HTTP status.
-        code: the code programs look at.
-        message: what happened and what to do, for people.
-        retry_after_s: when to try again, if that is known.
-        command: what the user can type, if that helps; the page offers it to be copied.
+        code: the error code for programs.
+        message: the error and its remedy, for users.
+        retry_after_s: when to retry, if known.
+        command: a command for the user, if one helps; the page offers it for copying.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class WireError(Exception):
 
 
 def invalid_parameter(message: str) -> WireError:
-    """The request itself is wrong."""
+    """Returns the error for an invalid request."""
     return WireError(400, "InvalidParameter", message)
 
 
 def job_not_found(job_id: str) -> WireError:
-    """No such job."""
+    """Returns the error for a missing job."""
     return WireError(
         404,
         "TRAINING_JOB_NOT_FOUND",
@@ -53,7 +53,7 @@ def job_not_found(job_id: str) -> WireError:
 
 
 def wire_error_response(error: WireError, *, request_id: str, host: str) -> JSONResponse:
-    """The error response for a refusal."""
+    """Returns the error response for a refusal."""
     body = ErrorBody(request_id=request_id, code=error.code, message=error.message, host_id=host)
     if error.command is not None:
         body = body.model_copy(update={"command": error.command})
