@@ -184,15 +184,9 @@ def environment(
     input_files: Mapping[str, str] | None = None,
     rendezvous: Rendezvous | None = None,
 ) -> dict[str, str]:
-    """Returns the variables of one instance.
+    """Returns the variables of one instance that sees the sandbox's `ml` folder at `ml`.
 
-    Args:
-        job_id: the job.
-        request: the description of the job.
-        instance: the instance.
-        ml: where the job sees the sandbox's `ml` folder.
-        input_files: the channels whose URI is a file, with the file's name in the channel's folder.
-        rendezvous: where the instances meet; None leaves its variables out.
+    Without a rendezvous, the variables by which instances find each other are left out.
 
     Raises:
         InvalidInputError: two names map to one variable, or a value cannot be an environment variable.

@@ -36,13 +36,9 @@ def ending_of(state: ExecutionState) -> Ending | None:
 def job_state(
     before: ExecutionState, parts: Sequence[ExecutionState | None], ending: Ending | None, *, now: float
 ) -> ExecutionState:
-    """Returns the state of the job.
+    """Returns the state of the job from its last state and the states of its instances, in rank order.
 
-    Args:
-        before: the last state, with all instances in rank order.
-        parts: the state of each instance on its node; None before its start there.
-        ending: why the job does not succeed.
-        now: seconds since 1970.
+    A part is None before the instance has started; `ending` is why the job does not succeed.
     """
     phases = {part.phase if part else "absent" for part in parts}
     instances = tuple(

@@ -123,9 +123,7 @@ class LogMetrics:
     def read_on(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
         """Writes new values, one chunk of a log per step; yields the last progress values of each chunk.
 
-        Args:
-            patterns: metrics and progress.
-            is_final: no instance writes any more, so an unterminated last line counts too.
+        `is_final`: no instance writes any more, so an unterminated last line counts too.
 
         Raises:
             OSError: the events cannot be written; see `is_refused`.
@@ -134,6 +132,7 @@ class LogMetrics:
             is_more = log.might_have_more(is_final=is_final)
             while is_more:
                 try:
+                    # Per chunk, so that other processes wait for one chunk only.
                     with locked(self._lock):
                         is_more, progress = log.read_chunk(patterns, is_final=is_final)
                 except FileNotFoundError:  # the job was deleted
@@ -174,6 +173,8 @@ class _Mark(NamedTuple):
                     (last_time,) = _DOUBLE.unpack_from(record, len(_MARK_HEAD))
                     _, log_bytes, _, lines = _MARK_FIELDS.unpack_from(record, len(_MARK_HEAD) + _DOUBLE.size)
                     mark = cls(log_bytes, lines, last_time)
+                    # A record contains checksums, so bytes of the log that only look like a mark do not
+                    # match.
                     if mark.record() == record:
                         return mark, start + at + _MARK_BYTES
             end = start and min(start + _MARK_BYTES, end - 1)  # a mark may cross the boundary of two reads
@@ -298,9 +299,7 @@ def _finite(text: str | None) -> float | None:
 class _EventsFolder:
     """The folder of the event files. A job controls the content of its outputs, so no link in it is followed.
 
-    Args:
-        outputs: the folder of the output channels, which a job cannot replace.
-        tensorboard: the folder of that channel, if it is another one; its owner may have made it a link.
+    The job cannot replace `outputs`; `tensorboard` is a folder of the user, which may itself be a link.
     """
 
     def __init__(self, outputs: Path, tensorboard: Path | None) -> None:
@@ -308,11 +307,6 @@ class _EventsFolder:
 
     def open(self, instance: str, stack: ExitStack, *, create: bool = False) -> int | None:
         """Opens the event file of an instance until the stack is closed; returns None if it does not exist.
-
-        Args:
-            instance: the instance.
-            stack: closes the file.
-            create: create the file if it does not exist.
 
         Raises:
             OSError: it cannot be opened, or is not a plain file of this folder.
@@ -337,6 +331,7 @@ class _EventsFolder:
                 raise
             return None
         status = os.fstat(file)
+        # A hard link may be another file of this user, outside the outputs.
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             raise OSError(errno.ELOOP, "is not a file of this folder", name)
         return file

@@ -62,13 +62,9 @@ class OutputUploader:
 
     `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends
     only what is
-    new. Between processes, the caller holds a lock (`sync.lock` of a local job).
-
-    Args:
-        files: of the job.
-        targets: output channel to what opens its store; called when there is something to send.
-        is_cancelled: called between files; `targets` may also call it during large ones.
-        options: further options of `DirSync`.
+    new. Between processes, the caller holds a lock (`sync.lock` of a local job). `targets` opens the store
+    of a channel
+    when there is something to send; `is_cancelled` is called between files.
     """
 
     def __init__(
@@ -131,6 +127,7 @@ class OutputUploader:
             report = self._sync(name, source, resumed_files, live_only=live_only)
         except (OSError, PaiError) as error:
             return [f"{name}: {error}"]
+        # A cancellation during a transfer is recorded as the failure of its file.
         if any(isinstance(error, UploadCancelled) for error in report.failures.values()):
             raise UploadCancelled
         problems = [f"{name}: {path} {error}" for path, error in report.unlisted.items()]

@@ -135,12 +135,14 @@ def back_up(
     digests.update(_copy_objects(root, data))
     for name in (_JOBS, _INDEX, *_SMALL_FILES):
         if (data / name).exists():
+            # Hashed at the end: until then, SQLite still changes these files.
             digests[name] = _digest_or_none(data / name) or (0, "")
     size_bytes = sum(size for size, _ in digests.values())
     contents = Contents(
         time.time(), __version__, info.endpoint, len(digests), size_bytes, read_claimed_uri(data / _OBJECTS)
     )
     sync_folder(data)
+    # Written last: a folder without it is not a backup.
     manifest = {"format": _FORMAT, **asdict(contents), "digests": digests}
     replace_file(target / _MANIFEST, json.dumps(manifest, indent=1) + "\n", durable=True, mode=0o600)
     return contents
@@ -319,6 +321,7 @@ def restore(
     if database_url is not None:
         report("filling the database")
         _fill_database(draft / _JOBS, database_url)
+        # The jobs must exist in one place only.
         (draft / _JOBS).unlink()
         replace_file(draft / _DATABASE_FILE, f"{display_url(postgres_url(database_url))}\n", mode=0o600)
     draft.replace(root)

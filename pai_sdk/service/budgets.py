@@ -186,11 +186,6 @@ class Abandoned(Exception):
 class Work:
     """One request in progress. Its methods can be called in any thread, and do not block.
 
-    Args:
-        budget: the limits.
-        threads: runs functions in the threads of its share.
-        clock: for tests.
-
     Example:
         >>> work = Work(RUNS)
         >>> work.check()
@@ -233,11 +228,7 @@ class Work:
         self.require(self._spent_bytes)
 
     def require(self, size_bytes: int, description: str = "") -> None:
-        """Checks the size of a response.
-
-        Args:
-            size_bytes: of the complete response, known or estimated.
-            description: the cause of the size, for the message.
+        """Checks the size of the complete response, known or estimated; `description` names its cause.
 
         Raises:
             WireError: the size exceeds the budget.
@@ -248,11 +239,7 @@ class Work:
             raise self.exceeded(f"has a response of more than {limit // _MIB} MiB{because}")
 
     def hold(self, values: int, unit: str) -> None:
-        """Checks that this number of values may be in memory at once.
-
-        Args:
-            values: the number.
-            unit: the name of the values, for the message.
+        """Checks that this number of values may be in memory at once; `unit` is their name for the message.
 
         Raises:
             WireError: there are too many.
@@ -335,6 +322,7 @@ class _ShareThreads:
             return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
 
     async def _acquire(self, limiter: anyio.CapacityLimiter, stack: ExitStack, wait_s: float) -> None:
+        # The slot is released by another task than the one that acquires it, so it is borrowed by an object.
         borrower = object()
         try:
             with anyio.fail_after(wait_s):

@@ -201,7 +201,7 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
     if not is_locked(root):
         return None
     info = read_info(root)
-    # No process: no service was ready on this folder yet.
+    # Without a process id, no service has been ready on this folder yet.
     if info is None or not info.pid or not _responds(info, timeout_s):
         return None
     return read_info(root)  # read again: the responding service may have started during the request
@@ -242,7 +242,7 @@ def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
         running = _running(root)
         if running is not None:
             return running
-        # From outside, which says nothing of the next one.
+        # Killed from outside: that says nothing about another start.
         was_killed = child is not None and (child.poll() or 0) < 0
         if (child is None or was_killed) and not is_locked(root):
             child = _spawn(root)

@@ -30,6 +30,7 @@ class RateLimit:
         """Counts a request and returns 0; if none is left, returns the seconds until the next one is allowed."""
         now = self._clock()
         with self._lock:
+            # Refilled on demand, so no timer is needed.
             self._tokens = min(self._capacity, self._tokens + (now - self._filled_at) * self._per_s)
             self._filled_at = now
             if self._tokens >= 1:
@@ -54,5 +55,6 @@ class KeyRates:
         if self._per_s is None:
             return 0.0
         with self._lock:
+            # Under the lock: the first requests of a key must share one limit.
             limit = self._limits.setdefault(key_id, RateLimit(self._per_s))
         return limit.acquire()

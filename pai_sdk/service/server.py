@@ -93,11 +93,6 @@ def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT, or until the service was idle for long enough.
 
-    Args:
-        settings: of the service.
-        on_ready: called once the service is reachable.
-        on_standby: called with its address if it stands by for another service.
-
     Raises:
         ServiceStartError: the folder or the database is in use, or the port is in use.
         PaiError: the folder was deleted, or the database taken over, while it served.
@@ -115,12 +110,7 @@ def serve(
 
 
 class Service:
-    """One service; `run` serves, `stop` ends that from any thread.
-
-    Args:
-        settings: of the service.
-        executor: runs the jobs; by default the one of the settings.
-    """
+    """One service; `run` serves, `stop` ends that from any thread."""
 
     def __init__(self, settings: ServiceSettings, executor: Executor | None = None) -> None:
         self._settings = settings
@@ -153,11 +143,13 @@ class Service:
         settings = self._settings
         certificate = certificate_of(settings)
         with ExitStack() as stack:
+            # The stack closes in reverse order: scheduler and collector before the database, the lease last.
             leadership = self._acquire_leadership(stack, certificate, on_standby)
             if leadership is None:
                 return
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
+            # The lambdas below are called later, when the scheduler exists.
             executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
@@ -202,6 +194,7 @@ class Service:
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
             self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
+            # `stop` may have been called before the server existed.
             if not self._stopped.is_set():
                 server.run(sockets=[listener])
             if needs.loss is None:

@@ -101,10 +101,7 @@ class Standby:
     ) -> Leadership | None:
         """Stands by until the lease is acquired; returns None if this service was stopped meanwhile.
 
-        Args:
-            stack: releases the lease, and closes the socket.
-            serve: receives the server that must be stopped with this service.
-            on_standby: called with the address once requests are refused there.
+        `serve` receives the server that must be stopped with this service; `on_standby` its address.
 
         Raises:
             ServiceStartError: the database is unusable, or the port is in use.
@@ -122,6 +119,7 @@ class Standby:
         waiting = threading.Thread(
             target=self._try_until_acquired, args=(listener, server), name="standby", daemon=True
         )
+        # The thread stops the server once it has the lease.
         waiting.start()
         if not self._is_stopped():
             # A duplicate: the server closes its socket, and the service reuses this one.
@@ -137,6 +135,7 @@ class Standby:
                     break
                 is_well = True
             except DBAPIError as error:
+                # Logged once per outage.
                 if is_well:
                     logger.warning("the standby cannot reach its database: %s", type(error.orig).__name__)
                 is_well = False

@@ -83,16 +83,11 @@ class JobContainers:
                     container.kill()
 
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
-        """Return whether the engine was restarted since it started the containers of a job.
+        """Return whether the engine was restarted since it started the containers of a job; None if unknown.
 
-        An engine keeps its last events in memory, so a restarted one does not list the start of these containers.
-
-        Args:
-            job_id: the job.
-            since: a time before its containers were created, in seconds since 1970.
-
-        Returns:
-            None if unknown, because newer events have replaced that of the start.
+        `since` is a time before they were created, in seconds since 1970. An engine keeps its last events
+        in memory: a
+        restarted one does not list the start of these containers, and newer events may have replaced it.
         """
         engine = self._engine()
         if engine.is_podman:  # Podman has no daemon that containers depend on
@@ -119,12 +114,7 @@ class JobContainers:
         return any((event["Actor"].get("Attributes") or {}).get("signal") in _KILL_SIGNALS for event in events)
 
     def restore_owner(self, job_id: str, to: str) -> None:
-        """Changes the owner of files that root's containers wrote, by one more container; they have exited.
-
-        Args:
-            job_id: whose containers.
-            to: the owner, as `uid:gid`.
-        """
+        """Gives files of root's exited containers to their owner (`uid:gid`), by one more container."""
         for container in self.of(job_id)[:1]:
             script = f"chown -R {to} /ml/usercode /ml/output {SHARED_DIR}"
             self._engine().client.containers.run(
@@ -157,11 +147,9 @@ class JobContainers:
 
 
 def container_exit(container: Any, *, with_output: bool = False) -> ContainerExit | None:
-    """Returns the exit of a container; None if it has not exited.
+    """Returns the exit of a container, None if it has not exited; optionally with its output.
 
-    Args:
-        container: docker-py's.
-        with_output: also read its output from the engine, which is empty once the instance has opened its log.
+    The engine has no output once the instance has opened its log.
     """
     state = container.attrs["State"]
     # A list of containers can report the state as a string; the details then need a request per container.

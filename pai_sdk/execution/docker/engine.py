@@ -76,11 +76,7 @@ class Engine:
         return arguments
 
     def start_container(self, arguments: Mapping[str, Any]) -> None:
-        """Creates and starts a container.
-
-        Args:
-            arguments: those of docker-py's `containers.create`, and `stop_timeout`, which docker-py refuses there.
-        """
+        """Creates and starts a container, from arguments of `containers.create` and `stop_timeout`."""
         api = self.client.api
         arguments = {**arguments, **self.file_access}
         config = {name: value for name, value in arguments.items() if name in _CONTAINER_ARGUMENTS}
@@ -135,6 +131,7 @@ def find_engine() -> Engine:
     """
     tried: list[str] = []
     for candidate in _candidates():
+        # An engine behind TCP may be on another machine, where the mounted folders do not exist.
         if not candidate.url.startswith("unix://"):
             raise EngineNotFoundError(
                 f"the engine at {candidate.url} ({candidate.source}) is not on this machine: it cannot see the "
@@ -180,6 +177,7 @@ def _current_context() -> _Candidate | None:
     from docker.context.config import get_current_context_name
 
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    # This context stands for the usual sockets.
     if name == "default":
         return None
     context = ContextAPI.get_context(name)
@@ -210,6 +208,7 @@ def _ping_failure(url: str) -> str:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_PING_TIMEOUT_S)
             probe.connect(url.removeprefix("unix://"))
+            # Without docker-py, whose client waits for a minute for an engine that hangs.
             probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
             return "" if probe.recv(16) else "hangs up"
     except OSError as error:

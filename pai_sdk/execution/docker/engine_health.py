@@ -42,14 +42,11 @@ class Absence:
         return self._since is None or self._clock() >= self._next_call_at
 
     def record_failure(self, *, sent_at: float) -> None:
-        """Records a request without a response.
-
-        Args:
-            sent_at: when the request was sent, by the clock: after a slow failure, the pause is as long as
-            the failure was.
-        """
+        """Records a request that was sent at this time of the clock and got no response."""
         with self._lock:
             now = self._clock()
+            # After a slow failure the pause is as long as the failure, so a hanging engine costs half of the
+            # time at most.
             self._next_call_at = now + max(_PAUSE_S, now - sent_at)
             if self._since is not None:
                 return

@@ -66,7 +66,9 @@ class ContainerEntry:
         stream = api.exec_start(execution["Id"], tty=has_terminal, socket=True)
         connection = getattr(stream, "_sock", stream)
         with _raw_terminal(api, execution["Id"]) if has_terminal else nullcontext():
+            # A daemon, because a read of stdin cannot be interrupted when the command exits.
             threading.Thread(target=_send_stdin, args=(connection,), name="stdin", daemon=True).start()
+            # With a terminal the engine sends plain bytes, without one frames of stdout and stderr.
             for number, chunk in frames_iter(connection, has_terminal):
                 target = sys.stderr if number == 2 else sys.stdout
                 target.buffer.write(chunk)
@@ -111,6 +113,8 @@ def _usage(instance: str, stats: dict[str, Any]) -> InstanceUsage:
     cpu_time = _get_int(now, "cpu_usage", "total_usage") - _get_int(before, "cpu_usage", "total_usage")
     system_time = _get_int(now, "system_cpu_usage") - _get_int(before, "system_cpu_usage")
     memory = stats.get("memory_stats") or {}
+    # As `docker stats` does: reclaimable page cache does not count. Its name differs between cgroup v2 and
+    # v1.
     cache_bytes = _get_int(memory, "stats", "inactive_file") or _get_int(memory, "stats", "total_inactive_file")
     used_bytes, limit = max(0, _get_int(memory, "usage") - cache_bytes), _get_int(memory, "limit")
     return InstanceUsage(
@@ -132,6 +136,7 @@ def _send_stdin(connection: Any) -> None:
     with suppress(OSError, ValueError):  # the command has exited, or stdin is closed
         while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
             connection.sendall(chunk)
+        # Closes only the command's stdin; its output continues.
         connection.shutdown(socket.SHUT_WR)
 
 

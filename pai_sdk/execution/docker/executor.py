@@ -152,6 +152,7 @@ class DockerExecutor(Executor):
         """
         journal = Journal(spec.sandbox.state_dir)
         with locked(journal.lock, waits=False) as has_lock:
+            # Without the lock, another process is starting, finalizing or cleaning up the job.
             if not has_lock or journal.read_job() is not None:
                 return
             if self._pip_cache:
@@ -235,12 +236,14 @@ class DockerExecutor(Executor):
         sent_at = time.monotonic()
         stale = [root for root in roots if sent_at - self._cached_exits.get(root, (0.0,))[0] >= _ENGINE_INTERVAL_S]
         jobs = [job for root in stale if (job := _Job.find(root)) is not None and job.final_state() is None]
+        # A single job costs one request anyway, which `state` makes.
         if len(jobs) < 2 or not self._absence.should_call:
             return
         with tolerate_missing_engine():
             running = self._containers.running()
             for job in jobs:
                 names = [instance.name for instance in job.shared.instances]
+                # Only if all of them run: an exit needs details, which `state` requests.
                 if job.shared.is_launched and running.issuperset(names):
                     self._cached_exits[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
             self._absence.record_response()
@@ -279,6 +282,7 @@ class DockerExecutor(Executor):
             containers = [each for each in self._containers.of(job.id) if not is_being_removed(each)]
             exits = {container.name: container_exit(container) for container in containers}
             self._absence.record_response()
+            # Before `go`, containers may still be created, so such a result must not be cached.
             if should_cache:
                 self._cached_exits[job.sandbox.root] = (time.monotonic(), exits)
             return exits
@@ -335,6 +339,8 @@ class DockerExecutor(Executor):
                     end = container_exit(container, with_output=not has_log)
                     ends[container.name] = end
                     is_unwritten = job.shared.read_exit(container.name) is None
+                    # OOMKilled stays set after a kill that the container survived; an explicit kill is the
+                    # cause then.
                     if end and end.out_of_memory and is_unwritten and self._containers.was_killed(container):
                         ends[container.name] = replace(end, out_of_memory=False)
         return ends

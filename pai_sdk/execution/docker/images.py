@@ -30,13 +30,9 @@ def ensure_image(
 ) -> str:
     """Returns the id of an image, after a pull if it is not on this machine.
 
-    Keys for private registries are read from Docker's own configuration (`docker login`).
-
-    Args:
-        engine: where the image is needed.
-        image: `name`, `name:tag` or `name@sha256:…`.
-        progress: show a progress bar during the pull.
-        should_cancel: called repeatedly during the pull.
+    Keys for private registries are read from Docker's own configuration (`docker login`). `should_cancel`
+    is called
+    repeatedly during the pull.
 
     Raises:
         PullGivenUp: `should_cancel` returned True.
@@ -106,10 +102,12 @@ def _pull_events(
             if event is None:
                 return
             if isinstance(event, Exception):
+                # Raised in this thread: the reader thread has no caller.
                 raise event
             yield event
         raise PullGivenUp
     finally:
+        # Also if the consumer stops early: the reader would otherwise read the stream to its end.
         is_cancelled.set()
 
 
@@ -135,6 +133,7 @@ class _Layers:
         detail = event.get("progressDetail") or {}
         if status == _LAYER_LOADING and detail.get("total"):
             if layer not in self._sizes:
+                # Every event repeats the total; it counts once.
                 self._sizes[layer] = detail["total"]
                 self._bar.expect(detail["total"])
             self._advance(layer, detail.get("current", 0))

@@ -58,11 +58,7 @@ class Launch:
     def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
         """Creates and starts all containers, then releases the instances. After a failure the caller removes them.
 
-        A job that is stopped while its image is pulled ends without containers.
-
-        Args:
-            progress: show a progress bar while the image is pulled.
-            is_closing: returns True when the pull must be cancelled because the caller shuts down.
+        A job that is stopped while its image is pulled ends without containers. `is_closing` cancels the pull.
 
         Raises:
             InvalidInputError: the request cannot become containers.

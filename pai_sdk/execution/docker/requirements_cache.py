@@ -71,15 +71,8 @@ class RequirementsCache:
     ) -> Iterator[CachedRequirements | None]:
         """Selects the folder of a job; within the block, in which the containers are created, it is not removed.
 
-        Args:
-            contents: the contents of the requirement files.
-            image: the name of the image.
-            image_id: the digest of the image.
-            user: the user of the containers.
-            variables: of the job; those of pip affect what is installed.
-
-        Returns:
-            None for requirements that cannot be cached, because they name files.
+        Yields None for requirements that cannot be cached, because they name files. Of `variables`, those
+        of pip count.
         """
         validity = reuse_period(contents)
         if not validity:
@@ -109,16 +102,13 @@ class RequirementsCache:
         if validity != EXACT:
             environments.record_valid_for(folder, validity)
         names, _ = self.containers()
+        # A draft with the name of an existing container is still being installed.
         for draft in folder.glob(".*"):
             if draft.is_dir() and draft.name.removeprefix(".") not in names:
                 shutil.rmtree(draft, ignore_errors=True)
 
     def prune(self) -> list[Path]:
-        """Removes what was unused for 30 days or is past its day, and the least recently used above 20 GiB.
-
-        Returns:
-            The folders that were removed.
-        """
+        """Removes what was unused for 30 days or is past its day, and the least recently used above 20 GiB."""
         if not self.folder.is_dir():
             return []
         for folder in self.folder.iterdir():

@@ -36,10 +36,9 @@ class ProcessEntry:
         self._process = process
 
     def run(self, command: Sequence[str]) -> int:
-        """Runs a command with the terminal and streams of this process.
+        """Runs a command with this process's terminal and streams; returns the exit code.
 
-        Returns:
-            The exit code as a shell reports it; 127 if there is no such program, 126 if it cannot be started.
+        As for a shell, 127 means that there is no such program, and 126 that it cannot be started.
         """
         child = os.fork()
         if child == 0:

@@ -24,15 +24,7 @@ class InstanceActor:
     """An instance on a node. If the actor dies, all processes of its instance are killed."""
 
     def open(self, package: dict[str, bytes], folder: str, namespace: str, job_id: str, name: str) -> None:
-        """Creates the instance; a second call does nothing.
-
-        Args:
-            package: the modules of the agent, by path.
-            folder: for the jobs on this node; empty for one in the folder for temporary files.
-            namespace: the service that the job belongs to.
-            job_id: the job.
-            name: the instance.
-        """
+        """Creates the instance, unless it exists. `folder` "" selects one in the folder for temporary files."""
         if hasattr(self, "_instance"):
             return
         base = Path(folder or Path(tempfile.gettempdir()) / f"pai-sdk-{os.geteuid()}")

@@ -124,6 +124,7 @@ class Cluster:
         except Exception as error:  # Ray's exception type depends on the kind of address
             message = f"the Ray cluster at {options.address} cannot be used: {_summary(error)}"
             raise PaiError(f"{message}; {_AUTHENTICATION_HINT}") from error
+        # In the object store, so that each node fetches it once.
         self._package = ray.put(agent_package())
 
     def _connect(self) -> None:
@@ -199,6 +200,7 @@ class Cluster:
             num_cpus=bundle.get("CPU", 0),
             num_gpus=bundle.get("GPU", 0),
             memory=bundle.get("memory"),
+            # A restarted actor would have no instance: the processes die with the first one.
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=_THREADS,
@@ -253,6 +255,7 @@ class Cluster:
         for handle, reference in zip(handles, calls, strict=True):
             with suppress(RayActorError, RayTaskError, GetTimeoutError):
                 ray.get(reference, timeout=_END_TIMEOUT_S)
+            # Also if `end` has failed: when an actor dies, the guardian on its node kills the processes.
             ray.kill(handle)
         with self._groups_lock, suppress(ValueError):
             ray.util.remove_placement_group(ray.util.get_placement_group(self._group_name(job_id)))

@@ -230,6 +230,7 @@ class RayExecutor(Executor):
                     str(self._hub.path),
                     json.dumps(asdict(self.options)),
                 ],
+                # The end of this pipe tells the mirror that the service has ended, also after a kill.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

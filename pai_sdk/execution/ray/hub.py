@@ -79,6 +79,7 @@ class Hub:
     def remove(self, job_id: str) -> None:
         """Requests the end of a job whose folder is gone."""
         with suppress(FileNotFoundError):
+            # A rename, so that a kill in between loses neither entry.
             (self._active / job_id).rename(self._removed / job_id)
 
     def has(self, job_id: str) -> bool:
@@ -118,6 +119,7 @@ class Hub:
         """Returns the last reported capacity; None if it is older than a minute."""
         file = self.path / "capacity.json"
         try:
+            # A mirror without a connection does not update the file.
             if time.time() - file.stat().st_mtime > _CAPACITY_LIFE_S:
                 return None
             capacity: dict[str, float] = json.loads(file.read_text())

@@ -163,6 +163,7 @@ class JobMirror:
             self._poll_until_finished(present, started["nodes"])
         finally:
             is_finished.set()
+            # Before the final update: `OutputMirror` is not safe for two threads.
             live.join()
         self._outputs.update(self._reachable(leaders, present))
 
@@ -200,6 +201,7 @@ class JobMirror:
                     news = remote.result(reference)
                 except NodeAway:
                     time.sleep(_POLL_INTERVAL_S)
+                    # The call may not have arrived: repeat it, a stop request too.
                     stopping -= {rank} if method == "stop" else set()
                     news = None
                 except InstanceLost:
@@ -231,6 +233,7 @@ class JobMirror:
             (self._sandbox.times_file(name), news["times"]),
         ):
             if content:
+                # Appended in order: the next request continues at the size of the local file.
                 with file.open("ab") as stream:
                     stream.write(content)
         return bool(news["is_all"])
@@ -249,6 +252,7 @@ class JobMirror:
             self._parts[rank] = lost(instance.name, instance.role)
             is_alive = self._cluster.has_node(node["id"])
             message = node_lost_message(instance.name, node["address"], is_alive=is_alive)
+            # An exit code that was recorded before may be a consequence of this loss.
             if self._ending is None or is_secondary(self._ending, instance.name):
                 self._ending = Ending(REASON_NODE_LOST, message, instance.name)
         self._write_state()
@@ -292,6 +296,7 @@ class JobMirror:
         """Returns when the last instance ended, by its node's clock; now, if one has not reported that."""
         times = [part.ended_at if part else None for part in self._parts]
         reported = [time_s for time_s in times if time_s is not None]
+        # The clock of a node may be ahead.
         return min(time.time(), max(reported)) if reported and len(reported) == len(times) else time.time()
 
     def _write(self, state: ExecutionState) -> None:

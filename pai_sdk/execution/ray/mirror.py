@@ -37,12 +37,11 @@ _SWEEP_INTERVAL_S = 60.0
 def main(hub_path: str, options: str) -> None:
     """Mirrors until standard input is closed, and then as long as there are jobs and no other service.
 
-    Args:
-        hub_path: the folder of the `Hub`.
-        options: the fields of `RayOptions` as JSON.
+    `options` are the fields of `RayOptions` as JSON.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     hub = Hub(Path(hub_path))
+    # One mirror per hub. The lock ends with its process, so a killed mirror needs no cleanup.
     with locked(hub.lock):
         hub.clear_orphaned()  # the mark of a mirror that was killed
         service_ended = threading.Event()
@@ -78,6 +77,7 @@ class _Mirror:
     def step(self) -> None:
         """Starts new jobs, releases removed ones, and reports the capacity when it is due."""
         for job_id, root in self._hub.active().items():
+            # Without a state, `start` has not finished yet.
             if job_id not in self._threads and (root / "state" / "state.json").exists():
                 self._start(job_id, root)
         # A removed job is released only after its thread has exited, which may still create actors.

@@ -45,9 +45,7 @@ class OutputMirror:
     def update(self, sources: Sequence[tuple[int, Source]], channels: Collection[str] | None = None) -> None:
         """Fetches changed files, and removes files that the job has removed.
 
-        Args:
-            sources: one instance of each node, with its rank, in rank order. Files of other nodes stay.
-            channels: only these.
+        `sources` has one instance of each node, with its rank, in rank order. Files of other nodes stay.
         """
         current: dict[str, tuple[int, Source, FileInfo]] = {}
         gone: list[str] = []

@@ -55,9 +55,7 @@ def missing_commands() -> list[str]:
 def run(command: Sequence[str], *, stdin: str = "") -> str:
     """Runs a Slurm command and returns its output.
 
-    Args:
-        command: name and arguments, without secrets: every user of the machine can read them.
-        stdin: the standard input.
+    The command must contain no secret: every user of the machine can read it. `stdin` is private.
 
     Raises:
         SlurmAway: it is unknown whether the command was carried out.
@@ -69,6 +67,7 @@ def run(command: Sequence[str], *, stdin: str = "") -> str:
             command,
             input=stdin.encode(),
             capture_output=True,
+            # The messages above are compared in English.
             env={**environment, "LC_ALL": "C"},
             cwd="/",
             timeout=_TIMEOUT_S,

@@ -52,11 +52,7 @@ _LOG_LINES = 5
 class SlurmExecutor(Executor):
     """Runs the instances of a job as tasks of one Slurm job.
 
-    Args:
-        jobs_dir: the folder of the jobs' folders, on a file system that all nodes share.
-        cache_dir: the folder of environments with requirements, on a file system that all nodes share.
-        options: how the cluster is used.
-        grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
+    Both folders must be on file systems that all nodes share. `grace_s` is the time between SIGTERM and SIGKILL.
     """
 
     capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
@@ -112,6 +108,7 @@ class SlurmExecutor(Executor):
             logger.warning("job %s is submitted as soon as Slurm responds: %s", spec.job_id, error)
             self._not_before[sandbox.root] = time.monotonic() + _RETRY_INTERVAL_S
         except PaiError:
+            # Slurm has refused the job: nothing of the start may remain.
             journal.forget_job()
             (journal.path / "state.json").unlink()
             raise
@@ -213,6 +210,8 @@ class SlurmExecutor(Executor):
             if queued is not None and ending is None and (has_ended or (queued and is_finished)):
                 ending = _slurm_ending(queued, parts)
                 if ending is not None:
+                    # The first ending in the folder wins, so instances that are still alive report the same
+                    # one.
                     gang.write_ending(ending)
             elif queued is not None and has_ended:
                 ending = _causing_loss(gang, queued, before, parts) or ending
@@ -251,6 +250,7 @@ class SlurmExecutor(Executor):
     def _enforce_stop(self, sandbox: Sandbox, journal: Journal) -> None:
         """Cancels the Slurm job if its instances have not exited after a stop request."""
         try:
+            # The time of the file, because another process may have made the request.
             requested_at = (journal.path / "stop").stat().st_mtime
         except FileNotFoundError:
             return

@@ -196,6 +196,7 @@ class SlurmQueue:
             jobs_by_root.setdefault(entry.root, []).append(entry)
         with self._lock:
             self._jobs_by_root = jobs_by_root
+            # The interval counts from the end of a response, which may be slow.
             self._num_responses += 1
             self._refreshed_at = time.monotonic()
 

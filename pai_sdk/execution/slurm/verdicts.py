@@ -45,11 +45,7 @@ _UNKNOWN = (
 
 
 def verdict(queued: Sequence[QueuedJob]) -> Ending | None:
-    """Returns why Slurm has ended a job; None if the job has exited by itself, as far as Slurm knows.
-
-    Args:
-        queued: the finished Slurm jobs of the job; empty if Slurm knows of none.
-    """
+    """Returns why Slurm has ended a job; None if the job has exited by itself, as far as Slurm knows."""
     for entry in queued:
         state = "PREEMPTED" if entry.is_preempted else entry.state
         if state in _VERDICTS:

@@ -46,12 +46,7 @@ class BucketRights:
         return principal is not None and principal.has_right("admin")
 
     def check(self, key_id: str, method: str, buckets: Iterable[str]) -> None:
-        """Checks the rights of a request.
-
-        Args:
-            key_id: of the key that signed it.
-            method: of HTTP, for the first bucket; the others are read.
-            buckets: the bucket of the request, and those that it copies from.
+        """Checks the rights of a request; the method applies to the first bucket, the others are read.
 
         Raises:
             StorageError: `AccessDenied` if the key has no access to one of them, also if it does not exist.

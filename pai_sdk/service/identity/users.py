@@ -132,12 +132,7 @@ class Users:
     # ---- users --------------------------------------------------------------------------------------------
 
     def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
-        """Adds a user.
-
-        Args:
-            name: 1 to 32 lower-case letters, digits and hyphens, a letter first and no hyphen last; not `local`.
-            right: the highest right of their keys.
-            workspace_id: a workspace whose member they become, with the right to submit if their key has it.
+        """Adds a user, optionally as a member of a workspace, with the right to submit if their key has it.
 
         Raises:
             WireError: name or right is not allowed, or the name exists already.
@@ -242,6 +237,7 @@ class Users:
             try:
                 self._principals = principals = self._read()
             except BaseException:
+                # Until a read succeeds, each request reads again instead of using old rights.
                 self._principals = None
                 raise
         return principals

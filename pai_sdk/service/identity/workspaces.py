@@ -82,16 +82,11 @@ def right_of_roles(roles: Sequence[str]) -> Right:
 
 
 class WorkspaceTable:
-    """All workspaces. Safe to use from several threads.
+    """All workspaces; the default one always exists. Safe to use from several threads.
 
     They are in memory, as users are, because each submission needs one. A change reads them again before it
     is confirmed.
     Only one process changes them at a time.
-
-    Args:
-        database: where they are stored.
-        default_id: the workspace that exists from the start, and cannot be removed.
-        changing: a transaction that changes rights.
     """
 
     def __init__(

@@ -117,6 +117,7 @@ class BlobFolder:
             with self.writer() as writer, self.path(name).open("rb") as stream:
                 writer.copy_from(stream)
                 return writer.finish().name
+        # The link must survive a power failure before a row refers to it.
         sync_folder(self.path(twin).parent)
         return twin
 
@@ -280,6 +281,7 @@ class BlobWriter:
         """
         stream = self._file()
         stream.flush()  # not `replace_file`, which needs the content in memory
+        # Before the sync: a crash leaves a blob without a row, which the sweep removes.
         self._draft.rename(self._final)
         if durable:
             try:

@@ -51,11 +51,7 @@ async def write_body(
 ) -> T:
     """Writes and checks the body of a request, and builds a result from it.
 
-    Args:
-        request: the request.
-        threads: where the writing happens.
-        open_writer: creates the writer, in a thread.
-        conclude: called once, in a thread, with the complete body; what it does not store is removed.
+    `conclude` is called once, in a thread, with the complete body; what it does not store is removed.
 
     Raises:
         StorageError: the body is too long or does not match its Content-MD5.

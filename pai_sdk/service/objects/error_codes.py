@@ -50,13 +50,7 @@ ERRORS: dict[str, tuple[int, str]] = {
 
 
 def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
-    """Returns an error with code, status and message of OSS.
-
-    Args:
-        code: one of `ERRORS`.
-        message: replaces the usual message.
-        bucket: the affected bucket, if any.
-        key: the affected object, if any.
+    """Returns an error with code, status and message of OSS; `message` replaces the usual one.
 
     Example:
         >>> oss_error("NoSuchKey", bucket="models", key="a.bin").status_code

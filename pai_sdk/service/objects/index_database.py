@@ -136,15 +136,9 @@ _SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_
 
 
 class IndexDatabase:
-    """Reads without a transaction, from any thread; writes many operations in one transaction.
+    """Reads without a transaction, from any thread; writes many operations in one transaction, by `writer`.
 
-    Args:
-        root: the folder of the store; the database is the file `objects.db` in it.
-        earlier: the database in which older builds stored the index of a service with PostgreSQL. It is
-        migrated once.
-
-    Attributes:
-        writer: the thread that writes.
+    `earlier` is the PostgreSQL database in which older builds stored the index. It is migrated once.
 
     Raises:
         ServiceStartError: the tables are of a newer build, or those in `earlier` belong to another folder.
@@ -153,6 +147,8 @@ class IndexDatabase:
     def __init__(self, root: Path, earlier: Engine | None = None) -> None:
         self._path = root / "objects.db"
         engine = create_engine("sqlite://", creator=lambda: connect(self._path), poolclass=NullPool)
+        # IMMEDIATE locks before the first read, which another process could otherwise outdate before the
+        # first write.
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         source = earlier if earlier is not None and inspect(earlier).has_table(objects.name) else None
         with engine.begin() as connection:

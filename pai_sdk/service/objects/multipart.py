@@ -148,6 +148,7 @@ class MultipartUploads:
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:
+            # For example, the upload was aborted meanwhile.
             self._remove_blobs(upload_id, [blob.name])
             self._forget_shared(upload_id)
             raise
@@ -186,14 +187,7 @@ class MultipartUploads:
         *,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
-        """Builds the object from its parts.
-
-        Args:
-            bucket: the bucket.
-            key: the object's key.
-            upload_id: the upload.
-            requested: number and ETag of each part to use; None for all that have arrived.
-            forbid_overwrite: refuse if the key has an object.
+        """Builds the object from the requested parts (number and ETag); None selects all that have arrived.
 
         Raises:
             StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
@@ -209,6 +203,7 @@ class MultipartUploads:
                 except _PartReplacedError:
                     continue
                 except BaseException:
+                    # A newly joined blob, to which no row refers.
                     if all(part.blob != blob for part in selected):
                         self._blobs.remove([blob])
                     raise
@@ -248,6 +243,7 @@ class MultipartUploads:
         sizes = [part.size_bytes for part in selected]
         starts = dict(zip((part.number for part in selected), accumulate(sizes, initial=0), strict=False))
         stored = [part for part in arrived if part.blob == base]
+        # A part in this blob has another offset in the object, or would be overwritten.
         if any(starts.get(part.number) != part.start for part in stored):
             return False
         size_bytes = self._blobs.size_of(base)
@@ -290,6 +286,7 @@ class MultipartUploads:
             shared = self._shared.pop(upload_id, None)
         if shared is None:
             return
+        # Before the removal: a late writer must not create the file again.
         shared.end()
         if not self._database.query("SELECT 1 FROM oss_objects WHERE blob = ?", (shared.name,)):
             self._blobs.remove([shared.name])

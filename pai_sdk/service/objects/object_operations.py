@@ -303,11 +303,6 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
 def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
     """Return whether the client needs the content; False if it has the current one.
 
-    Args:
-        request: the request.
-        info: the object.
-        prefix: of the headers' names: `x-oss-copy-source-` in a copy.
-
     Raises:
         StorageError: `PreconditionFailed`.
     """

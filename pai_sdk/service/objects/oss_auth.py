@@ -60,13 +60,7 @@ _SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
 
 class Verifier:
-    """Checks signatures.
-
-    Args:
-        keys: the secret of each access key id, or a function that returns it.
-        region: the only region that version 4 accepts.
-        now: seconds since 1970; replaced by tests.
-    """
+    """Checks signatures for one region, by the clock `now`."""
 
     def __init__(self, keys: Keys, *, region: str, now: Callable[[], float] = time.time) -> None:
         self._secret_of = keys if callable(keys) else keys.get
@@ -235,13 +229,7 @@ def _bad_date() -> StorageError:
 
 
 def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]:
-    """Returns the valid signatures; there are two where official clients disagree on what to sign.
-
-    Args:
-        request: the request.
-        secret: the access key secret.
-        date: the signed time: a date header, or the `Expires` of a presigned URL.
-    """
+    """Returns the valid signatures; there are two where official clients disagree on what to sign."""
     return {
         signature_v1(request, secret, date, names)
         for names in (SUBRESOURCES | _AMBIGUOUS_SUBRESOURCES, SUBRESOURCES - _AMBIGUOUS_SUBRESOURCES)
@@ -251,14 +239,7 @@ def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]
 def signature_v1(
     request: OssSignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
 ) -> str:
-    """Returns the base64 of the HMAC-SHA1.
-
-    Args:
-        request: the request.
-        secret: the access key secret.
-        date: the signed time: a date header, or the `Expires` of a presigned URL.
-        subresources: the query parameters that are signed.
-    """
+    """Returns the base64 of the HMAC-SHA1; `date` is a date header, or the `Expires` of a presigned URL."""
     signed = sorted((name, value) for name, value in request.query if name in subresources)
     resource = request.resource + ("?" + "&".join(map(_parameter, signed)) if signed else "")
     lines = [
@@ -285,12 +266,9 @@ def signature_v4(
 ) -> str:
     """Returns the hexadecimal HMAC-SHA256.
 
-    Args:
-        request: the request.
-        signing_key: for the secret and the scope.
-        scope: `20261121/cn-hangzhou/oss/aliyun_v4_request`.
-        date: `20261121T101500Z`.
-        also_signed: the additional signed headers, in lower case.
+    Examples of a scope and a date: `20261121/cn-hangzhou/oss/aliyun_v4_request`, `20261121T101500Z`.
+    `also_signed` are the
+    additional signed headers, in lower case.
     """
     query = sorted((_encode(name), _encode(value)) for name, value in request.query if name != "x-oss-signature")
     headers = _chosen_headers(request, (*_SIGNED_BY_DEFAULT, *also_signed))

@@ -135,12 +135,7 @@ class OssRequest:
 
 
 def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
-    """Parses a request.
-
-    Args:
-        scope: of ASGI.
-        receive: of ASGI.
-        domains: hosts below which the first label is the bucket, as in `bucket.localhost`.
+    """Parses an ASGI request; below `domains`, the first label of the host is the bucket.
 
     Raises:
         StorageError: it is invalid.

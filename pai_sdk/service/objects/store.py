@@ -86,6 +86,7 @@ class ObjectStore:
         self._claim = _claim(root)
         try:
             self._database = IndexDatabase(root, earlier)
+            # Closed in reverse order: the database before the lock of the folder.
             self._claim.callback(self._database.close)
             self._blobs = _open_blobs(root, contents, self._database)
         except OSError as error:
@@ -97,6 +98,7 @@ class ObjectStore:
         self.index = ObjectIndex(self._database)
         self._appender = Appender(self.index, self._blobs)
         self.uploads = MultipartUploads(self._database, self._blobs)
+        # Last, because it starts a thread that uses all of the above.
         self._sweeper = Sweeper(self.index, self._blobs, self.uploads, upload_life_s=upload_life_s)
 
     def __enter__(self) -> ObjectStore:
@@ -195,12 +197,7 @@ class ObjectStore:
     ) -> Iterator[StoredObject]:
         """Yields the objects whose keys begin with `prefix`, sorted by UTF-8 bytes, read in pages.
 
-        Args:
-            bucket: the bucket.
-            prefix: of the keys.
-            delimiter: omit keys that contain it after the prefix: `/` lists one folder without its subfolders.
-            start_after: only keys after this one.
-            limit: the maximum number of objects.
+        Keys that contain the delimiter after the prefix are omitted: `/` lists one folder without its subfolders.
         """
         entries = self.entries(bucket, prefix=prefix, delimiter=delimiter or "", after=start_after)
         return islice((entry for entry in entries if isinstance(entry, StoredObject)), limit)
@@ -262,6 +259,7 @@ class ObjectStore:
         Raises:
             StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
         """
+        # From the check of the length to the new row: of two appends at one position, the second is refused.
         with self._appender.lock(bucket, key):
             existing = self._appender.find_appendable(bucket, key, position)
             if existing is not None:
@@ -288,15 +286,9 @@ class ObjectStore:
     ) -> StoredObject:
         """Copies an object; its content is read only if it is a file on a file system without hard links.
 
-        Args:
-            source_bucket: the bucket of the source.
-            source_key: the key of the source.
-            bucket: the target bucket.
-            key: the target key.
-            content_type: of the copy; only used with `headers`.
-            headers: of the copy; None keeps headers and content type.
-            forbid_overwrite: refuse if the target exists.
-            check_source: raises if the client's conditions are not met; called with the version that is copied.
+        Without `headers`, the copy has headers and content type of the source. `check_source` is called
+        with the version that
+        is copied, and raises if the client's conditions are not met.
         """
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))
@@ -306,6 +298,8 @@ class ObjectStore:
             self.remove_files(recorded.freed)
             return recorded.info
         self.bucket(bucket)
+        # Opened before the check: metadata and content belong to one version, even if it is replaced
+        # meanwhile.
         info, stream = self.open_with_info(source_bucket, source_key)
         if headers is None:
             content_type, headers = info.content_type, info.headers

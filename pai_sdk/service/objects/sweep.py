@@ -22,13 +22,11 @@ _DAY_S = 24 * 3600.0
 class Sweeper:
     """Sweeps in a thread: all blobs once after the start, and the unfinished uploads every hour.
 
-    Contents in an external store are swept daily, because only contents that are a day old may be deleted.
-
-    Args:
-        index: the objects. One whose blob is missing or too short was lost by a disk error: it is dropped.
-        blobs: the contents. A blob without a row was left by an earlier process.
-        uploads: the multipart uploads.
-        upload_life_s: how long an upload may stay without a new part.
+    A blob without a row was left by an earlier process, and is removed. An object whose blob is missing or
+    too short was lost
+    by a disk error, and is dropped. Contents in an external store are swept daily, because only contents
+    that are a day old
+    may be deleted.
     """
 
     def __init__(
@@ -91,6 +89,7 @@ class Sweeper:
         # Rows are read after the files: a blob missing in `sizes` may be new, so `_is_lost` checks it again.
         infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
         referenced = {info.blob for info in infos} | {each.part.blob for each in parts}
+        # New names are excluded: the rows of their blobs may be committed at this moment.
         if orphans := self._blobs.old_names(sizes.keys() - referenced):
             _log.info("removing %d blobs that belong to no object", len(orphans))
             self._blobs.remove(orphans)

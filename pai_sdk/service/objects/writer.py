@@ -44,9 +44,6 @@ class Writer:
     so the callers
     share that cost.
 
-    Args:
-        path: the database.
-
     Example:
         >>> writer = Writer(Path("objects.db"))  # doctest: +SKIP
         >>> writer.run(lambda connection: connection.execute(statement).rowcount)  # doctest: +SKIP

@@ -46,14 +46,10 @@ itself has its own policy (`page_policy`).
 
 
 def page_policy(host: str, scripts_path: str) -> str:
-    """Returns the content security policy of the page.
+    """Returns the content security policy of the page, for a `Host` that the guard has checked.
 
     Scripts and styles are allowed from one folder only, because objects of users have addresses on the same
     origin.
-
-    Args:
-        host: the header `Host` of the request, which the guard has checked.
-        scripts_path: the folder of the page's files.
     """
     files = f"{host}{scripts_path}" if _POLICY_HOST.fullmatch(host) else "'self'"
     sources = f"script-src {files}; style-src {files}; img-src 'self' data: blob:; connect-src 'self'"

@@ -84,13 +84,7 @@ class Page:
         self.names = HostNames(settings.names, scheme=settings.scheme)
 
     def guard(self, principal_of: Callable[[str], Principal | None] | None = None) -> BrowserGuard:
-        """Returns the guard of all requests of the page.
-
-        Args:
-            principal_of: returns the user of an access key; None for a revoked one. Without it, only the
-            service's own key
-                is valid.
-        """
+        """Returns the guard of the page's requests; without `principal_of`, only the service's key is valid."""
         return BrowserGuard(
             self.keys,
             port=self.settings.port,
@@ -106,9 +100,7 @@ class Page:
     def link(self, host: str, run_id: str | None = None) -> str:
         """Returns the address of the page, or of one run on it, for a browser that is signed in.
 
-        Args:
-            host: the header `Host` of a client; if browsers may not use it, the link has the server's endpoint.
-            run_id: the run.
+        If browsers may not use `host`, the header of a client, the link has the server's endpoint.
         """
         return f"{self._address(host)}{_fragment(run_id=run_id)}"
 

@@ -19,12 +19,7 @@ _MAX_AHEAD_BYTES = 4 << 20
 
 
 class FileChunks(Iterable[bytes]):
-    """The concatenated bytes of files; each iteration starts again.
-
-    Args:
-        files: the files.
-        spans: offset and length for each file; without it, all bytes of each file.
-    """
+    """The concatenated bytes of files, or of spans (offset and length) of them; each iteration starts again."""
 
     def __init__(self, files: Sequence[Path], spans: Sequence[tuple[int, int]] = ()) -> None:
         self._files = files

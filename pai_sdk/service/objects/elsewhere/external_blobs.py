@@ -47,10 +47,7 @@ def is_external(blob: str) -> bool:
 class ExternalBlobs(BlobFolder):
     """Contents in an external store; those that are being written or appended to are in the folder.
 
-    Args:
-        root: the folder of the objects.
-        store: the store for complete contents. It belongs to one service, whose id is in a marker.
-        is_referenced: whether the index refers to contents there.
+    The store belongs to one service, whose id is in a marker.
 
     Raises:
         ServiceStartError: the store is unusable, or another service uses it.
@@ -90,6 +87,7 @@ class ExternalBlobs(BlobFolder):
                 self._store.write(_key(name), chunks)
         except Exception:
             if chunks.missing is not None:
+                # A local file is missing: not an error of the store.
                 raise chunks.missing from None
             raise
         return name
@@ -134,6 +132,7 @@ class ExternalBlobs(BlobFolder):
             del self._readers[name]
             if name not in self._pending_deletes:
                 return
+            # Under the guard: no reader can open the content between here and its deletion.
             self._pending_deletes.remove(name)
             self._deleting.add(name)
         self._delete([name])
