@@ -107,7 +107,7 @@ def test_an_upload_in_parts_that_goes_on_meanwhile_is_whole_in_the_backup(
         bucket.put_object("gone", LARGE)
         upload_id = bucket.init_multipart_upload("parts").upload_id
         parts = [PartInfo(n, bucket.upload_part("parts", upload_id, n, LARGE).etag) for n in (1, 3)]
-        copy_index, copy_blob = backups._copy_sqlite, backups._copied
+        copy_index, copy_blob = backups._copy_sqlite, backups._copy_if_present
 
         def then_delete(source: Path, target: Path) -> None:
             copy_index(source, target)
@@ -121,7 +121,7 @@ def test_an_upload_in_parts_that_goes_on_meanwhile_is_whole_in_the_backup(
             return found
 
         monkeypatch.setattr(backups, "_copy_sqlite", then_delete)
-        monkeypatch.setattr(backups, "_copied", then_add_part)
+        monkeypatch.setattr(backups, "_copy_if_present", then_add_part)
         back_up(tmp_path / "data", tmp_path / "backup")
     assert len(parts) == 3
     restore(tmp_path / "backup", tmp_path / "other")
