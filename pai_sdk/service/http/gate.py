@@ -45,7 +45,7 @@ class Gate:
         app: what is guarded.
         admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
             returns is called with the body.
-        longest_body_bytes: a longer body is refused.
+        max_body_bytes: a longer body is refused.
         headers: of every response, unless the application has set them itself.
         audit: called with each request that was admitted or refused, once its response has a status.
         is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
