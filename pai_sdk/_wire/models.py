@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.numbers import WholeNumber
+from pai_sdk.schemas.numbers import Integer
 from pai_sdk.schemas.record import KeyValue
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import NullableList
@@ -22,9 +22,9 @@ class ModelFields(Sent):
     model_description: str | None = None
     model_doc: str | None = None
     model_type: str | None = None
-    order_number: WholeNumber | None = None
+    order_number: Integer | None = None
     origin: str | None = None
-    parameter_size: WholeNumber | None = None
+    parameter_size: Integer | None = None
     tag: list[Label] | None = None
     task: str | None = None
 

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from pai_sdk._wire.runs import OwnBody
+from pai_sdk._wire.runs import ExtensionBody
 
 __all__ = [
     "InstanceOfRun",
-    "InstanceUsageOverTime",
+    "InstanceUsageSeries",
     "JobDifference",
     "JobDifferences",
     "JobEvent",
@@ -31,7 +31,7 @@ class NoFields(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class JobStatusChange(OwnBody):
+class JobStatusChange(ExtensionBody):
     """A status that the job had from a time on."""
 
     status: str
@@ -39,7 +39,7 @@ class JobStatusChange(OwnBody):
     text: str
 
 
-class JobEvent(OwnBody):
+class JobEvent(ExtensionBody):
     """An event of an instance, or of the whole job (`job`)."""
 
     time: float
@@ -47,7 +47,7 @@ class JobEvent(OwnBody):
     kind: str
 
 
-class JobFailure(OwnBody):
+class JobFailure(ExtensionBody):
     """The reason for which a job failed."""
 
     cause: str
@@ -60,7 +60,7 @@ class JobFailure(OwnBody):
     traceback: str | None
 
 
-class InstanceOfRun(OwnBody):
+class InstanceOfRun(ExtensionBody):
     """An instance of a job."""
 
     name: str
@@ -70,7 +70,7 @@ class InstanceOfRun(OwnBody):
     ended_at: float | None
 
 
-class JobOfRun(OwnBody):
+class JobOfRun(ExtensionBody):
     """A job, with secrets masked. Times are in seconds since 1970.
 
     `queue_place` counts from 1, and is null after the start.
@@ -91,7 +91,7 @@ class JobOfRun(OwnBody):
     labels: dict[str, str]
 
 
-class InstanceUsageOverTime(OwnBody):
+class InstanceUsageSeries(ExtensionBody):
     """Processor (in cores) and memory of an instance at some times."""
 
     name: str
@@ -102,21 +102,21 @@ class InstanceUsageOverTime(OwnBody):
     gpu_memory_bytes: list[int]
 
 
-class UsageLimits(OwnBody):
+class UsageLimits(ExtensionBody):
     """The cores and the memory of the machine."""
 
     cpu: int
     memory_bytes: int
 
 
-class UsageOfRun(OwnBody):
+class UsageOfRun(ExtensionBody):
     """What the instances of a job have used."""
 
-    instances: list[InstanceUsageOverTime]
+    instances: list[InstanceUsageSeries]
     limits: UsageLimits
 
 
-class JobDifference(OwnBody):
+class JobDifference(ExtensionBody):
     """A field in which the requests of two jobs differ."""
 
     path: str
@@ -125,21 +125,21 @@ class JobDifference(OwnBody):
     after: Any = None
 
 
-class JobDifferences(OwnBody):
+class JobDifferences(ExtensionBody):
     """The differences of two jobs, and the number of equal fields."""
 
     rows: list[JobDifference]
     same: int
 
 
-class RerunForm(OwnBody):
+class RerunForm(ExtensionBody):
     """The fields of a job that a re-run can change, and its request."""
 
     fields: dict[str, Any]
     request: dict[str, Any]
 
 
-class RerunJob(OwnBody):
+class RerunJob(ExtensionBody):
     """The id of the new job."""
 
     id: str

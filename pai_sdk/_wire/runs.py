@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = [
     "ComparisonBody",
     "Download",
+    "ExtensionBody",
     "FileEntry",
     "FileList",
     "HparamsComparison",
@@ -19,7 +20,6 @@ __all__ = [
     "LogOfRun",
     "MediaList",
     "NewDownload",
-    "OwnBody",
     "RunDetails",
     "RunEventList",
     "RunList",
@@ -34,13 +34,13 @@ _Number: TypeAlias = float | str | None
 _Numbers: TypeAlias = list[float | None]
 
 
-class OwnBody(BaseModel):
+class ExtensionBody(BaseModel):
     """A response beyond PAI's API. The id of the request is in the header only."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=(), defer_build=True)
 
 
-class RunTag(OwnBody):
+class RunTag(ExtensionBody):
     """A tag of the event files of a run; numbers are those of metrics."""
 
     tag: str
@@ -55,13 +55,13 @@ class RunTag(OwnBody):
     replaced: int | None = None
 
 
-class RunTagList(OwnBody):
+class RunTagList(ExtensionBody):
     """The tags of a run."""
 
     tags: list[RunTag]
 
 
-class RunRow(OwnBody):
+class RunRow(ExtensionBody):
     """A run in a list, without empty fields. The lists of numbers have one entry for each tag of the response.
 
     `v` is the version of the row, and `nonfinite` has the indices of NaN and infinity, by list.
@@ -91,7 +91,7 @@ class RunRow(OwnBody):
     nonfinite: dict[str, dict[str, list[int]]] | None = None
 
 
-class RunList(OwnBody):
+class RunList(ExtensionBody):
     """A page of runs; `next` is the cursor of the next page."""
 
     runs: list[RunRow]
@@ -109,7 +109,7 @@ class RunDetails(RunRow):
     tags: list[RunTag]
 
 
-class RunEvent(OwnBody):
+class RunEvent(ExtensionBody):
     """A mark on the x axis of the curves of a run."""
 
     kind: str
@@ -118,13 +118,13 @@ class RunEvent(OwnBody):
     step: int | None = None
 
 
-class RunEventList(OwnBody):
+class RunEventList(ExtensionBody):
     """The marks of a run."""
 
     events: list[RunEvent]
 
 
-class Curve(OwnBody):
+class Curve(ExtensionBody):
     """A curve: points with `xs`, or one entry for each bucket."""
 
     name: str
@@ -139,7 +139,7 @@ class Curve(OwnBody):
     nonfinite_buckets: list[list[int]] | None = None
 
 
-class TagComparison(OwnBody):
+class TagComparison(ExtensionBody):
     """The curves of one tag; `exact` is true if they have all points."""
 
     tag: str
@@ -151,13 +151,13 @@ class TagComparison(OwnBody):
     curves: list[Curve]
 
 
-class ComparisonBody(OwnBody):
+class ComparisonBody(ExtensionBody):
     """Curves of many runs, by tag."""
 
     comparisons: list[TagComparison]
 
 
-class RunScalars(OwnBody):
+class RunScalars(ExtensionBody):
     """The points of a metric; or their buckets as `comparisons`, if the request has `buckets`."""
 
     run: str
@@ -177,7 +177,7 @@ class RunScalars(OwnBody):
     comparisons: list[TagComparison] | None = None
 
 
-class DifferingHparam(OwnBody):
+class DifferingHparam(ExtensionBody):
     """A hyperparameter in which runs differ."""
 
     name: str
@@ -187,7 +187,7 @@ class DifferingHparam(OwnBody):
     explained: _Number = None
 
 
-class HparamsComparison(OwnBody):
+class HparamsComparison(ExtensionBody):
     """The hyperparameters of runs."""
 
     differing: list[DifferingHparam]
@@ -197,7 +197,7 @@ class HparamsComparison(OwnBody):
     metric_values: dict[str, Any]
 
 
-class MediaTag(OwnBody):
+class MediaTag(ExtensionBody):
     """A tag of images, histograms, texts or audio."""
 
     tag: str
@@ -205,7 +205,7 @@ class MediaTag(OwnBody):
     count: int
 
 
-class MediaItem(OwnBody):
+class MediaItem(ExtensionBody):
     """An image, a text or a histogram of one step."""
 
     index: int
@@ -216,14 +216,14 @@ class MediaItem(OwnBody):
     bins: list[list[Any]] | None = None
 
 
-class MediaList(OwnBody):
+class MediaList(ExtensionBody):
     """The tags of media of a run, and the items of one of them."""
 
     items: list[MediaItem]
     tags: list[MediaTag]
 
 
-class LogLineOfRun(OwnBody):
+class LogLineOfRun(ExtensionBody):
     """A line of a log: its number, its byte offset in the log of its instance, and its time."""
 
     number: int
@@ -233,7 +233,7 @@ class LogLineOfRun(OwnBody):
     text: str
 
 
-class LogOfRun(OwnBody):
+class LogOfRun(ExtensionBody):
     """Lines of a log; `complete` is true if no line will follow."""
 
     lines: list[LogLineOfRun]
@@ -242,7 +242,7 @@ class LogOfRun(OwnBody):
     instances: list[str]
 
 
-class FileEntry(OwnBody):
+class FileEntry(ExtensionBody):
     """A file, or a folder with its total size."""
 
     name: str
@@ -251,7 +251,7 @@ class FileEntry(OwnBody):
     modified_at: float | None
 
 
-class FileList(OwnBody):
+class FileList(ExtensionBody):
     """A folder of the files of a run."""
 
     path: str
@@ -267,20 +267,20 @@ class NewDownload(BaseModel):
     path: str = Field(min_length=1, max_length=4096)
 
 
-class Download(OwnBody):
+class Download(ExtensionBody):
     """The one-time address of a file."""
 
     url: str
 
 
-class TraceColumn(OwnBody):
+class TraceColumn(ExtensionBody):
     """A column of a trace; `type` is that of SQL."""
 
     name: str
     type: str
 
 
-class TraceRows(OwnBody):
+class TraceRows(ExtensionBody):
     """Rows of a trace; long values are truncated."""
 
     tables: list[str]

@@ -13,12 +13,12 @@ from pai_sdk.schemas.wire import NullableList
 
 __all__ = [
     "ChangedJobs",
+    "ChangesRequest",
     "CreatedJob",
     "JobErrorInfo",
     "JobLabels",
     "JobList",
     "JobProgress",
-    "KnownJobs",
     "OutputModelList",
     "OutputModelRecord",
     "ProgressFigure",
@@ -39,7 +39,7 @@ class JobList(Received):
     total_count: int | None = None
 
 
-class KnownJobs(Sent):
+class ChangesRequest(Sent):
     """The body of ListTrainingJobChanges: job id to the ETag that the client has; the empty string for none."""
 
     known: dict[str, str]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
 from pai_sdk._wire.logs import EventList
 from pai_sdk._wire.metrics import InstanceMetricsList, MetricsList
-from pai_sdk._wire.training_jobs import ChangedJobs, CreatedJob, JobErrorInfo, JobLabels, JobList, KnownJobs
+from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest, CreatedJob, JobErrorInfo, JobLabels, JobList
 from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
@@ -131,7 +131,7 @@ class TrainingJobs:
             action,
             "POST",
             _JOBS + "/changes",
-            body=KnownJobs(known={job_id: tag or "" for job_id, tag in etags_by_job.items()}).to_wire(),
+            body=ChangesRequest(known={job_id: tag or "" for job_id, tag in etags_by_job.items()}).to_wire(),
             idempotent=True,
             headers=prefer_wait(wait_s),
             timeout_s=read_timeout(self.transport.timeout_s, wait_s),

@@ -28,7 +28,7 @@ from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.status import STATUSES, JobStatus
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def _canonical_status(status: str | None) -> str | None:
     """
     if status is None:
         return None
-    by_lower_case = {each.lower(): each for each in KNOWN_STATUSES}
+    by_lower_case = {each.lower(): each for each in STATUSES}
     if status.lower() not in by_lower_case:
-        raise typer.BadParameter(f"{status!r} is not a status; there are {', '.join(KNOWN_STATUSES)}")
+        raise typer.BadParameter(f"{status!r} is not a status; there are {', '.join(STATUSES)}")
     return by_lower_case[status.lower()]
 
 
@@ -87,7 +87,7 @@ def ps(
         typer.Option(
             help="Only jobs in this status: Running, Succeed, Failed, Terminated, …",
             callback=_canonical_status,
-            autocompletion=lambda: list(KNOWN_STATUSES),
+            autocompletion=lambda: list(STATUSES),
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")] = None,

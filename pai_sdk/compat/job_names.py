@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pai_sdk.compat.helpers import snake_to_camel
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.status import STATUSES, JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,12 +57,12 @@ class TrainingJobStatus:
     @classmethod
     def completed_status(cls) -> list[JobStatus]:
         """The statuses of jobs that have ended, `CreateFailed` among them, on which alipai waits for ever."""
-        return [status for name in KNOWN_STATUSES if (status := JobStatus(name)).is_terminal]
+        return [status for name in STATUSES if (status := JobStatus(name)).is_terminal]
 
     @classmethod
     def failed_status(cls) -> list[JobStatus]:
         """The statuses of jobs that ended by an error."""
-        return [status for name in KNOWN_STATUSES if (status := JobStatus(name)).is_failure]
+        return [status for name in STATUSES if (status := JobStatus(name)).is_failure]
 
 
 class JobAliases:

@@ -33,7 +33,7 @@ from pai_sdk.job.interrupts import (
 from pai_sdk.job.result_lists import ResultList
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.job.waiting import timeout_error
-from pai_sdk.schemas.arguments import check_one_of, seconds_or_none
+from pai_sdk.schemas.arguments import check_choice, seconds_or_none
 from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "gather_async"]
@@ -192,8 +192,8 @@ class Gathering:
         expected: int = 0,
         display: JobsDisplay | None = None,
     ) -> None:
-        check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
-        check_one_of("fail_fast", str(fail_fast), ("False", "True", "stop"))
+        check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
+        check_choice("fail_fast", str(fail_fast), ("False", "True", "stop"))
         self.failures: dict[str, Exception] = {}
         self.not_submitted = 0
         self._jobs = [*jobs]

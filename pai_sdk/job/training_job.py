@@ -37,7 +37,7 @@ from pai_sdk.job.live_card import LiveCard
 from pai_sdk.job.notifications import Notification, notify_all
 from pai_sdk.job.result_lists import MetricList
 from pai_sdk.job.waiting import Waiting, wait_async
-from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
+from pai_sdk.schemas.arguments import check_choice, check_labels, seconds_or_none
 from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord
 from pai_sdk.schemas.status import JobStatus
 
@@ -260,7 +260,7 @@ class TrainingJob(Aliased):
             WaitTimeoutError: the timeout has passed; the job is not stopped.
             KeyboardInterrupt: Ctrl-C; the message has the commands to follow the job, or reports its stop.
         """
-        check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
+        check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
             previous = self._card if self._is_displayed_in_cell() else None

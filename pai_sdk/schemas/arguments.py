@@ -1,4 +1,4 @@
-"""Checks of the arguments with which callers search for jobs and wait for them, before anything is sent."""
+"""Checks the arguments of searches for jobs and of waits, before anything is sent."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 
 from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.status import KNOWN_STATUSES
+from pai_sdk.schemas.status import STATUSES
 
-_LONGEST_WAIT_S = 1e9  # a lifetime; the operating system cannot count much further
+_MAX_TIMEOUT_S = 1e9  # 30 years; waits of the operating system overflow at a few times that
 
 
 def check_job_id(job_id: object) -> None:
-    """See that it can be an id.
+    """Checks the id of a job.
 
     Raises:
-        InvalidInputError: it cannot.
+        InvalidInputError: it is no string, or empty.
     """
     if not isinstance(job_id, str) or not job_id.strip():
-        what = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
-        raise InvalidInputError([Problem("job_id", what, "give a job's id; `pai-sdk ps` shows them")])
+        problem = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
+        raise InvalidInputError([Problem("job_id", problem, "give a job's id; `pai-sdk ps` shows them")])
 
 
 def check_filters(status: object, name: object, labels: object) -> None:
-    """See that jobs can be looked for by them; each may be None.
+    """Checks the filters of a list of jobs; each can be None.
 
     Raises:
-        InvalidInputError: with all that is wrong.
+        InvalidInputError: with all problems.
     """
     problems = []
-    if status is not None and status not in KNOWN_STATUSES:
+    if status is not None and status not in STATUSES:
         # A service would find no job, and give no reason.
-        problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}"))
+        problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(STATUSES)}"))
     if name is not None and not isinstance(name, str):
         problems.append(wrong_type("name", name, "give a text"))
     if labels is not None and not _are_labels(labels):
@@ -43,27 +43,27 @@ def check_filters(status: object, name: object, labels: object) -> None:
 
 
 def check_labels(labels: object) -> None:
-    """See that they are labels.
+    """Checks labels.
 
     Raises:
-        InvalidInputError: they are not texts by name.
+        InvalidInputError: they are no mapping of strings.
     """
     if not _are_labels(labels):
         raise InvalidInputError([_NO_LABELS])
 
 
-def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
-    """See that a parameter is one of a few texts.
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Checks that a parameter is one of a few strings.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: it is none of them.
     """
-    if value not in known:
-        raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(known)}")])
+    if value not in choices:
+        raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(choices)}")])
 
 
 def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seconds") -> float | None:
-    """A timeout in seconds.
+    """Returns a timeout in seconds, from 0 to 1e9.
 
     Args:
         timeout: the value.
@@ -83,7 +83,7 @@ def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seco
     if not isinstance(timeout, Real) or timeout != timeout:
         raise InvalidInputError([Problem(name, f"{timeout!r} is not a number of {unit}", "such as 3600")])
     seconds: Any = timeout
-    return float(min(max(seconds, 0), _LONGEST_WAIT_S))
+    return float(min(max(seconds, 0), _MAX_TIMEOUT_S))
 
 
 _NO_LABELS = Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")

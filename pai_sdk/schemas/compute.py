@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from pai_sdk.schemas.numbers import Number, WholeNumber
+from pai_sdk.schemas.numbers import Integer, Number
 from pai_sdk.schemas.wire import Sent
 
 
@@ -53,10 +53,10 @@ class ComputeResource(Sent):
     """Either public instances (`ecs_spec`, `ecs_count`) or instances of a quota (`resource_id`, `instance_*`)."""
 
     ecs_spec: str | None = None
-    ecs_count: WholeNumber | None = None
+    ecs_count: Integer | None = None
     resource_id: str | None = None
     instance_spec: InstanceSpec | None = None
-    instance_count: WholeNumber | None = None
+    instance_count: Integer | None = None
     spot_spec: SpotSpec | None = None
     use_spot_instance: bool | None = None
 
@@ -80,8 +80,8 @@ class ExperimentConfig(Sent):
 class SchedulerConfig(Sent):
     """The time limit of a job. 0 means without limit."""
 
-    max_running_time_in_seconds: WholeNumber | None = None
-    max_running_time_in_minutes: WholeNumber | None = None
+    max_running_time_in_seconds: Integer | None = None
+    max_running_time_in_minutes: Integer | None = None
 
 
 class AssignNodeSpec(Sent):
@@ -142,9 +142,9 @@ class Settings(Sent):
     enable_sanity_check: bool | None = None
     sanity_check_args: str | None = None
     enable_tide_resource: bool | None = None
-    job_reserved_minutes: WholeNumber | None = None
+    job_reserved_minutes: Integer | None = None
     job_reserved_policy: str | None = None
     oversold_type: str | None = None
     pipeline_id: str | None = None
-    priority: WholeNumber | None = None
+    priority: Integer | None = None
     tags: dict[str, str] | None = None

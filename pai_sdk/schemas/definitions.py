@@ -31,7 +31,7 @@ class ChannelDefinition(Received, ChannelFields):
     """An input or output channel, as a registered algorithm defines it."""
 
     def as_channel(self) -> Channel:
-        """The part of it that a job's channels are checked by."""
+        """Returns the fields by which the channels of a job are checked."""
         return Channel(name=self.name, description=self.description, required=self.required)
 
 
@@ -57,32 +57,32 @@ class AlgorithmDefinition(Received):
 
     @classmethod
     def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:
-        """The same spec, as it would be read."""
+        """Returns a spec in the tolerant form."""
         return cls.model_validate(spec.to_wire())
 
     @property
     def takes_code(self) -> bool:
-        """True where a job may bring code of its own."""
+        """True if a job can have code of its own."""
         return bool((self.customization or {}).get("CodeDir"))
 
 
 def with_defaults(
-    definitions: Sequence[ParameterDefinition], given: Sequence[HyperParameter]
+    definitions: Sequence[ParameterDefinition], explicit: Sequence[HyperParameter]
 ) -> list[HyperParameter]:
-    """The values that a job's code will see: those given, and the defaults of the others.
+    """Returns the hyperparameters of a job: the explicit ones, and the defaults of the others.
 
     Example:
         >>> rate = ParameterDefinition(name="lr", default_value="0.1")
         >>> [str(value.value) for value in with_defaults([rate], [])]
         ['0.1']
     """
-    names = {value.name for value in given}
+    names = {value.name for value in explicit}
     defaults = [
         HyperParameter(name=definition.name, value=definition.default_value)
         for definition in definitions
         if definition.name not in names and definition.default_value is not None
     ]
-    return [*given, *defaults]
+    return [*explicit, *defaults]
 
 
 def hyperparameter_problems(
@@ -92,23 +92,23 @@ def hyperparameter_problems(
     *,
     fits_pattern: Callable[[str, str], bool] | None = None,
 ) -> Iterator[Problem]:
-    """The problems of values, by the algorithm's definitions; none where it has no definitions.
+    """Yields the problems of hyperparameters, by the definitions of the algorithm; none without definitions.
 
     Args:
         definitions: of the algorithm.
         values: of the job, its defaults among them.
-        where: what the author of the job calls them.
-        fits_pattern: whether a text fits a regular expression; for those who must not trust the expression.
+        where: the name of the parameter, for messages.
+        fits_pattern: replaces `re.search` where the expression is not trusted, as in a service.
     """
-    known = {definition.name: definition for definition in definitions}
+    by_name = {definition.name: definition for definition in definitions}
     hints = 0
-    for value in values if known else ():
-        definition = known.get(value.name)
+    for value in values if by_name else ():
+        definition = by_name.get(value.name)
         at = f"{where}[{value.name!r}]"
         if definition is None:
-            # A hint compares the name with all known ones: a request of many names must not take for ever.
+            # A hint compares the name with all defined ones: quadratic for a request of many names.
             hints += 1
-            hint = name_hint(value.name, known) if hints <= _MOST_HINTS else ""
+            hint = name_hint(value.name, by_name) if hints <= _MAX_HINTS else ""
             yield Problem(at, "the algorithm has no such hyperparameter", hint)
             continue
         wrong = _type_problem(definition.type, value.value)
@@ -126,13 +126,13 @@ def hyperparameter_problems(
 def instance_problems(
     definition: AlgorithmDefinition, instance_type: str | None, instance_count: int, names: tuple[str, str]
 ) -> Iterator[Problem]:
-    """The problems of a job's hardware, by the algorithm's definition.
+    """Yields the problems of the hardware of a job, by the definition of the algorithm.
 
     Args:
         definition: the algorithm.
         instance_type: of public instances; None for those of a quota, which are not checked.
         instance_count: how many.
-        names: what the author of the job calls these two.
+        names: the names of these two parameters, for messages.
     """
     supported = definition.supported_instance_types
     if instance_type is not None and supported and instance_type not in supported:
@@ -143,12 +143,12 @@ def instance_problems(
         yield Problem(names[1], f"the algorithm runs on one instance, not on {instance_count}")
 
 
-_MOST_HINTS = 20
-_WHOLE = re.compile(r"[-+]?[0-9]+")
+_MAX_HINTS = 20
+_INTEGER = re.compile(r"[-+]?[0-9]+")
 _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
     **dict.fromkeys(
         ("int", "integer", "long", "int32", "int64"),
-        ("a whole number", lambda text: _WHOLE.fullmatch(text.strip()) is not None),
+        ("a whole number", lambda text: _INTEGER.fullmatch(text.strip()) is not None),
     ),
     **dict.fromkeys(("float", "double", "number"), ("a number", lambda text: _number(text) is not None)),
     **dict.fromkeys(
@@ -158,9 +158,9 @@ _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def _type_problem(kind: str | None, text: str) -> str:
-    """Other types are the algorithm's own, and are checked by the algorithm."""
-    wanted, fits = _KINDS.get((kind or "").lower(), ("", lambda _: True))
-    return "" if fits(text) else f"{text[:80]!r} is not {wanted}"
+    """Returns the problem of a value; empty for types that only the algorithm itself can check."""
+    description, fits = _KINDS.get((kind or "").lower(), ("", lambda _: True))
+    return "" if fits(text) else f"{text[:80]!r} is not {description}"
 
 
 def _range_problems(allowed: ParameterRange | None, text: str, fits: Callable[[str, str], bool]) -> Iterator[str]:
@@ -178,15 +178,15 @@ def _range_problems(allowed: ParameterRange | None, text: str, fits: Callable[[s
 
 
 def _bound_problems(allowed: ParameterRange, text: str) -> Iterator[str]:
-    value, least, most = (None if t is None else _number(t) for t in (text, allowed.minimum, allowed.maximum))
+    value, minimum, maximum = (None if t is None else _number(t) for t in (text, allowed.minimum, allowed.maximum))
     if value is None:
-        if least is not None or most is not None:
+        if minimum is not None or maximum is not None:
             yield f"{text[:80]!r} is not a number"
         return
-    if least is not None and (value < least or (allowed.exclusive_minimum and value == least)):
+    if minimum is not None and (value < minimum or (allowed.exclusive_minimum and value == minimum)):
         bound = "more than" if allowed.exclusive_minimum else "at least"
         yield f"{text[:80]} is too small; {bound} {allowed.minimum}"
-    if most is not None and (value > most or (allowed.exclusive_maximum and value == most)):
+    if maximum is not None and (value > maximum or (allowed.exclusive_maximum and value == maximum)):
         bound = "less than" if allowed.exclusive_maximum else "at most"
         yield f"{text[:80]} is too large; {bound} {allowed.maximum}"
 

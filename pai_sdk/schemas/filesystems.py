@@ -79,10 +79,10 @@ class CpfsFileSystemInput(FileSystemInputBase):
         return f"cpfs://{where}/{self.protocol_service_id}/{self.export_id}/"
 
 
-def _check(given: FileSystemInput | CpfsFileSystemInput, *, names: tuple[str, ...]) -> None:
+def _check(source: FileSystemInput | CpfsFileSystemInput, *, names: tuple[str, ...]) -> None:
     problems = []
-    for part in fields(given):
-        value = getattr(given, part.name)
+    for part in fields(source):
+        value = getattr(source, part.name)
         if value is None and part.name not in names:
             continue
         if not isinstance(value, str):

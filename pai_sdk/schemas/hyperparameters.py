@@ -14,7 +14,7 @@ __all__ = ["ComparedHyperparameters", "compare_hyperparameters", "hyperparameter
 
 @dataclass(frozen=True)
 class ComparedHyperparameters:
-    """Hyperparameters side by side. Values whose names look secret are masked.
+    """Hyperparameters side by side. Secrets are masked, by their names.
 
     Attributes:
         rows: the hyperparameters of each job or run, in the order in which they were given.
@@ -28,7 +28,7 @@ class ComparedHyperparameters:
 
 
 def compare_hyperparameters(rows: Sequence[Mapping[str, Any]]) -> ComparedHyperparameters:
-    """Compare the hyperparameters of jobs or runs.
+    """Compares the hyperparameters of jobs or runs.
 
     The values themselves are compared, and then masked. A name that only some rows have differs, too. None is a
     value.
@@ -41,20 +41,20 @@ def compare_hyperparameters(rows: Sequence[Mapping[str, Any]]) -> ComparedHyperp
         >>> found.differing, found.constant, found.rows[0]["api_key"]
         (('api_key',), {'lr': 0.1}, '******')
     """
-    shown = tuple(mask_hyperparameters(row) for row in rows)
+    masked = tuple(mask_hyperparameters(row) for row in rows)
     differing: list[str] = []
     constant: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         identities = {hyperparameter_identity(row[name]) for row in rows if name in row}
         if len(identities) == 1 and all(name in row for row in rows):
-            constant[name] = shown[0][name]
+            constant[name] = masked[0][name]
         else:
             differing.append(name)
-    return ComparedHyperparameters(shown, tuple(differing), constant)
+    return ComparedHyperparameters(masked, tuple(differing), constant)
 
 
 def mask_hyperparameters(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns hyperparameters as they may be shown: values whose names look secret are masked, nested ones too.
+    """Masks the hyperparameters whose names are those of secrets, nested ones too.
 
     Returns:
         `values` itself when none is masked.
@@ -63,8 +63,8 @@ def mask_hyperparameters(values: Mapping[str, Any]) -> Mapping[str, Any]:
         >>> mask_hyperparameters({"lr": 0.1, "db": {"password": "hunter2", "port": 80}})
         {'lr': 0.1, 'db': {'password': '******', 'port': 80}}
     """
-    shown = {name: mask_value(str(name), value) for name, value in values.items()}
-    return shown if any(shown[name] is not value for name, value in values.items()) else values
+    masked = {name: mask_value(str(name), value) for name, value in values.items()}
+    return masked if any(masked[name] is not value for name, value in values.items()) else values
 
 
 def hyperparameter_identity(value: Any) -> Hashable:

@@ -1,4 +1,4 @@
-"""The random ending of a job's default name and of its output folder. Standard library only."""
+"""The random suffix of the default name of a job and of its output folder. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ import re
 import secrets
 from itertools import count
 
-__all__ = ["ENDING_LENGTH", "ending_of_key", "folder_pattern", "new_ending", "without_ending"]
+__all__ = ["SUFFIX_LENGTH", "folder_pattern", "new_suffix", "suffix_of_key", "without_suffix"]
 
-ENDING_LENGTH = 6
+SUFFIX_LENGTH = 6
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-# It begins with a digit and has a digit after a letter, so `202611` and `10fold` are no endings.
-_ENDING = r"(?=[0-9a-z]{6}(?![0-9a-z]))[0-9]+[a-z]+[0-9][0-9a-z]*"
-_EARLIER_ENDING = r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}"
-_ADDED = re.compile(f"(?:-{_ENDING}|{_EARLIER_ENDING})$")
+# It begins with a digit and has a digit after a letter, so `202611` and `10fold` are no suffixes.
+_SUFFIX = r"(?=[0-9a-z]{6}(?![0-9a-z]))[0-9]+[a-z]+[0-9][0-9a-z]*"
+_EARLIER_SUFFIX = r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}"
+_ADDED = re.compile(f"(?:-{_SUFFIX}|{_EARLIER_SUFFIX})$")
 
 
-def new_ending() -> str:
-    """Six random characters, with 400 million values, that `without_ending` recognizes."""
+def new_suffix() -> str:
+    """Returns six random characters, of 400 million values, that `without_suffix` recognizes."""
     while True:
-        ending = "".join(secrets.choice(_CHARACTERS) for _ in range(ENDING_LENGTH))
-        if re.fullmatch(_ENDING, ending):
-            return ending
+        suffix = "".join(secrets.choice(_CHARACTERS) for _ in range(SUFFIX_LENGTH))
+        if re.fullmatch(_SUFFIX, suffix):
+            return suffix
 
 
-def ending_of_key(key: str) -> str:
-    """The ending that belongs to an idempotency key: always the same one.
+def suffix_of_key(key: str) -> str:
+    """Returns the suffix of an idempotency key, which is a hash of the key.
 
     Example:
-        >>> ending_of_key("nightly-2026-11-22") == ending_of_key("nightly-2026-11-22")
+        >>> suffix_of_key("nightly-2026-11-22") == suffix_of_key("nightly-2026-11-22")
         True
     """
     for number in count():
         digest = hashlib.sha256(f"{number}:{key}".encode(errors="replace")).digest()
-        ending = "".join(_CHARACTERS[byte % len(_CHARACTERS)] for byte in digest[:ENDING_LENGTH])
-        if re.fullmatch(_ENDING, ending):
+        suffix = "".join(_CHARACTERS[byte % len(_CHARACTERS)] for byte in digest[:SUFFIX_LENGTH])
+        if re.fullmatch(_SUFFIX, suffix):
             break
-    return ending
+    return suffix
 
 
 def folder_pattern(name: str, *, hyphen: str = "-") -> re.Pattern[str]:
-    """Matches the output folder of a job: its name, also with an ending.
+    """Returns a pattern for the output folder of a job: its name, with or without a suffix.
 
     Args:
-        name: of the job, or a part of a path that is made of it.
-        hyphen: what is between the name and the ending.
+        name: of the job, or a part of a path that is derived from it.
+        hyphen: between the name and the suffix.
 
     Example:
         >>> folder_pattern("digits").sub("…", "oss://models/digits-3f2a9c/model/ oss://models/digits/model/")
         'oss://models/…/model/ oss://models/…/model/'
     """
-    return re.compile(f"{re.escape(name)}(?:{hyphen}{_ENDING})?")
+    return re.compile(f"{re.escape(name)}(?:{hyphen}{_SUFFIX})?")
 
 
-def without_ending(name: str) -> str:
-    """The name of a job without the random ending that pai_sdk added; what a user wrote stays.
+def without_suffix(name: str) -> str:
+    """Returns the name of a job without the random suffix that pai_sdk has added.
 
     Example:
-        >>> [without_ending(name) for name in ("train-lr0.1-3f2a9c", "fit_20261123_012742_023740e7", "run-202611")]
+        >>> [without_suffix(name) for name in ("train-lr0.1-3f2a9c", "fit_20261123_012742_023740e7", "run-202611")]
         ['train-lr0.1', 'fit', 'run-202611']
     """
     return _ADDED.sub("", name) or name

@@ -1,4 +1,4 @@
-"""Which endings of a job are followed by another attempt; kept in the request's settings, as tags."""
+"""The retries of a job: how many, and after which outcomes; stored as tags in the settings of its request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERRUPTIONS = (
     reasons.REASON_ENGINE_RESTARTED,
     reasons.REASON_SUPERVISOR_LOST,
 )
-"""The reason codes of jobs that ended through no fault of their own: the default."""
+"""The reason codes of jobs that were interrupted from outside: the default."""
 
 RETRYABLE_REASONS = (
     *INTERRUPTIONS,
@@ -32,24 +32,24 @@ RETRYABLE_REASONS = (
     reasons.REASON_NON_ZERO_EXIT,
     reasons.REASON_REQUIREMENTS_FAILED,
 )
-"""All reason codes that may be followed by another attempt; a stop and a time limit are final."""
+"""All reason codes after which another attempt is possible; a stop and a time limit are final."""
 
 _PREFIX = "pai-sdk."
 _MAX_RETRIES, _RETRY_ON = f"{_PREFIX}max_retries", f"{_PREFIX}retry_on"
-_MOST = 1000
+_RETRY_LIMIT = 1000
 _FIRST_WAIT_S = 5.0
 
-LONGEST_WAIT_S = 600.0
-"""The longest time between two attempts, in seconds."""
+MAX_WAIT_S = 600.0
+"""The longest pause between two attempts, in seconds."""
 
 
 @dataclass(frozen=True)
 class JobRetries:
-    """How often a job is started again, and after which endings.
+    """How often a job is started again, and after which outcomes.
 
     Attributes:
-        most: how many attempts may follow the first one.
-        on: the reason codes of these endings.
+        num_retries: the maximum number of attempts after the first one.
+        on: the reason codes of these outcomes.
 
     Example:
         >>> retries = JobRetries.checked(3, ["Preempted"])
@@ -59,22 +59,22 @@ class JobRetries:
         True
     """
 
-    most: int = 0
+    num_retries: int = 0
     on: tuple[str, ...] = INTERRUPTIONS
 
     @classmethod
     def checked(cls, max_retries: int | None, retry_on: Sequence[str] | None) -> JobRetries:
-        """From the parameters of a job.
+        """Checks the parameters of a job.
 
         Raises:
-            InvalidInputError: the number is out of range, or a code is unknown; all of it is listed.
+            InvalidInputError: the number is out of range, or a code is unknown; with all problems.
         """
-        most = max_retries or 0
+        limit = max_retries or 0
         problems = []
-        if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _MOST:
-            hint = f"give a whole number from 0 to {_MOST}"
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _RETRY_LIMIT:
+            hint = f"give a whole number from 0 to {_RETRY_LIMIT}"
             problems.append(Problem("max_retries", f"{max_retries!r} is no number of retries", hint))
-        if retry_on is not None and not most and not problems:
+        if retry_on is not None and not limit and not problems:
             problems.append(Problem("retry_on", "has no effect without max_retries", "give max_retries=3, say"))
         if isinstance(retry_on, str) or (retry_on is not None and not retry_on):
             problems.append(Problem("retry_on", "is no list of reason codes", "such as ('Preempted', 'NodeLost')"))
@@ -88,18 +88,18 @@ class JobRetries:
                 )
         if problems:
             raise InvalidInputError(problems)
-        return cls(most, INTERRUPTIONS if retry_on is None else tuple(dict.fromkeys(retry_on)))
+        return cls(limit, INTERRUPTIONS if retry_on is None else tuple(dict.fromkeys(retry_on)))
 
     def tags(self) -> dict[str, str]:
-        """As tags of `settings`; none for a job that is not started again."""
-        return {_MAX_RETRIES: str(self.most), _RETRY_ON: ",".join(self.on)} if self.most else {}
+        """Returns the tags of `settings`; none for a job without retries."""
+        return {_MAX_RETRIES: str(self.num_retries), _RETRY_ON: ",".join(self.on)} if self.num_retries else {}
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str] | None) -> JobRetries:
-        """Read them back.
+        """Parses the tags of `settings`.
 
         Raises:
-            InvalidInputError: the tags say something else.
+            InvalidInputError: the tags are malformed.
         """
         text, on = (tags or {}).get(_MAX_RETRIES), (tags or {}).get(_RETRY_ON)
         if text is None and on is None:
@@ -111,23 +111,23 @@ class JobRetries:
 
     @classmethod
     def of(cls, request: TrainingJobRequest) -> JobRetries:
-        """Those of a job.
+        """Returns the retries of a job.
 
         Raises:
-            InvalidInputError: its tags say something else.
+            InvalidInputError: its tags are malformed.
         """
         return cls.of_tags(request.settings.tags if request.settings else None)
 
     def allow(self, attempt: int, reason_code: str | None) -> bool:
-        """Return whether another attempt follows this one, which counts from 1, after such an end."""
-        return attempt <= self.most and reason_code in self.on
+        """Returns True if another attempt follows this one, which counts from 1, after such an outcome."""
+        return attempt <= self.num_retries and reason_code in self.on
 
     @staticmethod
     def wait_s(attempt: int) -> float:
-        """The seconds between the end of this attempt and the next one; they double with each.
+        """Returns the pause between this attempt and the next one, in seconds; it doubles each time.
 
         Example:
             >>> [JobRetries.wait_s(attempt) for attempt in (1, 2, 3, 20)]
             [5.0, 10.0, 20.0, 600.0]
         """
-        return min(LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))
+        return min(MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))

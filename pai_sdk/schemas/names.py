@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pai_sdk.errors import Problem
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_OF_THE_CONTRACT = re.compile(
+_CONTRACT_VARIABLE = re.compile(
     r"PAI_(?:TRAINING_JOB_ID|INSTANCE_NAME|WORKING_DIR|CONFIG_DIR|USER_ARGS|HPS(?:_.*)?|(?:INPUT|OUTPUT)_.*)",
     re.DOTALL,
 )
 
 
 def variable_name(name: str) -> str:
-    """The part of a variable's name that comes from a channel or a hyperparameter.
+    """Returns the part of the name of a variable for a channel or a hyperparameter.
 
     Example:
         >>> variable_name("train-data.v2")
@@ -25,7 +25,7 @@ def variable_name(name: str) -> str:
 
 
 def name_problems(names: Iterable[str], where: str) -> list[Problem]:
-    """Problems of names of channels or hyperparameters that cannot be folders and variables.
+    """Returns the problems of names of channels or hyperparameters that cannot be folders and variables.
 
     Example:
         >>> [problem.where for problem in name_problems(["data", "a b", "x.y", "x-y"], "inputs")]
@@ -41,16 +41,16 @@ def name_problems(names: Iterable[str], where: str) -> list[Problem]:
         variable = variable_name(name)
         other = first_with.setdefault(variable, name)
         if other != name:
-            what = f"becomes the same variable as {other!r} ({variable})"
-            problems.append(Problem(f"{where}[{name!r}]", what, "rename one"))
+            problem = f"becomes the same variable as {other!r} ({variable})"
+            problems.append(Problem(f"{where}[{name!r}]", problem, "rename one"))
     return problems
 
 
-def is_of_the_contract(variable: str) -> bool:
-    """True for an environment variable that the job contract sets, so that a request must not.
+def is_contract_variable(variable: str) -> bool:
+    """Returns True for an environment variable that the job contract sets, so that a request must not.
 
     Example:
-        >>> is_of_the_contract("PAI_HPS_LR"), is_of_the_contract("PAI_REGION_ID")
+        >>> is_contract_variable("PAI_HPS_LR"), is_contract_variable("PAI_REGION_ID")
         (True, False)
     """
-    return _OF_THE_CONTRACT.fullmatch(variable) is not None
+    return _CONTRACT_VARIABLE.fullmatch(variable) is not None

@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator
 
-__all__ = ["LARGEST_INTEGER", "Number", "WholeNumber", "checked_number"]
+__all__ = ["LARGEST_INTEGER", "Integer", "Number", "checked_number"]
 
 LARGEST_INTEGER = (1 << 63) - 1
 """The limit of databases and of clients in other languages."""
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def checked_number(value: object) -> object:
-    """Return a value that is about to be read as a number.
+    """Checks a value that is going to be read as a number, and returns it.
 
     Raises:
         ValueError: it is true or false, a string that is no number of JSON, not finite, or larger than 64 bits.
@@ -37,8 +37,8 @@ def checked_number(value: object) -> object:
         text = value.strip()
         if len(text) > _MAX_DIGITS or _NUMBER.fullmatch(text) is None:
             raise ValueError(f"{value[:60]!r} is not a number")
-        is_whole = text.lstrip("+-").isdecimal()
-        _check_size(int(text) if is_whole else float(text))
+        is_integer = text.lstrip("+-").isdecimal()
+        _check_size(int(text) if is_integer else float(text))
     elif isinstance(value, int | float):
         _check_size(value)
     return value
@@ -52,7 +52,7 @@ def _check_size(number: float) -> None:
         raise ValueError(f"is {number}; give a finite number")
 
 
-WholeNumber: TypeAlias = Annotated[int, BeforeValidator(checked_number)]
+Integer: TypeAlias = Annotated[int, BeforeValidator(checked_number)]
 """A whole number of a `Sent` model."""
 
 Number: TypeAlias = Annotated[float, BeforeValidator(checked_number)]

@@ -75,7 +75,7 @@ class CatalogueImage:
 
 
 def public_images(region_id: str | None) -> Iterator[CatalogueImage]:
-    """The public images, with the registry of a region; the newest of each framework first.
+    """Yields the public images, with the registry of a region; the newest of each framework first.
 
     Args:
         region_id: the region; what is no region of Alibaba Cloud means `cn-hangzhou`.

@@ -139,11 +139,13 @@ def _problems(recipe: Any, where: str) -> Iterator[Problem]:
 
 def _wrong_values(spec: ModelRecipeSpec, where: str) -> Iterator[Problem]:
     """The values that no job could be given; a required one that is missing comes with the job."""
-    known = spec.algorithm_spec.hyperparameter_definitions if spec.algorithm_spec else []
-    optional = [definition.model_copy(update={"required": False}) for definition in known]
+    definitions = spec.algorithm_spec.hyperparameter_definitions if spec.algorithm_spec else []
+    optional = [definition.model_copy(update={"required": False}) for definition in definitions]
     values = [
-        HyperParameter(name=one.name, value=one.value if isinstance(one.value, str) else json.dumps(one.value))
-        for one in spec.hyperparameters
-        if one.value is not None
+        HyperParameter(
+            name=value.name, value=value.value if isinstance(value.value, str) else json.dumps(value.value)
+        )
+        for value in spec.hyperparameters
+        if value.value is not None
     ]
     yield from hyperparameter_problems(optional, values, where)

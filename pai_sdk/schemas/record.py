@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_
 
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import masked, masked_spec
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.status import STATUSES, JobStatus
 from pai_sdk.schemas.wire import NullableList, Received, seconds_of
 
 
@@ -59,7 +59,7 @@ class MetricPoint(Received):
 
 
 def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[MetricPoint]:
-    """The points from a time on; all of them without a time. A point whose time is not known is left in.
+    """Yields the points from a time on; all of them without a time, and always those of unknown time.
 
     Example:
         >>> points = [MetricPoint(timestamp=f"2026-01-01T00:00:0{second}Z", value=second) for second in (1, 2)]
@@ -227,11 +227,11 @@ class JobRecord(JobState):
     _may_wait: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
-    def _see_an_unknown_end(self) -> JobRecord:
+    def _detect_unknown_end(self) -> JobRecord:
         last = self.status_transitions[-1] if self.status_transitions else None
-        is_over = last is not None and bool(last.end_time) and last.status == self.status
-        if is_over and self.status and self.status not in KNOWN_STATUSES:
-            # The model is frozen for its readers; it is still being made here.
+        has_ended = last is not None and bool(last.end_time) and last.status == self.status
+        if has_ended and self.status and self.status not in STATUSES:
+            # The model is frozen for its readers, but still under construction in this validator.
             self.__dict__["status"] = JobStatus(self.status, has_ended=True)
         return self
 
@@ -243,7 +243,7 @@ class JobRecord(JobState):
     @property
     def hyperparameter_values(self) -> dict[str, str | None]:
         """Each hyperparameter's value, as text. The values of secrets are not masked."""
-        return {one.name: one.value for one in self.hyperparameters if one.name}
+        return {each.name: each.value for each in self.hyperparameters if each.name}
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -252,7 +252,7 @@ class JobRecord(JobState):
 
     @property
     def submission(self) -> str | None:
-        """The submission label; empty for a job without one, None where the service shows no labels at all."""
+        """The submission label; empty for a job without one, None where the service returns no labels at all."""
         labels = {label.key: label.value for label in self.labels}
         return labels.get(SUBMISSION_LABEL) or "" if labels else None
 
@@ -263,7 +263,7 @@ class JobRecord(JobState):
 
     @property
     def instance_names(self) -> list[str]:
-        """The instances that have begun to exist, in the service's order."""
+        """The instances so far, in the order of the service."""
         return [instance.name for instance in self.instances if instance.name]
 
     @property
@@ -275,7 +275,7 @@ class JobRecord(JobState):
 
     @property
     def may_list_more(self) -> bool:
-        """True where the job has ended, and instances that have run may be listed a little later."""
+        """True if the job has finished, and the list of its instances can still grow."""
         if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
             return False
         return len(self.instances) < self.num_instances
@@ -302,7 +302,7 @@ class LogLine:
 
     @classmethod
     def of_missing(cls, instance: str, number: int, count: int) -> LogLine:
-        """The notice for lines that the service does not return."""
+        """Returns the notice for lines that the service does not return."""
         lines = "1 line is" if count == 1 else f"{count:,} lines are"
         text = f"[pai_sdk: {lines} missing here; the service counts more lines than it returns]"
         return cls(instance, number, text, missing=count)
@@ -339,12 +339,12 @@ class LogPage:
     unsure: bool = False
 
     def numbered(self, instance: str, start: int) -> list[LogLine]:
-        """The lines as records, the first of them with number `start`; or a notice of missing lines with it."""
+        """Returns the lines as records from number `start` on, after a notice if lines are missing."""
         notice = [LogLine.of_missing(instance, start, self.missing)] if self.missing else []
         first = start + self.missing
         return notice + [LogLine(instance, number, text) for number, text in enumerate(self.lines, first)]
 
-    def notice_of_rest(self, instance: str, start: int) -> list[LogLine]:
-        """For the end of a log: the notice that the service counts more lines; empty if it does not."""
+    def missing_at_end(self, instance: str, start: int) -> list[LogLine]:
+        """Returns the notice for the end of a log of which the service counts more lines; empty if it does not."""
         more = 0 if self.total is None or self.complete else self.total - start
         return [LogLine.of_missing(instance, start, more)] if more > 0 else []

@@ -1,4 +1,4 @@
-"""The request of a job that exists, taken from its record."""
+"""Restores the request of a job from its record."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["recorded_fields", "request_of"]
 
 _ONLY_OF_RECORDS = ("unknown_field", "extra_forbidden")
 _OF_A_REGISTERED_ALGORITHM = ("AlgorithmName", "AlgorithmVersion", "AlgorithmProvider")
-_MOST_PASSES = 20  # each takes out what records have and requests do not, from the outside to the inside
+_MAX_PASSES = 20  # each removes fields that only records have, one level of nesting at a time
 
 
 def recorded_fields(record: JobRecord) -> dict[str, Any]:
-    """Those fields of a record that a request has too, by their names on the wire; empty ones are left out.
+    """Returns the fields of a record that a request has too, by their names on the wire; without empty ones.
 
     Example:
         >>> recorded_fields(JobRecord(training_job_id="train1", training_job_name="digits"))
@@ -27,8 +27,8 @@ def recorded_fields(record: JobRecord) -> dict[str, Any]:
     """
     TrainingJobRequest.model_rebuild()  # before pydantic 2.12, fields of a deferred model have no alias until then
     names = {field.alias or name for name, field in TrainingJobRequest.model_fields.items()}
-    shown = record.model_dump(mode="json", by_alias=True, exclude_none=True)
-    fields = {name: value for name, value in shown.items() if name in names and value not in ([], {})}
+    recorded = record.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields = {name: value for name, value in recorded.items() if name in names and value not in ([], {})}
     if "AlgorithmSpec" in fields and record.is_temp_algo is not False:
         return {name: value for name, value in fields.items() if name not in _OF_A_REGISTERED_ALGORITHM}
     if "AlgorithmName" in fields:
@@ -37,7 +37,7 @@ def recorded_fields(record: JobRecord) -> dict[str, Any]:
 
 
 def request_of(record: JobRecord) -> TrainingJobRequest:
-    """The request that a job was created from, as far as its record shows it.
+    """Returns the request of a job, as far as its record has it.
 
     Args:
         record: of the job. Fields that a service adds to it are left out.
@@ -52,7 +52,7 @@ def request_of(record: JobRecord) -> TrainingJobRequest:
         'ecs.c6.large'
     """
     fields = recorded_fields(record)
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         try:
             return TrainingJobRequest.model_validate(fields)
         except ValidationError as error:
@@ -60,12 +60,12 @@ def request_of(record: JobRecord) -> TrainingJobRequest:
             unknown = [detail["loc"] for detail in details if detail["type"] in _ONLY_OF_RECORDS]
             if not unknown:
                 raise InvalidInputError(problems_of(error, f"job {record.training_job_id}")) from None
-            for place in unknown:
-                _remove(fields, place)
-    raise AssertionError("unreachable: each pass takes out a level of fields")
+            for location in unknown:
+                _remove(fields, location)
+    raise AssertionError("unreachable: each pass removes a level of fields")
 
 
-def _remove(fields: Any, place: tuple[int | str, ...]) -> None:
-    for step in place[:-1]:
+def _remove(fields: Any, location: tuple[int | str, ...]) -> None:
+    for step in location[:-1]:
         fields = fields[step]
-    fields.pop(place[-1], None)
+    fields.pop(location[-1], None)

@@ -13,7 +13,7 @@ from pai_sdk.schemas.compute import (
     Settings,
     UserVpcConfig,
 )
-from pai_sdk.schemas.numbers import WholeNumber
+from pai_sdk.schemas.numbers import Integer
 from pai_sdk.schemas.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.schemas.wire import Sent
 
@@ -24,7 +24,7 @@ ACCESSIBILITY_LABEL = "pai-sdk-accessibility"
 """Label with `PUBLIC` where all members of the workspace may see a job; a service of ours reads it."""
 
 IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
-"""Label with the key that a caller gave; the submission label is then made of it."""
+"""Label with the idempotency key of the caller; the submission label is then computed from it."""
 
 SCHEDULE_LABEL = "pai-sdk-schedule"
 """Label with the id of the schedule that a service has created a job for."""
@@ -53,7 +53,7 @@ class TrainingJobRequest(Sent):
 
     scheduler: SchedulerConfig | None = None
     settings: Settings | None = None
-    priority: WholeNumber | None = None
+    priority: Integer | None = None
     experiment_config: ExperimentConfig | None = None
     user_vpc: UserVpcConfig | None = None
     role_arn: str | None = None
@@ -66,10 +66,10 @@ class TrainingJobRequest(Sent):
         return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
 
     def label(self, key: str) -> str | None:
-        """The value of a label; None where the request has no such label."""
+        """Returns the value of a label; None if the request has no such label."""
         return next((label.value for label in self.labels if label.key == key), None)
 
     def with_label(self, key: str, value: str) -> TrainingJobRequest:
-        """The same request with one label more (or replaced)."""
-        others = [label for label in self.labels if label.key != key]
-        return self.model_copy(update={"labels": [*others, Label(key=key, value=value)]})
+        """Returns a copy with one label more, or replaced."""
+        labels = [label for label in self.labels if label.key != key]
+        return self.model_copy(update={"labels": [*labels, Label(key=key, value=value)]})

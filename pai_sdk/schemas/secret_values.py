@@ -1,4 +1,4 @@
-"""Values that must not be seen: those whose name says so, and `Secret`, which is read when a job is submitted."""
+"""Masks secrets, by their names; and `Secret`, whose value is read when a job is submitted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 __all__ = [
     "MASK",
     "Secret",
-    "looks_secret",
+    "is_secret_name",
     "mask_value",
     "masked",
     "masked_command",
@@ -25,7 +25,7 @@ __all__ = [
 
 MASK = "******"
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ALWAYS = frozenset(
     ("password", "passwd", "pwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey")
 )
@@ -68,7 +68,7 @@ class Secret:
 
     @classmethod
     def from_env(cls, name: str) -> Secret:
-        """The same as `Secret(name)`."""
+        """Returns `Secret(name)`."""
         return cls(name)
 
     @property
@@ -81,7 +81,7 @@ class Secret:
 
 
 def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Environment variables of a request with the values of secrets, as they are sent.
+    """Returns environment variables of a request with the values of secrets, as they are sent.
 
     Raises:
         InvalidInputError: a variable that is named is not set on this machine; all of these are listed.
@@ -92,53 +92,53 @@ def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | Non
     """
     if environments is None:
         return None
-    problems, found = [], {}
+    problems, values = [], {}
     for name, value in environments.items():
-        found[name] = value
+        values[name] = value
         if match := _PLACEHOLDER.fullmatch(value):
-            found[name] = os.environ.get(match[1], "")
-            if not found[name]:
-                what = f"is the secret {match[1]}, and this machine has no such variable"
-                problems.append(Problem(f"environments[{name!r}]", what, f"set it: export {match[1]}=…"))
+            values[name] = os.environ.get(match[1], "")
+            if not values[name]:
+                problem = f"is the secret {match[1]}, and this machine has no such variable"
+                problems.append(Problem(f"environments[{name!r}]", problem, f"set it: export {match[1]}=…"))
     if problems:
         raise InvalidInputError(problems)
-    return found
+    return values
 
 
-def looks_secret(name: str, value: object = "") -> bool:
-    """True where the name forbids to show a value. A number is a secret only under a name such as `password`.
+def is_secret_name(name: str, value: object = "") -> bool:
+    """Returns True if a value must be masked. A number is a secret only under a name such as `password`.
 
     Example:
-        >>> looks_secret("WANDB_API_KEY"), looks_secret("accessKeySecret"), looks_secret("max_token", 512)
+        >>> is_secret_name("WANDB_API_KEY"), is_secret_name("accessKeySecret"), is_secret_name("max_token", 512)
         (True, True, False)
     """
     kind = _kind_of_name(name)
     return kind == "always" or (kind == "unless a number" and not _NUMBER.fullmatch(str(value)))
 
 
-# Lists of runs ask for the same few names again and again.
+# Lists of runs check the same few names for every run.
 @lru_cache(maxsize=4096)
 def _kind_of_name(name: str) -> str:
-    words = [word.lower() for word in _WORD.findall(name)]
-    if _ALWAYS & {*words}:
+    parts = [word.lower() for word in _NAME_PART.findall(name)]
+    if _ALWAYS & {*parts}:
         return "always"
-    is_at_the_end = bool(words) and words[-1] in _AT_THE_END and not _OF_MODELS & {*words}
+    is_at_the_end = bool(parts) and parts[-1] in _AT_THE_END and not _OF_MODELS & {*parts}
     return "unless a number" if is_at_the_end else ""
 
 
 def masked(name: str, value: str) -> str:
-    """The text of a value as it may be shown; in JSON text, the secrets within it are masked.
+    """Masks a value by its name; in JSON text, masks the secrets within it.
 
     Example:
         >>> masked("lr", "0.1"), masked("db_password", "hunter2"), masked("db", '{"password": "hunter2"}')
         ('0.1', '******', '{"password": "******"}')
     """
-    shown: str = mask_value(name, value)
-    return shown
+    text: str = mask_value(name, value)
+    return text
 
 
 def mask_value(name: str, value: Any) -> Any:
-    """Returns a value as it may be shown: masked by its name, or with the secrets masked that it contains.
+    """Masks a value by its name, or the secrets that it contains.
 
     Returns:
         `value` itself when it contains none.
@@ -149,13 +149,13 @@ def mask_value(name: str, value: Any) -> Any:
     """
     if isinstance(value, bool) or (isinstance(value, str | Mapping | list | tuple) and not value):
         return value
-    if value is not None and looks_secret(name, value):
+    if value is not None and is_secret_name(name, value):
         return MASK
     if isinstance(value, Mapping):
-        inner: Any = {key: mask_value(str(key), one) for key, one in value.items()}
-        return inner if any(inner[key] is not one for key, one in value.items()) else value
+        inner: Any = {key: mask_value(str(key), item) for key, item in value.items()}
+        return inner if any(inner[key] is not item for key, item in value.items()) else value
     if isinstance(value, list | tuple):
-        inner = [mask_value("", one) for one in value]
+        inner = [mask_value("", item) for item in value]
         return inner if any(new is not old for new, old in zip(inner, value, strict=True)) else value
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         return _masked_json(value)
@@ -165,37 +165,37 @@ def mask_value(name: str, value: Any) -> Any:
 def _masked_json(text: str) -> str:
     try:
         content = json.loads(text)
-        shown = mask_value("", content)
-        return text if shown is content else json.dumps(shown, ensure_ascii=False)
+        masked_content = mask_value("", content)
+        return text if masked_content is content else json.dumps(masked_content, ensure_ascii=False)
     except (ValueError, RecursionError):  # no JSON
         return text
 
 
 def masked_command(text: str) -> str:
-    """A command as it may be shown: without the values of options and variables whose names look secret.
+    """Masks the values of options and variables of a command whose names are those of secrets.
 
     Example:
         >>> masked_command("HF_TOKEN=hf_abc python train.py --lr 0.1 --api-key abc")
         'HF_TOKEN=****** python train.py --lr 0.1 --api-key ******'
     """
 
-    def shown(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         value = match["value"].strip("'\"")
-        if value.startswith("$") or not looks_secret(match["name"], value):
+        if value.startswith("$") or not is_secret_name(match["name"], value):
             return match[0]
         return f"{match['name']}{match['between']}{MASK}"
 
-    return _IN_COMMAND.sub(shown, text)
+    return _IN_COMMAND.sub(replacement, text)
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an algorithm spec, as it is on the wire, with its command as it may be shown.
+    """Returns an algorithm spec, as it is on the wire, with a masked command.
 
     Example:
         >>> masked_spec({"Command": ["sh", "-c", "python train.py --api-key abc"]})
         {'Command': ['sh', '-c', 'python train.py --api-key ******']}
     """
-    shown = dict(spec)
+    public = dict(spec)
     if isinstance(spec.get("Command"), list):
-        shown["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
-    return shown
+        public["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
+    return public

@@ -83,7 +83,7 @@ class InputChannel(Sent):
     version_name: str | None = None
 
     @model_validator(mode="after")
-    def _one_source(self) -> InputChannel:
+    def _check_source(self) -> InputChannel:
         if (self.input_uri is None) == (self.dataset_id is None):
             raise ValueError(f"input channel {self.name!r} needs an InputUri or a DatasetId, and just one of them")
         return self
@@ -99,7 +99,7 @@ class OutputChannel(Sent):
     version_name: str | None = None
 
     @model_validator(mode="after")
-    def _one_target(self) -> OutputChannel:
+    def _check_target(self) -> OutputChannel:
         if (self.output_uri is None) == (self.dataset_id is None):
             raise ValueError(
                 f"output channel {self.name!r} needs an OutputUri or a DatasetId, and just one of them"

@@ -26,9 +26,9 @@ class JobStatus(str):
             has_ended: the service gives the time at which this status ended, and no later status. So the end of a
                 job is seen where its status is not known. Such a job counts as failed.
         """
-        made = super().__new__(cls, name)
-        made._has_ended = has_ended
-        return made
+        status = super().__new__(cls, name)
+        status._has_ended = has_ended
+        return status
 
     CREATING: JobStatus
     CREATED: JobStatus
@@ -43,27 +43,27 @@ class JobStatus(str):
 
     @property
     def is_terminal(self) -> bool:
-        """True where the job has ended and will not change again."""
+        """True if the job has finished; it will not change again."""
         return self.is_success or self.is_failure or self.is_stopped
 
     @property
     def is_success(self) -> bool:
-        """True where it ended with success."""
+        """True if the job has succeeded."""
         return self == "Succeed"
 
     @property
     def is_failure(self) -> bool:
-        """True where it ended by an error, of the job or of the service."""
+        """True if the job has failed, by an error of its own or of the service."""
         return self in ("Failed", "CreateFailed", "InitializeFailed") or self.is_unknown_end
 
     @property
     def is_unknown_end(self) -> bool:
-        """True where the job has ended in a status that is not known here."""
-        return self._has_ended and self not in KNOWN_STATUSES
+        """True if the job has finished in a status that this package does not know."""
+        return self._has_ended and self not in STATUSES
 
     @property
     def kind(self) -> Literal["success", "failure", "stopped", "running"]:
-        """The kind of status, which has one colour wherever it is shown; `running` is every one before the end.
+        """The kind of status, which has one colour in all displays; `running` is that of all unfinished jobs.
 
         Example:
             >>> JobStatus("Terminated").kind, JobStatus("Creating").kind
@@ -75,11 +75,11 @@ class JobStatus(str):
 
     @property
     def is_stopped(self) -> bool:
-        """True where it was stopped by a user."""
+        """True if a user has stopped the job."""
         return self == "Terminated"
 
 
-KNOWN_STATUSES: Final = (
+STATUSES: Final = (
     "Creating",
     "Created",
     "Submitted",

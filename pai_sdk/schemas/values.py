@@ -12,7 +12,7 @@ __all__ = ["hyperparameter_text", "python_value"]
 
 
 def hyperparameter_text(value: object) -> str:
-    """Write a hyperparameter's value as a user would type it: `true`, `0.1`, text as it is, the rest as JSON.
+    """Returns the value of a hyperparameter as a string: `true`, `0.1`, a string unchanged, others as JSON.
 
     An enumeration's member is its value, a path is its text, and a number or array of numpy or torch is what its
     `tolist()` gives. No digit of a float is lost: the shortest text that reads back as the same number is written.
@@ -35,7 +35,7 @@ def hyperparameter_text(value: object) -> str:
             f"{plain} is not a number a job can be given; if its code reads it, give '{plain}' as text"
         )
     try:
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=_inside)
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=_convert)
     except TypeError as error:
         raise ValueError(f"{type(value).__name__} cannot be written as text or JSON: {error}") from error
 
@@ -68,23 +68,23 @@ def python_value(value: object) -> object:
 
 def _check_keys(values: Mapping[object, object]) -> None:
     """Raises ValueError for keys that JSON, whose keys are strings, cannot tell apart."""
-    texts: dict[str, object] = {}
+    keys: dict[str, object] = {}
     for key in values:
         if key is None or isinstance(key, str | int | float):  # JSON takes no others
             text = key if isinstance(key, str) else json.dumps(key)
-            if text in texts:
-                raise ValueError(f"the keys {texts[text]!r} and {key!r} are one key in JSON")
-            texts[text] = key
+            if text in keys:
+                raise ValueError(f"the keys {keys[text]!r} and {key!r} are one key in JSON")
+            keys[text] = key
 
 
 def _plain(value: object) -> object:
-    """The value itself, of what only holds it."""
+    """Returns the value of an enum member, and the string of a path."""
     if isinstance(value, Enum):
         return _plain(value.value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _inside(value: object) -> object:
+def _convert(value: object) -> object:
     """Converts a value that JSON does not know, within a list or a dict."""
     plain = _plain(value)
     if plain is value:

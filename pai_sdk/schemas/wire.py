@@ -58,44 +58,44 @@ class Sent(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _suggest_near_fields(cls: type[_Model], given: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
+    def _suggest_near_fields(cls: type[_Model], value: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
         try:
-            return validate(given)
+            return validate(value)
         except ValidationError as error:
             details = [_with_suggestion(cls, detail) for detail in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(cls.__name__, details)
 
     def to_wire(self) -> dict[str, Any]:
-        """The JSON object that is sent: wire names, unset fields left out."""
+        """Returns the JSON object that is sent: wire names, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same, by the name that alipai gives it."""
+        """Returns `to_wire()`; the name is that of alipai."""
         return self.to_wire()
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The same as text; compact unless an indent is given."""
+        """Returns the JSON as a string; compact unless an indent is given."""
         separators = (",", ":") if indent is None else None
         return json.dumps(self.to_wire(), ensure_ascii=False, indent=indent, separators=separators)
 
 
 def problems_of(error: ValidationError, where: str) -> list[Problem]:
-    """The problems that a validation found.
+    """Returns the problems of a failed validation.
 
     Args:
         error: from pydantic.
-        where: what was validated, as its author knows it.
+        where: the name of the validated value, for messages.
     """
-    found = []
+    problems = []
     for detail in error.errors(include_url=False, include_input=False):
-        inside = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
-        what = _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
-        found.append(Problem(where + inside, what))
-    return found
+        path = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
+        message = _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+        problems.append(Problem(where + path, message))
+    return problems
 
 
 def _with_suggestion(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
-    """The same error; for an unknown field, its message names the nearest field."""
+    """Returns the error; for an unknown field, with the nearest field in the message."""
     kind: str | PydanticCustomError = detail["type"]
     if kind == "extra_forbidden" and len(detail["loc"]) == 1:
         kind = PydanticCustomError(_UNKNOWN_FIELD, _unknown(model, str(detail["loc"][0])))
@@ -111,8 +111,8 @@ def _unknown(model: type[BaseModel], name: str) -> str:
     fields = model.model_fields
     # Its own name in Python is unknown in a body, where only the alias is.
     by_name = name == name.lower() and name not in fields
-    known = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
-    return f"is not known; {name_hint(name, known, max_names=len(known))}"
+    names = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
+    return f"is not known; {name_hint(name, names, max_names=len(names))}"
 
 
 class Received(BaseModel):
@@ -129,12 +129,12 @@ class Received(BaseModel):
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that was received: names of the wire, unset fields left out."""
+        """Returns the JSON object that was received: names of the wire, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def wire_time(seconds: float | None) -> str | None:
-    """Seconds since 1970 as the wire has them; None for what is no time, or none of the years 1 to 9999.
+    """Converts seconds since 1970 to a time of the wire; None for no time, and outside of the years 1 to 9999.
 
     Example:
         >>> wire_time(0.25), wire_time(float("nan")), wire_time(1e300)
@@ -150,14 +150,14 @@ def wire_time(seconds: float | None) -> str | None:
 
 
 def seconds_of(moment: str | None) -> float | None:
-    """A time of the wire in seconds since 1970; None where there is none, or none that can be read.
+    """Converts a time of the wire to seconds since 1970; None for no time, or a malformed one.
 
     Example:
         >>> seconds_of("1970-01-01T00:00:00.250Z"), seconds_of("yesterday"), seconds_of(None)
         (0.25, None, None)
     """
     try:
-        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+        parsed = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
         return None

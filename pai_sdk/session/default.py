@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _default: Session | None = None
 _open_default: Callable[[], Session] | None = None  # in place of environment and config file
+# Held while the default session is opened: two threads that ask first share one session, and one embedded service.
 _default_lock = threading.Lock()
 _opening = threading.Lock()
 
@@ -81,10 +82,10 @@ def get_default_session(*, local: bool = False) -> Session:
 
 @contextmanager
 def default_session_from(open_session: Callable[[], Session]) -> Iterator[None]:
-    """Within it, another session is the default one; afterwards the former one is again.
+    """Replaces the default session within the block.
 
     Args:
-        open_session: makes that session; called when it is first needed.
+        open_session: opens that session; called at its first use.
 
     Example:
         >>> with default_session_from(lambda: Session("cn-shanghai", profile="")):
@@ -124,7 +125,7 @@ class SessionReference:
 
     @classmethod
     def of(cls, session: Session) -> SessionReference:
-        """The reference to a session."""
+        """Returns the reference to a session."""
         folder = session.embedded_folder
         if folder is not None:  # its port may be another one when the service is started again
             return cls(None, embedded_in=str(folder))
@@ -132,11 +133,12 @@ class SessionReference:
         return cls(settings.region_id, settings.endpoint, settings.oss_endpoint)
 
     def open(self) -> Session:
-        """The session. No service is started, but the embedded one of the same folder.
+        """Opens the session. No service is started, except the embedded one of the same folder.
 
         Raises:
             SettingsError: this process has no session on the same services.
         """
+        # Threads that unpickle the same estimator share one session; the first one opens it.
         with _opening:
             opened: Session | None = vars(self).get("_opened")
             if opened is None:
@@ -154,17 +156,17 @@ class SessionReference:
         session = _default or Session()
         if type(self).of(session) != self:
             raise SettingsError(
-                f"the pickled object uses the services of {self._place()}, but this process is configured for "
-                f"{type(self).of(session)._place()}; set up that default session here, or make the object here, "
-                "with session="
+                f"the pickled object uses the services of {self._description()}, but this process is configured "
+                f"for {type(self).of(session)._description()}; set up that default session here, or make the "
+                "object here, with session="
             )
         return session
 
-    def _place(self) -> str:
+    def _description(self) -> str:
         if self.embedded_in is not None:
             return f"the embedded service in {self.embedded_in}"
-        named = (self.region_id, self.endpoint, self.oss_endpoint)
-        return ", ".join(name for name in named if name) or "no region"
+        names = (self.region_id, self.endpoint, self.oss_endpoint)
+        return ", ".join(name for name in names if name) or "no region"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_opened"}
@@ -172,19 +174,19 @@ class SessionReference:
 
 def reference(session: Session | SessionReference | None) -> SessionReference | None:
     """Returns the reference that replaces a session in a pickle; for None, that of an existing default session."""
-    found = _default if session is None else session
-    return SessionReference.of(found) if isinstance(found, Session) else found
+    used = _default if session is None else session
+    return SessionReference.of(used) if isinstance(used, Session) else used
 
 
 def session_or_default(session: Session | SessionReference | None, *, local: bool) -> Session:
-    """The session given, or the default one.
+    """Returns the argument, or the default session.
 
     Args:
-        session: what was given; a reference is opened.
+        session: a reference is opened.
         local: as for `get_default_session`.
 
     Raises:
-        InvalidInputError: what was given is no session.
+        InvalidInputError: the argument is no session.
         SettingsError: it is a reference to services that this process has no session for.
     """
     if isinstance(session, SessionReference):

@@ -467,10 +467,10 @@ class Session(Aliased):
         from pai_sdk.storage.transfer import upload
 
         where = OssUri.parse(uri)  # a wrong one raises before anything is started
-        what = parse_path(path, "path")
+        source = parse_path(path, "path")
         if links not in ("follow", "inside", "error"):
             raise InvalidInputError([Problem("links", f"is {links!r}", "follow, inside or error")])
-        return str(upload(self._backends.service.files(), what, where, progress=progress, links=links))
+        return str(upload(self._backends.service.files(), source, where, progress=progress, links=links))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
         """Download a file or a folder from OSS. For the outputs of a job, use `job.download()`.
@@ -540,13 +540,14 @@ class Session(Aliased):
         )
 
     def __repr__(self) -> str:
-        s = self.settings
-        shown = f"{s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}"
-        return f"<Session {shown} page={s.endpoint}/ui/>" if self.is_embedded else f"<Session {shown}>"
+        settings = self.settings
+        page = f" page={settings.endpoint}/ui/" if self.is_embedded else ""
+        workspace, bucket = settings.workspace_id or "?", settings.oss_bucket_name or "?"
+        return f"<Session {settings.region_id or '?'} workspace={workspace} bucket={bucket}{page}>"
 
 
 class _EmbeddedService:
-    """The embedded service that a session uses, if it does.
+    """The embedded service of a session, if the session uses it.
 
     Attributes:
         data_dir: its folder; None for a session on another service.
@@ -556,10 +557,9 @@ class _EmbeddedService:
         self.data_dir: Path | None = None
 
     def start_again(self) -> str | None:
-        """Start the service again: it ends when idle, and may be killed.
+        """Starts the service again, which stops when idle and can be killed; returns its endpoint.
 
-        Returns:
-            Its endpoint; the port changes when another process has taken the last one.
+        The port changes if another process uses the last one.
         """
         if self.data_dir is None:
             return None
@@ -567,7 +567,7 @@ class _EmbeddedService:
 
 
 def _ensure_running(data_dir: Path | None, executor: str | None, options: Mapping[str, str]) -> ServiceInfo:
-    """The embedded service of a folder, started if need be; its libraries are loaded here."""
+    """Returns the embedded service of a folder, started if it does not run; its libraries are loaded here."""
     from pai_sdk.service.embedded import ChosenExecutor, ensure_running
 
     return ensure_running(data_dir, executor=ChosenExecutor(executor, dict(options)) if executor else None)

@@ -1,4 +1,4 @@
-"""Shows a job that has just been created, with the warnings and notes of its plan."""
+"""Displays a job that has just been created, with the warnings and notes of its plan."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from pai_sdk.schemas.record import JobRecord
 __all__ = ["announce"]
 
 logger = logging.getLogger(__name__)
-_shown_notes: set[str] = set()  # what they begin with: the same note of two images is shown once
+_announced_notes: set[str] = set()  # by the text before the colon: the note of two images is displayed once
 
 
-def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
-    """Show the job; an error raised here would hide its id from the user, so there is none.
+def announce(job: TrainingJob, plan: Plan, *, is_visible: bool) -> Display:
+    """Displays the job. No error is raised: it would hide the id of the job from the user.
 
     Args:
         job: the job.
-        plan: it was submitted from.
-        shown: whether the user wants to see it; otherwise only the warnings are logged.
+        plan: of the job.
+        is_visible: False to log the warnings only.
 
     Returns:
-        The display on which the job is shown further.
+        The display for the further progress of the job.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; its message has the commands for the job, which continues.
     """
-    if not shown:
+    if not is_visible:
         for warning in plan.warnings:
             logger.warning("job %s: %s", job.id, warning)
         return Silent()
@@ -53,9 +53,9 @@ def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
 
 
 def _new(notes: Iterable[str]) -> Iterator[str]:
-    """Returns the notes that this process has not shown yet."""
+    """Yields the notes that this process has not displayed yet."""
     for note in notes:
         subject = note.partition(":")[0]
-        if subject not in _shown_notes:
-            _shown_notes.add(subject)
+        if subject not in _announced_notes:
+            _announced_notes.add(subject)
             yield note

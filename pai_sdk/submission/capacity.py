@@ -30,7 +30,7 @@ _CAPACITY = re.compile(
 
 
 def is_capacity_code(code: str | None) -> bool:
-    """True for a code of an error, or of a failed job, which means that there are no such instances now.
+    """Returns True if the code of an error, or of a failed job, means that there are no such instances now.
 
     Example:
         >>> is_capacity_code("OperationDenied.NoStock"), is_capacity_code("QuotaExceeded"), is_capacity_code(None)
@@ -40,7 +40,7 @@ def is_capacity_code(code: str | None) -> bool:
 
 
 def with_resources(plan: Plan, resources: ComputeResource, code: str | None) -> Plan:
-    """The same plan, of the same submission, for other resources; the log has a warning with the reason."""
+    """Returns the plan for other resources, in the same submission; logs a warning with the reason."""
     kind = f"{resources.ecs_spec}{' spot' if resources.spot_spec else ''}"
     logger.warning("%s: no capacity (%s); trying %s", plan.request.training_job_name, code or "", kind)
     return replace(plan, request=plan.request.model_copy(update={"compute_resource": resources}))
@@ -52,15 +52,15 @@ def wait_with_fallback(
     plan_of: Callable[[TrainingJob], Plan | None],
     submit: Callable[[Plan], TrainingJob],
 ) -> TrainingJob:
-    """Wait for a job; one that failed for want of capacity is submitted again with its next resources.
+    """Waits for a job; one that failed for lack of capacity is submitted again with its next resources.
 
-    Only a job that has ended and never ran is submitted again, so that no two run at once. Its end is not
-    announced.
+    Only a job that has failed and never ran is submitted again, so that two jobs never run at once. The failure
+    of the first one causes no notification.
 
     Args:
         job: the job.
-        wait_for: waits for the end of a job, and raises what a wait raises.
-        plan_of: the plan that a job was submitted from; None where it is not known.
+        wait_for: waits until a job has finished, and raises the errors of a wait.
+        plan_of: returns the plan of a job; None if this process has not submitted it.
         submit: submits a plan.
 
     Returns:
@@ -80,7 +80,7 @@ def wait_with_fallback(
             notify_all(notifications, job.record, stop)
             raise
         except BaseException:
-            job.notifications = notifications  # the job continues, and a later wait may see its end
+            job.notifications = notifications  # the job continues; a later wait reports its outcome
             raise
         else:
             notify_all(notifications, job.record, None)
@@ -89,10 +89,10 @@ def wait_with_fallback(
 
 
 def _following(failure: JobFailed, job: TrainingJob, plan: Plan) -> Plan | None:
-    """The plan to submit after a job that found no capacity: a submission of its own. None where there is none."""
-    began = any(passed.status == "Running" for passed in job.record.status_transitions)
+    """Returns the plan to submit after a job without capacity, as a new submission; None if there is none."""
+    has_run = any(passed.status == "Running" for passed in job.record.status_transitions)
     untried = untried_fallbacks(plan)
-    if began or has_key(plan.request) or not untried or not is_capacity_code(failure.reason_code):
+    if has_run or has_key(plan.request) or not untried or not is_capacity_code(failure.reason_code):
         return None
     submission = SubmissionId()
     request = plan.request.with_label(SUBMISSION_LABEL, str(submission))

@@ -1,4 +1,4 @@
-"""The key of a submission: a label that is the same however often the same thing is submitted."""
+"""The idempotency key of a submission, as a label that is equal for all its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = re.compile(r"[\w][\w.:/@+-]{0,127}")
 
 
 def with_key(request: TrainingJobRequest, key: str) -> TrainingJobRequest:
-    """The request with the submission label of an idempotency key: all requests with that key are one submission.
+    """Returns the request with the label of an idempotency key: all requests with that key are one submission.
 
     Raises:
         InvalidInputError: the key cannot be a label.
@@ -27,5 +27,5 @@ def with_key(request: TrainingJobRequest, key: str) -> TrainingJobRequest:
 
 
 def has_key(request: TrainingJobRequest) -> bool:
-    """True where the caller has given an idempotency key: other plans may be the same submission."""
+    """Returns True if the request has an idempotency key: other plans can be the same submission."""
     return request.label(IDEMPOTENCY_LABEL) is not None

@@ -1,6 +1,6 @@
-"""The submissions of this process: whether a plan has become a job, and what an earlier attempt left open.
+"""The submissions of this process: the jobs of plans, and the unconfirmed creates of earlier attempts.
 
-A plan is a value and remembers nothing. The ledger has one entry for each plan that was submitted, for as long as
+A plan is a value without state. The ledger has one entry for each plan that was submitted, for as long as
 the plan exists; it is shared by all sessions, since a plan becomes one job whichever session submits it.
 """
 
@@ -24,23 +24,23 @@ class UnconfirmedCreate:
 
     Attributes:
         count: how many there were.
-        ended_s: monotonic time in seconds at which the last of them was given up.
-        took_s: how long the last of them had been under way, in seconds.
+        abandoned_s: monotonic time in seconds at which the last of them was abandoned.
+        duration_s: of the last of them, in seconds.
     """
 
     count: int
-    ended_s: float
-    took_s: float
+    abandoned_s: float
+    duration_s: float
 
 
 @dataclass
 class Submission:
-    """The submission of one plan, as far as this process knows it.
+    """The submission of one plan by this process. The holder of `_lock` reads and writes the fields.
 
     Attributes:
-        job_id: the job, once it is known.
+        job_id: None until the create is confirmed.
         unconfirmed: creates without a response; the job is searched for before another one is sent.
-        untried_fallbacks: resources that were not asked for when the job was created.
+        untried_fallbacks: resources that were not requested when the job was created.
     """
 
     job_id: str | None = None
@@ -48,19 +48,22 @@ class Submission:
     untried_fallbacks: tuple[ComputeResource, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note_unconfirmed(self, *, begun_s: float, now_s: float) -> None:
-        """Note a create that was given up now."""
+    def add_unconfirmed(self, *, started_s: float, now_s: float) -> None:
+        """Records a create that was abandoned now."""
         count = self.unconfirmed.count if self.unconfirmed else 0
-        self.unconfirmed = UnconfirmedCreate(count + 1, now_s, now_s - begun_s)
+        self.unconfirmed = UnconfirmedCreate(count + 1, now_s, now_s - started_s)
 
 
+# Weak: an entry goes with the last plan of its submission, so that long-running processes do not collect them.
 _submissions: WeakKeyDictionary[SubmissionId, Submission] = WeakKeyDictionary()
-_submissions_lock = threading.Lock()  # held for a look-up only; the lock of a submission for as long as it is sent
+# Held for a look-up only, so that submissions of different plans run at the same time. The lock of a submission is
+# held during the upload and the create: of two threads with one plan, the second one finds the job of the first.
+_submissions_lock = threading.Lock()
 
 
 @contextmanager
 def submission_of(plan: Plan) -> Iterator[Submission]:
-    """The submission of a plan. Other threads that submit the same plan wait until the block ends."""
+    """Locks the submission of a plan: other threads that submit the same plan wait for the end of the block."""
     with _submissions_lock:
         submission = _submissions.setdefault(plan.submission, Submission())
     with submission._lock:
@@ -68,6 +71,6 @@ def submission_of(plan: Plan) -> Iterator[Submission]:
 
 
 def untried_fallbacks(plan: Plan) -> tuple[ComputeResource, ...]:
-    """The resources that were not asked for when the job of a plan was created."""
+    """Returns the resources that were not requested when the job of a plan was created."""
     with submission_of(plan) as submission:
         return submission.untried_fallbacks

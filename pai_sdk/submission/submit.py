@@ -1,4 +1,4 @@
-"""Submits a plan: at most one job, whichever session, thread or process submits it, and however often."""
+"""Submits a plan: it becomes at most one job, in any number of sessions, threads and processes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,16 @@ def submit(
     policy: SubmissionPolicy | None = None,
     progress: bool = True,
 ) -> str:
-    """Put the files of a plan in place, and create its job.
+    """Uploads the files of a plan and creates its job; returns the id of the job.
 
-    When it fails, the plan can be submitted again; a job that an unconfirmed create has made is found then.
+    After an error, the plan can be submitted again; the job of an unconfirmed create is found then.
 
     Args:
         plan: the plan.
         backend: runs the job.
-        prepare: called before files are uploaded, where there is no job yet.
+        prepare: called before the upload, unless the job exists already.
         policy: how long to search for the job of an unconfirmed create.
         progress: show bars.
-
-    Returns:
-        The job's id.
 
     Raises:
         InvalidInputError: the plan was submitted before. A second job would have the same name, and write into
@@ -70,7 +67,7 @@ def _submit(
     with_secrets(plan.request.environments)  # a missing one is reported before anything is uploaded
     prepare()
     backend.upload(plan, progress=progress)
-    # A refusal for want of capacity means that there is no job, so the next resources cannot make a second one.
+    # An error for lack of capacity means that no job was created, so the next resources cannot cause a second one.
     before, untried = submission.unconfirmed, list(plan.fallbacks)
     while True:
         try:
@@ -86,7 +83,7 @@ def _submit(
 
 
 def _job_of_another(plan: Plan, backend: Backend, submission: Submission) -> str | None:
-    """The job that another plan with the same idempotency key has become.
+    """Returns the existing job of another plan with the same idempotency key.
 
     Raises:
         InvalidInputError: the plan comes from a file, and was submitted from there before.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pai_sdk.schemas.job_names import ENDING_LENGTH, ending_of_key, new_ending, without_ending
+from pai_sdk.schemas.job_names import SUFFIX_LENGTH, new_suffix, suffix_of_key, without_suffix
 
 __all__ = ["base_of_command", "name_of_copy", "new_folder", "new_name"]
 
@@ -35,9 +35,9 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
     """
     name = base.rstrip("-_.") or base
     for part in _parts(hyperparameters):
-        if len(name) + len(part) + ENDING_LENGTH + 2 <= _LONGEST:
+        if len(name) + len(part) + SUFFIX_LENGTH + 2 <= _LONGEST:
             name = f"{name}-{part}"
-    return f"{name}-{new_ending()}"
+    return f"{name}-{new_suffix()}"
 
 
 def new_folder(name: str, *, is_given: bool, key: str | None = None) -> str:
@@ -56,7 +56,7 @@ def new_folder(name: str, *, is_given: bool, key: str | None = None) -> str:
     """
     if not is_given:
         return name
-    return f"{name}-{new_ending() if key is None else ending_of_key(key)}"
+    return f"{name}-{new_suffix() if key is None else suffix_of_key(key)}"
 
 
 def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -66,10 +66,10 @@ def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any])
         >>> name_of_copy("train-lr0.1-3f2a9c", {"lr": "0.1"}, {"lr": "0.2"}).rpartition("-")[0]
         'train-lr0.2'
     """
-    base = without_ending(name)
+    base = without_suffix(name)
     for part in reversed(_parts(before)):
         base = base.removesuffix(f"-{part}")
-    return new_name(base[: _LONGEST - ENDING_LENGTH - 1], after)
+    return new_name(base[: _LONGEST - SUFFIX_LENGTH - 1], after)
 
 
 def base_of_command(command: str | Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from pai_sdk.code.script_text import (
 )
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
-from pai_sdk.schemas.names import is_of_the_contract, name_problems
+from pai_sdk.schemas.names import is_contract_variable, name_problems
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
@@ -181,7 +181,7 @@ def environment(given: Mapping[str, str | Secret] | None, problems: Problems) ->
     for name, value in (given or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             problems.add(f"environments[{name!r}]", "not a name of a variable")
-        elif is_of_the_contract(name):
+        elif is_contract_variable(name):
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str | Secret):
             problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")

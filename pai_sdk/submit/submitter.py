@@ -179,7 +179,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         from pai_sdk.submission.announce import announce
 
         job = self._send(plan)
-        display = announce(job, plan, shown=show_logs)
+        display = announce(job, plan, is_visible=show_logs)
         if wait:
             on_interrupt = backend_for_job(job.id).capabilities.on_interrupt
             return self._wait(

@@ -15,7 +15,7 @@ from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.functions.calling import kind_of
-from pai_sdk.schemas.arguments import check_one_of, seconds_or_none
+from pai_sdk.schemas.arguments import check_choice, seconds_or_none
 from pai_sdk.schemas.values import python_value
 from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.uri import uri_scheme
@@ -289,7 +289,7 @@ class Tuner:
             TuningFailed: too many trials have failed, or none has succeeded.
             KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
         """
-        check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
+        check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
         if self._estimator is _read_only_estimator:
             hint = "to continue the study: Tuner.load(study, estimator)"
             raise InvalidInputError([Problem("estimator", "is missing", hint)])

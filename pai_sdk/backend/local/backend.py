@@ -398,7 +398,7 @@ class LocalBackend:
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines of one instance's log."""
         with self._jobs.may_be_deleted(job_id) as sandbox:
-            can_restart = self._jobs.retries(job_id).most > 0
+            can_restart = self._jobs.retries(job_id).num_retries > 0
 
             def is_open() -> bool:
                 state = self._jobs.state(job_id, self._executor)

@@ -146,7 +146,7 @@ class LocalJobs:
     def stop(self, job_id: str, executor: Executor) -> None:
         """Requests that a job stops, also one that waits for another attempt."""
         root = self.sandbox(job_id).root
-        if self.retries(job_id).most:
+        if self.retries(job_id).num_retries:
             with self.update_metadata(job_id) as metadata:
                 # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
                 metadata.setdefault("stopped_at", time.time())

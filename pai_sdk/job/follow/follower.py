@@ -308,7 +308,7 @@ class Follower:
                 self._publish_lines(reader, lines)
             pause_s = self._next_read_delay_s(reader, page, requested_at, wait_s=wait_s, has_waited=has_waited)
             if pause_s is None:
-                self._publish_lines(reader, page.notice_of_rest(reader.instance, reader.next_line))
+                self._publish_lines(reader, page.missing_at_end(reader.instance, reader.next_line))
                 self._finish_stream()
             elif self._queued_lines >= _MAX_QUEUED_LINES:
                 self._parked.append(reader)

@@ -211,7 +211,7 @@ class LogStream:
         """Returns the lines of a page; at the end of a finished job, a notice if lines are missing."""
         if page.lines or page.unsure or not record.status.is_terminal:
             return page.numbered(instance, start)
-        return page.notice_of_rest(instance, start)
+        return page.missing_at_end(instance, start)
 
     def _source(self, deadline: float | None) -> Generator[Update, None, None]:
         if not self._follow:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from pai_sdk.backend.base import JobChanges
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.status import KNOWN_STATUSES
+from pai_sdk.schemas.status import STATUSES
 from pai_sdk.schemas.wire import seconds_of
 
 __all__ = ["Watched", "WatchedJobs"]
@@ -216,7 +216,7 @@ class WatchedJobs:
             if self._policy.schedule.now() >= job.doubted_until:
                 self._had_news |= self._put(job, self._to_confirm)
             return []
-        if entry.status not in KNOWN_STATUSES:
+        if entry.status not in STATUSES:
             self._put(job, self._to_check)  # an unknown status may be final, and an entry has no end time
             return []
         if job.entry == before or _is_older(entry, job.record):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 from pai_sdk.run.watch.records import RunBrief
-from pai_sdk.schemas.job_names import without_ending
+from pai_sdk.schemas.job_names import without_suffix
 from pai_sdk.storage.stores.local import path_of_file_uri
 
 __all__ = ["folder_of", "has_explicit_name", "is_of_instance", "run_names", "usual_tags"]
@@ -77,7 +77,7 @@ def run_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
         {'.': 'a/x', '.@2': 'b/x', 'train1x7k2': 'lr (x7k2)', 'train9f2a1': 'lr (f2a1)'}
     """
     runs = list(briefs)
-    names = [without_ending(brief.name) if has_explicit_name(brief) else brief.name or brief.id for brief in runs]
+    names = [without_suffix(brief.name) if has_explicit_name(brief) else brief.name or brief.id for brief in runs]
     counts = Counter(names)
     names_by_id = {brief.id: name for brief, name in zip(runs, names, strict=True)}
     shared: dict[str, list[RunBrief]] = {}

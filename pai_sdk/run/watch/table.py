@@ -23,8 +23,8 @@ from pai_sdk.run.plots.pictures import run_colour, safe_text, save_picture, smal
 from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
-from pai_sdk.schemas.job_names import without_ending
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.job_names import without_suffix
+from pai_sdk.schemas.status import STATUSES, JobStatus
 
 __all__ = ["RunTable", "age_text"]
 
@@ -145,13 +145,13 @@ def age_text(run: RunBrief, now: float) -> str:
 def _name_html(run: RunBrief) -> str:
     if not run.name or run.name == run.id:
         return f"<b>{safe_text(run.id)}</b>"
-    name = f'<b title="{safe_text(run.name)}">{safe_text(without_ending(run.name))}</b>'
+    name = f'<b title="{safe_text(run.name)}">{safe_text(without_suffix(run.name))}</b>'
     return f'{name}<br><span style="{_DIM};font-size:12px">{safe_text(run.id)}</span>'
 
 
 def _status_html(run: RunBrief) -> str:
     status = JobStatus(_OF_A_JOB.get(run.status, run.status))
-    kind = status.kind if status in KNOWN_STATUSES else "unknown"
+    kind = status.kind if status in STATUSES else "unknown"
     notes = [run.error] if run.error else []
     notes += ["loading"] if run.is_loading else []
     notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, lazyload
 from pai_sdk.agent.protocol import Ending
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER, REASON_USER_REMOVED
 from pai_sdk.execution.base import InstanceState
-from pai_sdk.schemas.job_retries import LONGEST_WAIT_S
+from pai_sdk.schemas.job_retries import MAX_WAIT_S
 from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR, Principal
@@ -137,7 +137,7 @@ class Jobs:
         """
         now = time.time() if now is None else now
         # A time further away than any wait was noted before the clock was set back.
-        is_early = Job.not_before > now + LONGEST_WAIT_S
+        is_early = Job.not_before > now + MAX_WAIT_S
         is_due = or_(Job.not_before.is_(None), Job.not_before <= now, is_early)
         queued = select(Job).where(Job.status == JobStatus.SUBMITTED, Job.owner == owner, is_due)
         first = queued.order_by(Job.priority.desc(), Job.number).limit(1).options(lazyload("*"))
@@ -250,7 +250,7 @@ class Jobs:
         waiting = Job.status == JobStatus.SUBMITTED, Job.not_before.is_not(None)
         with self.database.read() as session:
             found = session.scalar(select(func.min(Job.not_before)).where(*waiting, Job.not_before > now))
-        return None if found is None else min(max(0.0, found - now), LONGEST_WAIT_S)
+        return None if found is None else min(max(0.0, found - now), MAX_WAIT_S)
 
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
         """Note what became of the instances."""

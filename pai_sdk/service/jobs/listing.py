@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from pai_sdk.schemas.status import KNOWN_STATUSES
+from pai_sdk.schemas.status import STATUSES
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.identity.visibility import visible_jobs
 from pai_sdk.service.state.models import Job, JobAlgorithm, JobLabel
@@ -66,8 +66,8 @@ def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
     Raises:
         WireError: there is no such status, or jobs cannot be sorted by that.
     """
-    if query.status and query.status not in KNOWN_STATUSES:
-        raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(KNOWN_STATUSES)}.")
+    if query.status and query.status not in STATUSES:
+        raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(STATUSES)}.")
     if query.sort_by not in _ORDERS:
         raise invalid_parameter(f"SortBy: {query.sort_by[:60]!r} is none of {', '.join(_ORDERS)}.")
     total = session.scalar(_filtered(select(func.count()).select_from(Job), query)) or 0

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedScheduler, RecordedSpec
-from pai_sdk.schemas.job_names import folder_pattern, new_ending, without_ending
+from pai_sdk.schemas.job_names import folder_pattern, new_suffix, without_suffix
 from pai_sdk.schemas.record import ChannelUri, KeyValue, NameValue
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import MASK
@@ -71,7 +71,7 @@ def form_fields(request: RecordedRequest) -> dict[str, Any]:
     """
     public = RecordedRequest.model_validate(public_fields(request.to_wire()))
     spec, resource = public.algorithm_spec, public.compute_resource or RecordedCompute()
-    fields: dict[str, Any] = {"name": without_ending(public.training_job_name or "")}
+    fields: dict[str, Any] = {"name": without_suffix(public.training_job_name or "")}
     if spec is not None:
         fields |= {"image": spec.image, "command": _command_text(spec.command)}
     if resource.ecs_spec:
@@ -108,7 +108,7 @@ def changed_request(request: RecordedRequest, changes: RerunChanges, token: str)
     fields = form_fields(request)
     given = {name: value for name, value in changes.given().items() if value != fields.get(name)}
     _refuse(given, fields)
-    name = f"{given.get('name') or fields['name'][:_LONGEST_NAME]}-{new_ending()}"
+    name = f"{given.get('name') or fields['name'][:_LONGEST_NAME]}-{new_suffix()}"
     labels = _unmasked(given.get("labels", fields["labels"]), fields["labels"], _labels(request))
     update: dict[str, Any] = {
         "training_job_name": name,

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.status import STATUSES, JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.jobs.queueing.fair_share import HeldResources
 from pai_sdk.service.state.database import Database
@@ -117,7 +117,7 @@ def _oldest_in_queue(now: float) -> Select[float]:
 
 def _of_jobs(counts: dict[str, int], oldest: float | None) -> Iterable[Metric]:
     jobs = GaugeMetricFamily("pai_jobs", "Jobs by status", labels=["status"])
-    for status in sorted(KNOWN_STATUSES):
+    for status in sorted(STATUSES):
         jobs.add_metric([status], counts.get(status, 0))
     yield jobs
     queue = GaugeMetricFamily("pai_queue_jobs", "Jobs in the queue")

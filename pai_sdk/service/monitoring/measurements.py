@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine, event
 
 from pai_sdk.base.version import __version__
-from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.status import STATUSES, JobStatus
 from pai_sdk.service.state.models import Job
 
 __all__ = ["Measurements"]
@@ -74,7 +74,7 @@ class Measurements:
             registry=registry,
         )
         self._jobs_ended = Counter("pai_jobs_ended", "Jobs that have ended", ("status",), registry=registry)
-        for status in sorted(KNOWN_STATUSES):
+        for status in sorted(STATUSES):
             if JobStatus(status).is_terminal:
                 self._jobs_ended.labels(status)
         self._queue_seconds = Histogram(

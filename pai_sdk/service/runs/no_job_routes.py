@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from pai_sdk._wire.runs import OwnBody
+from pai_sdk._wire.runs import ExtensionBody
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, within
 from pai_sdk.service.runs.run_routes import get_watched_run, no_job
 from pai_sdk.service.runs.source import RunsOf
@@ -18,9 +18,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute, include_in_schema=False)
 
 
-@router.post("/rerun", response_model=OwnBody)
-@router.post("/stop", response_model=OwnBody)
-@router.delete("", response_model=OwnBody)
+@router.post("/rerun", response_model=ExtensionBody)
+@router.post("/stop", response_model=ExtensionBody)
+@router.delete("", response_model=ExtensionBody)
 @within(RUNS)
 def refuse_action(runs: RunsOf, run_id: str) -> Response:
     """Refuse to change the job of a run."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pai_sdk import Secret
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.record import NameValue
-from pai_sdk.schemas.secret_values import looks_secret, mask_value, masked, masked_command, with_secrets
+from pai_sdk.schemas.secret_values import is_secret_name, mask_value, masked, masked_command, with_secrets
 from pai_sdk.schemas.spec import HyperParameter
 
 
@@ -21,7 +21,7 @@ from pai_sdk.schemas.spec import HyperParameter
     ],
 )
 def test_names_of_secrets(name: str) -> None:
-    assert looks_secret(name, "hf_abc")
+    assert is_secret_name(name, "hf_abc")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_names_of_secrets(name: str) -> None:
     ],
 )
 def test_hyperparameters_of_models_are_no_secrets(name: str, value: object) -> None:
-    assert not looks_secret(name, value)
+    assert not is_secret_name(name, value)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_commands(command: str, shown: str) -> None:
 @given(st.text())
 def test_no_command_breaks_the_search(text: str) -> None:
     masked_command(text)
-    looks_secret(text, text)
+    is_secret_name(text, text)
 
 
 def test_hyperparameters_hide_secrets_in_their_reprs() -> None:

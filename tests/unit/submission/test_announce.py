@@ -28,13 +28,13 @@ def notices(monkeypatch: pytest.MonkeyPatch, *notes: str, shown: bool = True) ->
     monkeypatch.setattr(module, "choose_display", lambda job: display)
     body = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "ecs.x"}}
     plan = Plan(TrainingJobRequest.model_validate(body), notes=notes, warnings=("a warning",))
-    announce(TrainingJob("train1", FakeBackend()), plan, shown=shown)
+    announce(TrainingJob("train1", FakeBackend()), plan, is_visible=shown)
     return display.shown
 
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_shown_notes", set())
+    monkeypatch.setattr(module, "_announced_notes", set())
 
 
 def test_the_note_about_images_is_shown_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

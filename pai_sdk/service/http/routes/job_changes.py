@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._wire.training_jobs import ChangedJobs, KnownJobs
+from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest
 from pai_sdk.service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
@@ -34,7 +34,7 @@ _MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
 
 @router.post("/changes", response_model=ChangedJobs)
 @within(CHANGES)
-@accepts(KnownJobs)
+@accepts(ChangesRequest)
 async def list_training_job_changes(
     request: Request, context: ContextOf, principal: PrincipalOf, work: WorkOf
 ) -> Response:
@@ -69,7 +69,7 @@ def _known(body: Mapping[str, Any]) -> dict[str, str]:
         WireError: that is not what the body has.
     """
     with suppress(ValidationError):
-        known = KnownJobs.model_validate(body, by_alias=True, by_name=False).known
+        known = ChangesRequest.model_validate(body, by_alias=True, by_name=False).known
         if 0 < len(known) <= _MOST_JOBS:
             return known
     raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MOST_JOBS} jobs.')

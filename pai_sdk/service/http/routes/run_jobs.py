@@ -19,7 +19,7 @@ from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.requests import RecordedRequest, values_by_path
 from pai_sdk._wire.run_jobs import (
     InstanceOfRun,
-    InstanceUsageOverTime,
+    InstanceUsageSeries,
     JobDifference,
     JobDifferences,
     JobEvent,
@@ -32,7 +32,7 @@ from pai_sdk._wire.run_jobs import (
     UsageLimits,
     UsageOfRun,
 )
-from pai_sdk._wire.runs import OwnBody
+from pai_sdk._wire.runs import ExtensionBody
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
@@ -132,7 +132,7 @@ def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
         cpu = dict(read_usage(log.path, "CpuCoreUsage", **window))
         memory = dict(read_usage(log.path, "MemoryUsage", **window))
         instances.append(
-            InstanceUsageOverTime(
+            InstanceUsageSeries(
                 name=log.name,
                 times=[*cpu],
                 cpu=[round(value * cores / 100, 4) for value in cpu.values()],
@@ -169,7 +169,7 @@ def compare_jobs_of_runs(
     return json_response(response_body(differences), LIVE)
 
 
-@router.post("/stop", response_model=OwnBody)
+@router.post("/stop", response_model=ExtensionBody)
 @within(RUNS)
 def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response:
     """Stop the job of a run; one that has ended stays as it is."""
@@ -177,7 +177,7 @@ def stop_job_of_run(context: ContextOf, run_id: str, body: NoFields) -> Response
     return json_response({}, LIVE)
 
 
-@router.delete("", response_model=OwnBody)
+@router.delete("", response_model=ExtensionBody)
 @within(RUNS)
 def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
     """Delete the job of a run, which must have ended. Its outputs in the object store stay there."""
