@@ -46,7 +46,7 @@ from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
-from pai_sdk.service.jobs.queueing.fair_share import HeldResources
+from pai_sdk.service.jobs.queueing.fair_share import Allocation
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.jobs.schedules.schedule_runner import ScheduleRunner
 from pai_sdk.service.jobs.schedules.schedule_table import ScheduleTable
@@ -158,7 +158,7 @@ class Service:
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
-            measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.held)
+            measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
@@ -253,7 +253,7 @@ def _start_scheduler(
     collector = MetricsCollector(jobs)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
-        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, may_act=leadership.may_act
+        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, can_act=leadership.may_act
     )
     collector.start()
     stack.callback(collector.close)
@@ -267,7 +267,7 @@ def _measure(
     jobs: Jobs,
     executor: Executor,
     certificate: Certificate | None,
-    reserved: Callable[[], Sequence[HeldResources]],
+    reserved: Callable[[], Sequence[Allocation]],
 ) -> Measurements | None:
     """Returns the Prometheus metrics; an embedded service has none, because it belongs to one user."""
     if settings.embedded:
@@ -334,11 +334,11 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
         context.schedules,
         partial(create_job, context),
         owner_of=context.users.with_key,
-        has_ended=context.jobs.has_ended,
+        has_finished=context.jobs.has_finished,
         audit=context.audit,
         disk=DiskWatch(context.info.data_dir),
         on_job=context.runner.wake,
-        may_act=leadership.may_act,
+        can_act=leadership.may_act,
     )
     runner.start()
     stack.callback(runner.close)

@@ -178,8 +178,8 @@ def test_more_gpus_than_the_machine_has_are_refused(service: Client, monkeypatch
     assert answer.status_code == 400
     assert "never has 8 GPUs (7 of 7 are free)" in answer.json()["Message"]
     job = TrainingJobRequest.model_validate(body)
-    resources.refuse_what_never_fits(job, resources.Capacity(slots=2, gpus=8))
-    resources.refuse_what_never_fits(job, resources.Capacity(slots=2))  # of an engine they are not known
+    resources.refuse_oversized(job, resources.Capacity(slots=2, gpus=8))
+    resources.refuse_oversized(job, resources.Capacity(slots=2))  # of an engine they are not known
 
 
 def test_a_job_larger_than_a_cluster_that_may_grow_is_not_refused_and_holds_up_no_other() -> None:

@@ -47,13 +47,13 @@ json.dump(key, open(os.path.join(os.environ["PAI_OUTPUT_MODEL"], "copy.json"), "
 @pytest.fixture
 def service_slow_to_forget(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """A service whose scheduler goes on with a job for a moment after it has reported the end."""
-    let_go = Scheduler._let_go
+    release = Scheduler._release
 
     def late(scheduler: Scheduler, active: Any) -> None:
         time.sleep(0.5)
-        let_go(scheduler, active)
+        release(scheduler, active)
 
-    monkeypatch.setattr(Scheduler, "_let_go", late)
+    monkeypatch.setattr(Scheduler, "_release", late)
     with start() as client:
         yield client
 

@@ -57,7 +57,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk(tmp_path)
     monkeypatch.setattr(os, "open", made.open)
     monkeypatch.setattr(Writer, "_write", lambda *given: made.write(*given))
-    monkeypatch.setattr(scheduler, "_PAUSE_AFTER_FAULT_S", 0.05)
+    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.05)
     event.listen(Engine, "begin", made.begin)
     yield made
     event.remove(Engine, "begin", made.begin)

@@ -376,7 +376,7 @@ def test_the_queue_is_looked_into_again_after_a_fault(
             raise faults.pop()
         return job
 
-    monkeypatch.setattr(scheduler, "_PAUSE_AFTER_FAULT_S", 0.01)
+    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.01)
     monkeypatch.setattr(Jobs, "first_in_queue", now_and_then)
     with start(executor) as client:
         job_id = client.create(job_body(TrainingJobName="unlucky"))

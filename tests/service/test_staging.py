@@ -123,7 +123,7 @@ def test_without_the_note_of_what_was_there_all_is_sent(store: ObjectStore, sand
 def test_it_is_told_what_a_job_goes_on_from(store: ObjectStore, sandbox: Sandbox) -> None:
     told: list[str] = []
     for _ in range(2):
-        stage(store, JobFolder(sandbox), request(**RESUMING), is_cancelled=lambda: False, tell=told.append)
+        stage(store, JobFolder(sandbox), request(**RESUMING), is_cancelled=lambda: False, notify=told.append)
         store.put_bytes("data", "out/a", bytes(2000))
     assert told == [
         "Output channel 'checkpoints' begins with what is at oss://data/out/; that is fetched now.",

@@ -36,7 +36,7 @@ def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(
         percent = until(
             lambda: [
                 value
-                for _, value in read_usage(log, "CpuCoreUsage", begin=-1e9, end=1e9, step_s=1.0)
+                for _, value in read_usage(log, "CpuCoreUsage", start=-1e9, end=1e9, step_s=1.0)
                 if value > 0.0
             ]
         )
@@ -87,8 +87,8 @@ def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(
     log = tmp_path / "job-master-0.log"
     watched = {"job-master-0": usage._Watched(log.with_suffix(".usage"), now_s)}
     for _ in range(4):
-        usage._look(watched)
+        usage._sample(watched)
         pass_by(1.0)
-    percent = [value for _, value in read_usage(log, "CpuCoreUsage", begin=0.0, end=1e9, step_s=1.0)]
+    percent = [value for _, value in read_usage(log, "CpuCoreUsage", start=0.0, end=1e9, step_s=1.0)]
     assert len(percent) == 4
     assert all(20 < value <= 100 for value in percent)

@@ -1,4 +1,4 @@
-"""Changes of jobs: when they finished, and notifications to the long polls, which wait without a thread."""
+"""Changes of jobs: finish times, and notifications of long polls, which wait without a thread."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MAX_JOBS = 10_000
 
 
 class Subscription:
-    """The changes that one request waits for. Register first, then look, then wait: nothing is missed between."""
+    """The changes that one request waits for. Register, then read, then wait: so no change is missed."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake the request."""
+        """Wakes the request."""
         self._event.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a change; False when none came in time. The next wait is for later ones."""
+        """Waits for a change; returns False after the timeout. The next wait is for later changes."""
         try:
             await asyncio.wait_for(self._event.wait(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
@@ -35,9 +35,9 @@ class Subscription:
 
 
 class Changes:
-    """The requests that wait, by job. `publish` may be called from any thread, the rest only in the event loop.
+    """The waiting requests, by job. `publish` is thread-safe; all other methods must run in the event loop.
 
-    There is no lock: `publish` hands the notification over to the loop, which alone reads and changes the sets.
+    There is no lock: `publish` schedules the notification on the loop, and only the loop accesses the sets.
     """
 
     def __init__(self) -> None:
@@ -46,18 +46,18 @@ class Changes:
         self.closed = False
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The loop whose requests wait; before this, publishing does nothing."""
+        """Sets the event loop of the requests; before this call, `publish` has no effect."""
         self._loop = loop
 
     def publish(self, job_id: str) -> None:
-        """A job has changed; call it after the change can be read."""
+        """Notifies requests of a change; call it after the change is committed."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._notify, job_id)
 
     @contextmanager
     def of(self, *job_ids: str) -> Iterator[Subscription]:
-        """Register for the changes of one or more jobs."""
+        """Registers for the changes of one or more jobs during the block."""
         subscription = Subscription()
         for job_id in job_ids:
             self._waiting[job_id].add(subscription)
@@ -71,7 +71,7 @@ class Changes:
                     del self._waiting[job_id]
 
     def release(self) -> None:
-        """Wake all waiting requests; from now on no request waits. Must run in the loop."""
+        """Wakes all waiting requests; later requests do not wait. Must run in the loop."""
         self.closed = True
         for job_id in list(self._waiting):
             self._notify(job_id)
@@ -82,9 +82,7 @@ class Changes:
 
 
 class FinishTimes:
-    """The times at which the latest jobs finished, for readers that must have seen what they wrote last.
-
-    Safe to use from several threads.
+    """The finish times of the latest jobs, for readers that must have read their last files. Thread-safe.
 
     Example:
         >>> times = FinishTimes()
@@ -99,14 +97,14 @@ class FinishTimes:
         self._last = float("-inf")
 
     def add(self, job_id: str) -> None:
-        """Record that a job finishes now."""
+        """Records that a job finishes now."""
         with self._lock:
-            self._times.pop(job_id, None)  # so that the oldest is the first
+            self._times.pop(job_id, None)  # moves it to the end: the first entry is the oldest
             self._last = self._times[job_id] = time.monotonic()
             if len(self._times) > _MAX_JOBS:
                 del self._times[next(iter(self._times))]
 
     def of(self, job_id: str | None) -> float:
-        """Returns the time of one job, or of the last one of all; minus infinity where none is recorded."""
+        """Returns the time of one job, or of the last one of all; minus infinity if none is recorded."""
         with self._lock:
             return self._last if job_id is None else self._times.get(job_id, float("-inf"))

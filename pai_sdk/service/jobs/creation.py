@@ -1,4 +1,4 @@
-"""Reads and checks the request of CreateTrainingJob; refuses it with all its problems at once."""
+"""Parses and checks the request of CreateTrainingJob; an error lists all problems."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from pai_sdk.schemas.compute import ComputeResource
 from pai_sdk.schemas.job_retries import JobRetries
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.service.jobs.job_table import LONGEST_LABEL
+from pai_sdk.service.jobs.job_table import MAX_LABEL_LENGTH
 from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.jobs.progress_figures import progress_patterns
-from pai_sdk.service.jobs.reading import in_one_message, read_body, read_model
+from pai_sdk.service.jobs.reading import join_problems, read_body, read_model
 from pai_sdk.service.jobs.resolution import Resolved, resolve, spec_problems
 from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["read_request", "read_spec"]
 
-_LONGEST_NAME = 256
-_MOST_PRIORITY = (1 << 31) - 1
-_LONGEST_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes
+_MAX_NAME_LENGTH = 256
+_MAX_PRIORITY = (1 << 31) - 1
+_MAX_TIME_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes
 
 
 def read_request(
     body: dict[str, Any], *, workspace_of: Callable[[str | None], str], slots: int, algorithms: AlgorithmRegistry
 ) -> Resolved:
-    """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
+    """Parses a job, and resolves its algorithm.
 
     Args:
-        body: as it came; what is not set may be written in any form.
-        workspace_of: gives the workspace that is asked for, or the default one; it refuses others.
-        slots: how many instances can run here at once.
-        algorithms: the registered ones.
+        body: the received JSON; unset fields may be written in any form.
+        workspace_of: returns the requested workspace, or the default one; raises for invalid ones.
+        slots: maximum number of concurrent instances.
+        algorithms: the registered algorithms.
 
     Raises:
-        WireError: this service cannot run it; the message names every problem.
+        WireError: this service cannot run it; the message lists all problems.
     """
     request = read_model(TrainingJobRequest, body)
     resolved = resolve(request, algorithms, workspace_id=workspace_of(request.workspace_id))
@@ -50,7 +50,7 @@ def read_request(
         raise invalid_parameter(
             "AlgorithmSpec: is missing; give one, or the AlgorithmName of a registered algorithm."
         )
-    # What is out of bounds is refused before anything is built from it: instances, compiled patterns.
+    # Bounds are checked first: later checks allocate memory for instances and compiled patterns.
     _refuse([*_bound_problems(request, slots), *_pattern_problems(request.algorithm_spec)])
     _refuse([*_problems(request), *spec_problems(request), *_contract_problems(request)])
     return resolved
@@ -60,7 +60,7 @@ def read_spec(value: Any) -> AlgorithmSpec:
     """Reads the `AlgorithmSpec` of a version that is registered: JSON text or an object.
 
     Raises:
-        WireError: no job could run it; the message names every problem.
+        WireError: no job could run it; the message lists all problems.
     """
     if isinstance(value, str):
         try:
@@ -85,31 +85,32 @@ def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
         for name, limit in request.scheduler.to_wire().items():
             if limit < 0:
                 yield f"Scheduler.{name}: {limit} is less than 0; 0 means no limit"
-            elif limit > _LONGEST_LIMIT:
-                yield f"Scheduler.{name}: {limit} is more than {_LONGEST_LIMIT}; 0 means no limit"
+            elif limit > _MAX_TIME_LIMIT:
+                yield f"Scheduler.{name}: {limit} is more than {_MAX_TIME_LIMIT}; 0 means no limit"
     try:
         JobRetries.of(request)
     except InvalidInputError as error:
         yield from (f"Settings: {problem}" for problem in error.problems)
-    if not -_MOST_PRIORITY <= (request.priority or 0) <= _MOST_PRIORITY:
-        yield f"Priority: {request.priority} is not between -{_MOST_PRIORITY} and {_MOST_PRIORITY}"
+    if not -_MAX_PRIORITY <= (request.priority or 0) <= _MAX_PRIORITY:
+        yield f"Priority: {request.priority} is not between -{_MAX_PRIORITY} and {_MAX_PRIORITY}"
 
 
 def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
     counts = [("EcsCount", resource.ecs_count), ("InstanceCount", resource.instance_count)]
-    given = [(name, count) for name, count in counts if count is not None]
-    for name, count in given:
+    values = [(name, count) for name, count in counts if count is not None]
+    for name, count in values:
         if count < 1:
             yield f"ComputeResource.{name}: {count} instances cannot run; ask for 1 at least"
         elif count > slots:
             yield f"ComputeResource.{name}: {count} instances never fit here; at most {slots} run at once"
-    if len({count for _, count in given}) > 1:
+    if len({count for _, count in values}) > 1:
         yield f"ComputeResource: EcsCount {resource.ecs_count} contradicts InstanceCount {resource.instance_count}"
 
 
 def _problems(request: TrainingJobRequest) -> Iterator[str]:
-    if not request.training_job_name.strip() or len(request.training_job_name) > _LONGEST_NAME:
-        yield f"TrainingJobName: has {len(request.training_job_name)} characters; 1 to {_LONGEST_NAME} are allowed"
+    if not request.training_job_name.strip() or len(request.training_job_name) > _MAX_NAME_LENGTH:
+        length = len(request.training_job_name)
+        yield f"TrainingJobName: has {length} characters; 1 to {_MAX_NAME_LENGTH} are allowed"
     if request.algorithm_spec is not None:
         yield from _spec_problems(request.algorithm_spec)
     for where, names in (
@@ -120,8 +121,9 @@ def _problems(request: TrainingJobRequest) -> Iterator[str]:
     ):
         yield from _repeated(where, names)
     for label in request.labels:
-        if not label.key or max(len(label.key), len(label.value)) > LONGEST_LABEL:
-            yield f"Labels: key or value of {label.key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+        if not label.key or max(len(label.key), len(label.value)) > MAX_LABEL_LENGTH:
+            key = repr(label.key[:60])
+            yield f"Labels: key or value of {key} is empty or longer than {MAX_LABEL_LENGTH} characters"
 
 
 def _spec_problems(spec: AlgorithmSpec) -> Iterator[str]:
@@ -133,15 +135,19 @@ def _pattern_problems(spec: AlgorithmSpec) -> Iterator[str]:
     metrics = [("MetricDefinitions", metric.name, metric.regex) for metric in spec.metric_definitions]
     progress = [("ProgressDefinitions", name, text) for name, text in progress_patterns(spec)]
     ranges = [(definition.name, definition.range) for definition in spec.hyperparameter_definitions]
-    allowed = [("HyperParameters", name, found.pattern) for name, found in ranges if found and found.pattern]
+    allowed = [
+        ("HyperParameters", name, value_range.pattern)
+        for name, value_range in ranges
+        if value_range and value_range.pattern
+    ]
     read = [*metrics, *progress]
-    yield from _said_of(read, pattern_problems([text for _, _, text in read]))
-    # A pattern that cannot be read forbids no value; one that would take all memory is refused all the same.
+    yield from _messages_of(read, pattern_problems([text for _, _, text in read]))
+    # An invalid pattern accepts any value, but one that would use all memory is refused.
     limits = pattern_problems([text for _, _, text in allowed], readable=False)
-    yield from _said_of(allowed, limits)
+    yield from _messages_of(allowed, limits)
 
 
-def _said_of(patterns: Iterable[tuple[str, str, str]], problems: Iterable[str]) -> Iterator[str]:
+def _messages_of(patterns: Iterable[tuple[str, str, str]], problems: Iterable[str]) -> Iterator[str]:
     for (where, name, _), problem in zip(patterns, problems, strict=True):
         if problem:
             yield f"{where}: the regex of {name!r} {problem}"
@@ -154,7 +160,7 @@ def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
-    """The names that could not become folders and variables of the job."""
+    """Yields the names that cannot be folders or variables of the job."""
     sandbox = Sandbox(Path("/"))
     try:
         for channel in request.input_channels:
@@ -169,4 +175,4 @@ def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
 
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
-        raise invalid_parameter(in_one_message(problems))
+        raise invalid_parameter(join_problems(problems))

@@ -1,4 +1,4 @@
-"""The experiments of the service: names under which jobs are kept together."""
+"""The table of experiments, which are named groups of jobs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ORDERS: Mapping[str, InstrumentedAttribute[Any]] = {
     "Name": ExperimentRow.name,
     "ExperimentId": ExperimentRow.id,
 }
-"""The fields that a list of experiments can be sorted by."""
+"""Columns by which a list of experiments can be sorted."""
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_LONGEST_URI = 4096
-_LONGEST_LABEL_BYTES = 128
+_MAX_URI_LENGTH = 4096
+_MAX_LABEL_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class ExperimentQuery:
     """The query of ListExperiment. None and empty mean: any.
 
     Attributes:
-        name: a part of the name, or all of it with `is_exact`.
-        is_exact: whether the name must be the same.
-        workspace_id: the workspace.
-        workspaces: only what is in one of these; None for all.
-        labels: keys and values that an experiment must have.
-        order_by: columns of `ORDERS`, each with whether the largest comes first.
-        offset: how many to skip.
-        limit: at most so many.
+        name: part of the name, or the complete name with `is_exact`.
+        is_exact: the name must be equal.
+        workspace_id: only experiments of this workspace.
+        workspaces: only experiments of these workspaces; None for all.
+        labels: required keys and values.
+        order_by: columns of `ORDERS`, each with True for descending order.
+        offset: number of experiments to skip.
+        limit: maximum number of experiments.
     """
 
     name: str | None = None
@@ -63,10 +63,10 @@ class ExperimentQuery:
 
 
 class ExperimentTable:
-    """All experiments, each in a workspace. Safe to use from several threads.
+    """All experiments, each in a workspace. Thread-safe.
 
     Args:
-        database: where they are kept.
+        database: the database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -82,15 +82,12 @@ class ExperimentTable:
         artifact_uri: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """Create an experiment.
+        """Creates an experiment; returns its id.
 
-        Without an `artifact_uri`, the artifacts go into `bucket`.
-
-        Returns:
-            Its id.
+        Without an `artifact_uri`, the artifacts are stored in `bucket`.
 
         Raises:
-            WireError: the name is not usable, or taken; a label or the URI is not usable.
+            WireError: the name is invalid or exists already; a label or the URI is invalid.
         """
         _check_name(name)
         _check_labels(labels or {})
@@ -98,7 +95,7 @@ class ExperimentTable:
         experiment_id = "exp-" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(16))
         folder = _artifact_folder(artifact_uri or f"oss://{bucket}/pai/experiments/{experiment_id}/")
         with self._database.write() as session:
-            _refuse_taken(session, name, workspace_id)
+            _refuse_duplicate(session, name, workspace_id)
             session.add(
                 ExperimentRow(
                     id=experiment_id,
@@ -114,7 +111,7 @@ class ExperimentTable:
         return experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRow:
-        """One experiment, with its labels.
+        """Returns an experiment, with its labels.
 
         Raises:
             WireError: there is no such experiment.
@@ -123,17 +120,17 @@ class ExperimentTable:
             return _existing(session, experiment_id)
 
     def require_visible(self, experiment_id: str, principal: Principal, right: Right) -> None:
-        """Check that a user has a right in the workspace of an experiment.
+        """Checks that a user has a right in the workspace of an experiment.
 
         Raises:
-            WireError: 404 if they are no member of it, as if there were no experiment; 403 for a lack of rights.
+            WireError: 404 if they are no member, as if it did not exist; 403 for missing rights.
         """
         with self._database.read() as session:
             workspace_id = _existing(session, experiment_id, principal).workspace_id
         principal.require_in(workspace_id, right)
 
     def find(self, query: ExperimentQuery) -> tuple[list[ExperimentRow], int]:
-        """One page of the experiments that fit, and how many there are in all."""
+        """Returns a page of the matching experiments, and their total number."""
         conditions: list[ColumnElement[bool]] = []
         if query.workspaces is not None:
             conditions.append(ExperimentRow.workspace_id.in_(query.workspaces))
@@ -157,23 +154,23 @@ class ExperimentTable:
             return list(session.scalars(page)), total
 
     def update(self, experiment_id: str, *, name: str | None = None, accessibility: str | None = None) -> None:
-        """Change an experiment; None leaves a value as it is.
+        """Changes an experiment; None keeps a value.
 
         Raises:
-            WireError: the name is not usable, or taken, or there is no such experiment.
+            WireError: the name is invalid or exists already, or there is no such experiment.
         """
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
             if name is not None and name != experiment.name:
                 _check_name(name)
-                _refuse_taken(session, name, experiment.workspace_id)
+                _refuse_duplicate(session, name, experiment.workspace_id)
                 experiment.name = name
             if accessibility is not None:
                 experiment.accessibility = accessibility
             experiment.modified_at = time.time()
 
     def delete(self, experiment_id: str) -> None:
-        """Delete an experiment. Its jobs, and what they have written, stay.
+        """Deletes an experiment, but not its jobs and their outputs.
 
         Raises:
             WireError: there is no such experiment.
@@ -183,25 +180,25 @@ class ExperimentTable:
             session.execute(delete(ExperimentRow).where(ExperimentRow.number == number))
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
-        """Add labels, or replace those of the same key.
+        """Adds labels, or replaces those of the same key.
 
         Raises:
-            WireError: a label is not usable, or there is no such experiment.
+            WireError: a label is invalid, or there is no such experiment.
         """
         _check_labels(labels)
         now = time.time()
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
-            known = {label.key: label for label in experiment.labels}
+            existing = {label.key: label for label in experiment.labels}
             for key, value in labels.items():
-                if key in known:
-                    known[key].value, known[key].modified_at = value, now
+                if key in existing:
+                    existing[key].value, existing[key].modified_at = value, now
                 else:
                     experiment.labels.append(_label(key, value, now))
             experiment.modified_at = now
 
     def delete_label(self, experiment_id: str, key: str) -> None:
-        """Delete a label; one that is not there is no error.
+        """Deletes a label; a missing one is ignored.
 
         Raises:
             WireError: there is no such experiment.
@@ -214,7 +211,7 @@ class ExperimentTable:
 
 
 def experiment_names(session: Session, jobs: Iterable[Job]) -> dict[str, str]:
-    """The names of the experiments that these jobs belong to, by id; deleted experiments are left out."""
+    """Returns the names of the experiments of these jobs, by id; deleted experiments are left out."""
     ids = {experiment for job in jobs if (experiment := experiment_of(job.request))}
     if not ids:
         return {}
@@ -231,18 +228,16 @@ def _check_name(name: str) -> None:
 
 def _check_labels(labels: Mapping[str, str]) -> None:
     for key, value in labels.items():
-        if not key or any(
-            len(text.encode()) > _LONGEST_LABEL_BYTES or set(text) & set("=,") for text in (key, value)
-        ):
+        if not key or any(len(text.encode()) > _MAX_LABEL_BYTES or set(text) & set("=,") for text in (key, value)):
             raise invalid_parameter(
-                f"Labels: key or value of {key[:60]!r} is not usable; at most {_LONGEST_LABEL_BYTES} bytes each, "
+                f"Labels: key or value of {key[:60]!r} is not usable; at most {_MAX_LABEL_BYTES} bytes each, "
                 "without '=' and ','."
             )
 
 
 def _artifact_folder(uri: str) -> str:
-    if len(uri) > _LONGEST_URI:
-        raise invalid_parameter(f"ArtifactUri: is longer than {_LONGEST_URI} characters.")
+    if len(uri) > _MAX_URI_LENGTH:
+        raise invalid_parameter(f"ArtifactUri: is longer than {_MAX_URI_LENGTH} characters.")
     try:
         OssUri.parse(uri)
     except InvalidInputError as error:
@@ -250,14 +245,14 @@ def _artifact_folder(uri: str) -> str:
     return uri
 
 
-def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
+def _refuse_duplicate(session: Session, name: str, workspace_id: str) -> None:
     same = (ExperimentRow.workspace_id == workspace_id, ExperimentRow.name == name)
     if session.scalar(select(ExperimentRow.id).where(*same)) is not None:
         raise WireError(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
 
 
 def _existing(session: Session, experiment_id: str, principal: Principal | None = None) -> ExperimentRow:
-    """Returns the experiment; one that the user cannot see is not there."""
+    """Returns the experiment; raises 404 also for one that the user cannot see."""
     experiment = session.scalar(select(ExperimentRow).where(ExperimentRow.id == experiment_id))
     if experiment is None or (principal and not principal.has_right_in(experiment.workspace_id, "read")):
         raise WireError(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")

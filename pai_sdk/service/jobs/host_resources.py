@@ -1,4 +1,4 @@
-"""Resources that a job uses, and those of the machine: instances, CPUs, memory."""
+"""Resources of a job and of the machine: instances, CPUs, memory, GPUs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["Capacity", "Need", "capacity_now", "need_of", "need_or_instances", "refuse_what_never_fits"]
+__all__ = ["Capacity", "Need", "capacity_now", "need_of", "need_or_instances", "refuse_oversized"]
 
 _GIB = 1 << 30
 _GPUS = re.compile("[0-9]{1,9}")
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 
 
 @dataclass(frozen=True)
 class Need:
-    """The resources of one job, all instances together; those that `InstanceSpec` does not name count as 0.
+    """The resources of all instances of one job; resources that `InstanceSpec` does not set count as 0.
 
     Attributes:
-        instances: how many there are.
-        cpus: CPUs that are named.
-        memory_gib: memory that is named.
-        gpus: GPUs that are named.
-        unsized_instances: how many of the instances name no CPUs.
+        instances: number of instances.
+        cpus: requested CPUs.
+        memory_gib: requested memory.
+        gpus: requested GPUs.
+        unsized_instances: number of instances without requested CPUs.
     """
 
     instances: int
@@ -40,7 +40,7 @@ class Need:
     unsized_instances: int = 0
 
     def on(self, cluster: ClusterCapacity | None) -> Need:
-        """Returns the resources that the job takes of a cluster, which gives CPUs to instances that name none.
+        """Returns the resources of the job on a cluster, which assigns default CPUs to unsized instances.
 
         Example:
             >>> Need(2, unsized_instances=2).on(ClusterCapacity(8, 0, 0, 1, cpus_per_instance=1.5)).cpus
@@ -54,14 +54,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The resources for all jobs that run; None is not counted.
+    """The resources for all running jobs; None is unlimited.
 
     Attributes:
-        slots: how many instances may run.
-        cpus: how many CPUs they may ask for.
-        memory_gib: how much memory.
-        gpus: how many GPUs.
-        cluster: what the cluster has on which jobs run. It may grow for a job that needs more than all of it.
+        slots: maximum number of instances.
+        cpus: CPUs in total.
+        memory_gib: memory in total.
+        gpus: GPUs in total.
+        cluster: resources of the cluster, if jobs run on one. It may grow for a job that is larger than it.
 
     Example:
         >>> capacity = Capacity(slots=4, cpus=8)
@@ -79,33 +79,33 @@ class Capacity:
     def of(
         cls, settings: ServiceSettings, executor: ExecutorCapabilities, cluster: ClusterCapacity | None = None
     ) -> Capacity:
-        """The capacity that a service was given; where jobs run on this machine, its GPUs are counted too."""
+        """Returns the capacity by the settings; for jobs on this machine also its GPUs."""
         gpus = _count_gpus() if executor.hosts == "here" else None
         return cls(settings.slots, settings.cpus, settings.memory_gib, gpus, cluster)
 
     def lacks(self, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
-        """The resources that are missing for a job beside those that run, as text; empty when it fits."""
-        taken = list(running)
-        for what, limit, asked, used in (
-            ("instances", self.slots, need.instances, sum(other.instances for other in taken)),
-            ("CPUs", self.cpus, need.cpus, sum(other.cpus for other in taken)),
-            ("GPUs", self.gpus, need.gpus, sum(other.gpus for other in taken)),
-            ("GiB of memory", self.memory_gib, need.memory_gib, sum(other.memory_gib for other in taken)),
+        """Describes the missing resources for a job in addition to the running ones; empty if it fits."""
+        needs = list(running)
+        for resource, limit, amount, used in (
+            ("instances", self.slots, need.instances, sum(other.instances for other in needs)),
+            ("CPUs", self.cpus, need.cpus, sum(other.cpus for other in needs)),
+            ("GPUs", self.gpus, need.gpus, sum(other.gpus for other in needs)),
+            ("GiB of memory", self.memory_gib, need.memory_gib, sum(other.memory_gib for other in needs)),
         ):
-            if limit is not None and asked > max(0, limit - used):
-                yield f"{asked:g} {what} ({max(0, limit - used):g} of {limit:g} are free)"
+            if limit is not None and amount > max(0, limit - used):
+                yield f"{amount:g} {resource} ({max(0, limit - used):g} of {limit:g} are free)"
         if self.cluster is not None:
-            held = [other.on(self.cluster) for other in taken]
-            yield from _lacks_in_cluster(self.cluster, need.on(self.cluster), held)
+            cluster_needs = [other.on(self.cluster) for other in needs]
+            yield from _lacks_in_cluster(self.cluster, need.on(self.cluster), cluster_needs)
 
 
 def capacity_now(settings: ServiceSettings, executor: Executor) -> Capacity:
-    """The capacity for all jobs; that of a cluster changes."""
+    """Returns the current capacity; that of a cluster can change."""
     return Capacity.of(settings, executor.capabilities, executor.capacity())
 
 
-def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, taken: Iterable[Need]) -> Iterator[str]:
-    """Likewise, for a cluster that may grow: a job larger than the cluster waits in it, and holds up no other."""
+def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, running: Iterable[Need]) -> Iterator[str]:
+    """Describes the missing resources of a cluster; none for a larger job, for which the cluster may grow."""
     limits = Need(0, cluster.cpus, cluster.memory_bytes / _GIB, cluster.gpus)
 
     def fits_alone(other: Need) -> bool:
@@ -113,21 +113,22 @@ def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, taken: Iterable[Need
 
     if not fits_alone(need):
         return
-    placed = [other for other in taken if fits_alone(other)]
-    for what, limit, asked, used in (
+    # A running job that is larger than the cluster is queued by the cluster, and uses nothing of it yet.
+    placed = [other for other in running if fits_alone(other)]
+    for resource, limit, amount, used in (
         ("CPUs", limits.cpus, need.cpus, sum(other.cpus for other in placed)),
         ("GPUs", limits.gpus, need.gpus, sum(other.gpus for other in placed)),
         ("GiB of memory", limits.memory_gib, need.memory_gib, sum(other.memory_gib for other in placed)),
     ):
-        if asked > max(0, limit - used):
-            yield f"{asked:g} {what} ({max(0, limit - used):g} of the cluster's {limit:g} are free)"
+        if amount > max(0, limit - used):
+            yield f"{amount:g} {resource} ({max(0, limit - used):g} of the cluster's {limit:g} are free)"
 
 
 def need_of(request: TrainingJobRequest) -> Need:
-    """The resources that a job uses.
+    """Returns the resources of a job.
 
     Raises:
-        InvalidInputError: its amounts cannot be read.
+        InvalidInputError: its amounts are invalid.
     """
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
@@ -137,18 +138,18 @@ def need_of(request: TrainingJobRequest) -> Need:
 
 
 def need_or_instances(request: TrainingJobRequest) -> Need:
-    """The resources of a job, as far as they can be read: an earlier release accepted other amounts, too."""
+    """Returns the resources of a stored job; invalid amounts, which earlier releases accepted, count as unset."""
     try:
         return need_of(request)
     except InvalidInputError:
         return Need(request.instance_count, unsized_instances=request.instance_count)
 
 
-def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> None:
-    """Check that the job could run if it were alone.
+def refuse_oversized(request: TrainingJobRequest, capacity: Capacity) -> None:
+    """Checks that a job could run alone.
 
     Raises:
-        WireError: it could not, and would wait for ever.
+        WireError: it could not, and would wait forever.
     """
     try:
         lacking = list(capacity.lacks(need_of(request)))
@@ -179,12 +180,12 @@ def _gpus(request: TrainingJobRequest) -> int:
     text = spec.gpu if spec is not None else None
     if not text:
         return 0
-    if not _GPUS.fullmatch(text) or int(text) > _MOST_GPUS:
-        problem = f"{text[:60]!r} is no number of GPUs from 0 to {_MOST_GPUS}"
+    if not _GPUS.fullmatch(text) or int(text) > _MAX_GPUS:
+        problem = f"{text[:60]!r} is no number of GPUs from 0 to {_MAX_GPUS}"
         raise InvalidInputError([Problem("instance_spec.gpu", problem, "write 1 or 8")])
     return int(text)
 
 
 def _count_gpus() -> int:
-    """The GPUs of this machine, by the device files that the drivers of NVIDIA make."""
+    """Counts the GPUs of this machine by the device files of NVIDIA's driver."""
     return sum(1 for device in Path("/dev").glob("nvidia[0-9]*"))

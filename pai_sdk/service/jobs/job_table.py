@@ -1,4 +1,4 @@
-"""The jobs of the service: created, found, moved from status to status. Every change wakes waiting requests."""
+"""The table of jobs: creates, selects and updates them. Every change notifies waiting requests."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pai_sdk.service.identity.principal import OPERATOR, Principal
 from pai_sdk.service.identity.visibility import PRIVATE, visible_jobs
 from pai_sdk.service.jobs.changes import Changes, FinishTimes
 from pai_sdk.service.jobs.host_resources import need_or_instances
-from pai_sdk.service.jobs.queueing.fair_share import begun_at, charge
-from pai_sdk.service.jobs.queueing.quota_checks import BEGUN, QUEUED
+from pai_sdk.service.jobs.queueing.fair_share import allocated_at, charge
+from pai_sdk.service.jobs.queueing.quota_checks import ACTIVE, QUEUED
 from pai_sdk.service.jobs.queueing.submission import NewJob, Submissions, accessibility_of
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import (
@@ -36,23 +36,23 @@ from pai_sdk.service.state.models import (
 )
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, job_not_found
 
-__all__ = ["LONGEST_LABEL", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of"]
+__all__ = ["MAX_LABEL_LENGTH", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of"]
 
-LONGEST_LABEL = 256
-"""The most characters of a label's key, and of its value: both fit into an index of any database."""
+MAX_LABEL_LENGTH = 256
+"""Maximum number of characters of a label's key and value: both fit into an index of any database."""
 
-_NAMES_A_QUERY = 500
+_NAMES_PER_QUERY = 500
 
 
 class Jobs:
-    """All that the service knows of its jobs. Safe to use from several threads.
+    """The jobs of the service. Thread-safe.
 
     Attributes:
-        database: where it is kept; for questions that are not asked here.
+        database: the database, for other queries.
         changes: notified of every change.
-        dedupes: whether a create with the submission label of a job that is there makes no second one.
+        dedupes: a create with the submission label of an existing job returns that job.
         finish_times: when jobs have finished since the service started.
-        on_status: called with each job that has another status, once that is committed.
+        on_status: called with a job after the commit of a new status.
     """
 
     def __init__(self, database: Database, changes: Changes, *, dedupes: bool = True) -> None:
@@ -66,7 +66,7 @@ class Jobs:
     # ---- finding ------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Job:
-        """One job, with its labels and transitions.
+        """Returns a job, with its labels and transitions.
 
         Raises:
             WireError: there is no such job.
@@ -75,7 +75,7 @@ class Jobs:
             return existing_job(session, job_id)
 
     def version(self, job_id: str) -> int:
-        """The number of the job's last change.
+        """Returns the number of the job's last change.
 
         Raises:
             WireError: there is no such job.
@@ -87,56 +87,56 @@ class Jobs:
         return version
 
     def require_visible(self, job_id: str, principal: Principal, *, changes: bool = False) -> None:
-        """Check that a user can see a job.
+        """Checks that a user can see a job.
 
         Args:
-            job_id: which job.
+            job_id: id of the job.
             principal: the user.
-            changes: whether they also want to change it; only its owner and administrators may.
+            changes: the request changes the job; only its owner and administrators may.
 
         Raises:
-            WireError: they cannot, or there is no such job; that is the same to them. 403 if they may only see it.
+            WireError: 404 if they cannot see it or it does not exist; 403 if they may only see it.
         """
         if principal.has_right("admin"):
-            return  # what reads the job says whether it is there
+            return  # the query that reads the job checks whether it exists
         with self.database.read() as session:
             mine = Job.id == job_id, visible_jobs(principal)
-            found = session.execute(select(Job.owner, Job.workspace_id).where(*mine)).first()
-        if found is None:
+            job = session.execute(select(Job.owner, Job.workspace_id).where(*mine)).first()
+        if job is None:
             raise job_not_found(job_id)
-        is_administrator = principal.workspaces.get(found.workspace_id) == "admin"
-        if changes and found.owner != principal.user and not is_administrator:
+        is_administrator = principal.workspaces.get(job.workspace_id) == "admin"
+        if changes and job.owner != principal.user and not is_administrator:
             raise WireError(
-                403, "Forbidden.NoPermission", f"Job {job_id} belongs to {found.owner or 'the service'}."
+                403, "Forbidden.NoPermission", f"Job {job_id} belongs to {job.owner or 'the service'}."
             )
 
     def versions(self, job_ids: Collection[str], principal: Principal) -> dict[str, int]:
-        """The number of the last change of each of these jobs that the user can see."""
+        """Returns the number of the last change of each of these jobs, if the user can see it."""
         with self.database.read() as session:
             mine = Job.id.in_(job_ids), visible_jobs(principal)
             rows = session.execute(select(Job.id, Job.version).where(*mine))
             return {row.id: row.version for row in rows}
 
     def owners_in_queue(self) -> list[str]:
-        """The users who have jobs that have not begun, by name; found without reading the queue."""
-        found: list[str] = []
+        """Returns the users with queued jobs, sorted; uses the index instead of reading the queue."""
+        owners: list[str] = []
         of_queue = select(func.min(Job.owner)).where(Job.status == JobStatus.SUBMITTED)
         with self.database.read() as session:
             owner = session.scalar(of_queue)
             while owner is not None:
-                found.append(owner)
+                owners.append(owner)
                 owner = session.scalar(of_queue.where(Job.owner > owner))
-        return found
+        return owners
 
     def first_in_queue(self, owner: str = OPERATOR, *, now: float | None = None) -> Job | None:
-        """Of a user's jobs that may begin the oldest of the highest priority; None when there are none.
+        """Returns the oldest job with the highest priority of a user's queued jobs; None if there are none.
 
         Args:
             owner: the user.
-            now: the time; a job whose next attempt is later is left out.
+            now: the time; a job with a later retry is left out.
         """
         now = time.time() if now is None else now
-        # A time further away than any wait was noted before the clock was set back.
+        # A retry later than the maximum wait was recorded before the clock was set back: it is due.
         is_early = Job.not_before > now + MAX_WAIT_S
         is_due = or_(Job.not_before.is_(None), Job.not_before <= now, is_early)
         queued = select(Job).where(Job.status == JobStatus.SUBMITTED, Job.owner == owner, is_due)
@@ -144,39 +144,39 @@ class Jobs:
         with self.database.read() as session:
             return session.scalars(first).first()
 
-    def begun(self) -> list[Job]:
-        """The jobs that have begun and not ended."""
+    def active(self) -> list[Job]:
+        """Returns the started jobs that have not finished."""
         with self.database.read() as session:
-            return list(session.scalars(select(Job).where(Job.status.in_(BEGUN)).order_by(Job.number)))
+            return list(session.scalars(select(Job).where(Job.status.in_(ACTIVE)).order_by(Job.number)))
 
     def ids(self) -> set[str]:
-        """The ids of all jobs."""
+        """Returns the ids of all jobs."""
         with self.database.read() as session:
             return set(session.scalars(select(Job.id)))
 
-    def has_ended(self, job_id: str) -> bool:
-        """True if a job has ended, or is not there."""
+    def has_finished(self, job_id: str) -> bool:
+        """Returns True if a job has finished, or does not exist."""
         with self.database.read() as session:
             status = session.scalar(select(Job.status).where(Job.id == job_id))
         return status is None or JobStatus(status).is_terminal
 
-    def stop_is_requested(self, job_id: str) -> bool:
-        """True if a stop of the job was requested."""
+    def is_stop_requested(self, job_id: str) -> bool:
+        """Returns True if a stop of the job was requested."""
         with self.database.read() as session:
             return bool(session.scalar(select(Job.stop_requested).where(Job.id == job_id)))
 
     # ---- changing -----------------------------------------------------------------------------------------
 
     def create(self, submission: NewJob) -> str:
-        """Put a job at the end of the queue; returns its id.
+        """Adds a job to the queue; returns its id.
 
-        A request that carries the submission label of a job that is there already is the same submission, sent
-        again because our response was lost: it makes no second job.
+        A request with the submission label of an existing job is a repetition after a lost response: it returns
+        that job.
 
         Raises:
             WireError: the quota of the user does not allow the job.
         """
-        return self._submissions.carry_out(submission)
+        return self._submissions.submit(submission)
 
     def move(
         self,
@@ -191,20 +191,20 @@ class Jobs:
         started_at: float | None = None,
         ended_at: float | None = None,
     ) -> bool:
-        """Bring a job into another status; False when it has ended already, or is there.
+        """Sets the status of a job; returns False if it has finished, or has this status.
 
         Args:
-            job_id: which job.
+            job_id: id of the job.
             status: the new status.
-            text: the event that is noted.
-            reason_code: why, for programs.
-            reason_message: why, for people.
-            instances: their states, when known.
-            failed_instance: the first that failed.
-            started_at: when the job began to run, if before now.
-            ended_at: when the instances ended, if before now.
+            text: the event.
+            reason_code: machine-readable reason.
+            reason_message: reason for the user.
+            instances: states of the instances; None keeps them.
+            failed_instance: name of the first failed instance.
+            started_at: when the command started; now by default.
+            ended_at: when the instances exited; now by default.
         """
-        with self._changing(job_id) as (session, job):
+        with self._change(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.status == status:
                 return False
             if instances is not None:
@@ -219,84 +219,84 @@ class Jobs:
                 job.ended_at = ended_at or job.ended_at
         return True
 
-    def start_again(
-        self, job_id: str, *, attempt: int, wait_s: float, why: Ending, instances: Sequence[InstanceState]
+    def requeue(
+        self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
     ) -> bool:
-        """Put a job whose attempt has failed back into the queue.
+        """Puts a job back into the queue after a failed attempt.
 
         Args:
-            job_id: which job.
-            attempt: the one that has failed.
-            wait_s: the next one begins after this time at the earliest.
-            why: why it has failed.
-            instances: what became of its instances.
+            job_id: id of the job.
+            attempt: number of the failed attempt.
+            wait_s: minimum time until the next attempt.
+            ending: reason of the failure.
+            instances: final states of the instances.
 
         Returns:
-            False when the job has ended, is to be stopped, or was put back already.
+            False if the job has finished, has a stop request, or was put back already.
         """
-        with self._changing(job_id) as (session, job):
+        with self._change(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.stop_requested or job.attempt != attempt:
                 return False
             _set_instances(session, job, instances)
             job.attempt, job.not_before = attempt + 1, time.time() + wait_s
-            text = f"Attempt {attempt} has failed ({why.code}): {why.message}"
-            _enter(session, job, JobStatus.SUBMITTED, text, why.code, why.message)
-            _note(session, job_id, f"Attempt {attempt + 1} begins in {wait_s:g} s.", time.time())
+            text = f"Attempt {attempt} has failed ({ending.code}): {ending.message}"
+            _enter(session, job, JobStatus.SUBMITTED, text, ending.code, ending.message)
+            _add_event(session, job_id, f"Attempt {attempt + 1} begins in {wait_s:g} s.", time.time())
         return True
 
     def next_attempt_in_s(self) -> float | None:
-        """The time until the first of the next attempts that have to wait; None when there are none."""
+        """Returns the time until the next retry of any waiting job; None if there are none."""
         now = time.time()
         waiting = Job.status == JobStatus.SUBMITTED, Job.not_before.is_not(None)
         with self.database.read() as session:
-            found = session.scalar(select(func.min(Job.not_before)).where(*waiting, Job.not_before > now))
-        return None if found is None else min(max(0.0, found - now), MAX_WAIT_S)
+            next_at = session.scalar(select(func.min(Job.not_before)).where(*waiting, Job.not_before > now))
+        return None if next_at is None else min(max(0.0, next_at - now), MAX_WAIT_S)
 
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
-        """Note what became of the instances."""
-        with self._changing(job_id) as (session, job):
+        """Stores the states of the instances."""
+        with self._change(job_id) as (session, job):
             _set_instances(session, job, instances)
 
-    def note(self, job_id: str, text: str, *, instance: str | None = None) -> None:
-        """Note an event."""
-        with self._changing(job_id) as (session, _):
-            _note(session, job_id, text, time.time(), instance)
+    def add_event(self, job_id: str, text: str, *, instance: str | None = None) -> None:
+        """Adds an event."""
+        with self._change(job_id) as (session, _):
+            _add_event(session, job_id, text, time.time(), instance)
 
     def set_latest_metrics(self, job_id: str, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Note the last values of metrics: by name the columns of `LatestMetric`.
+        """Stores the last values of metrics: by name, the columns of `LatestMetric`.
 
         Raises:
             WireError: there is no such job.
         """
         names = list(values)
-        with self._changing(job_id) as (session, _):
-            for begin in range(0, len(names), _NAMES_A_QUERY):
-                some = names[begin : begin + _NAMES_A_QUERY]
+        with self._change(job_id) as (session, _):
+            for start in range(0, len(names), _NAMES_PER_QUERY):
+                batch = names[start : start + _NAMES_PER_QUERY]
                 session.execute(
-                    delete(LatestMetric).where(LatestMetric.job_id == job_id, LatestMetric.name.in_(some))
+                    delete(LatestMetric).where(LatestMetric.job_id == job_id, LatestMetric.name.in_(batch))
                 )
                 session.execute(
-                    insert(LatestMetric), [{"job_id": job_id, "name": name, **values[name]} for name in some]
+                    insert(LatestMetric), [{"job_id": job_id, "name": name, **values[name]} for name in batch]
                 )
 
     def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:
-        """Note the last figures of a job's progress, by the wire's names."""
+        """Stores the last progress values of a job, by their names in the REST API."""
         now = time.time()
-        with self._changing(job_id) as (session, _):
+        with self._change(job_id) as (session, _):
             for name, value in values.items():
                 session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
 
     def request_stop(self, job_id: str) -> bool:
-        """Ask for a job's end; one that has not begun ends at once.
+        """Requests that a job stops; a queued job finishes at once.
 
         Returns:
-            Whether there is something left to be stopped.
+            True if the scheduler has to stop the job.
         """
-        with self._changing(job_id) as (session, job):
+        with self._change(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.stop_requested:
                 return False
             job.stop_requested = True
-            _note(session, job_id, "A stop was requested.", time.time())
+            _add_event(session, job_id, "A stop was requested.", time.time())
             if job.status not in QUEUED:
                 return True
             again = " again" if job.attempt > 1 else ""
@@ -305,23 +305,23 @@ class Jobs:
             return False
 
     def stop_queued_of_removed(self) -> None:
-        """Ends the jobs that wait in the queue and whose user was removed; jobs that have begun are left alone."""
+        """Terminates queued jobs of removed users; started jobs continue."""
         removed = select(RemovedUserRow.name)
         waiting = select(Job.id).where(Job.status == JobStatus.SUBMITTED, Job.owner.in_(removed))
         with self.database.read() as session:
-            found = list(session.scalars(waiting))
-        for job_id in found:
-            with suppress(WireError), self._changing(job_id) as (session, job):
+            job_ids = list(session.scalars(waiting))
+        for job_id in job_ids:
+            with suppress(WireError), self._change(job_id) as (session, job):
                 if job.status in QUEUED:
                     again = " again" if job.attempt > 1 else ""
                     message = f"The job was stopped before it began{again}: its user {job.owner!r} was removed."
                     _enter(session, job, JobStatus.TERMINATED, message, REASON_USER_REMOVED, message)
 
     def delete(self, job_id: str) -> None:
-        """Forget a job that has ended.
+        """Deletes a finished job.
 
         Raises:
-            WireError: it has not ended, or there is no such job.
+            WireError: it has not finished, or there is no such job.
         """
         with self.database.write() as session:
             job = existing_job(session, job_id)
@@ -333,33 +333,33 @@ class Jobs:
         self.changes.publish(job_id)
 
     def set_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Add labels, or replace those of the same key.
+        """Adds labels, or replaces those of the same key.
 
         Raises:
             WireError: one of them is too long, or there is no such job.
         """
         for key, value in labels.items():
-            if not key or max(len(key), len(value)) > LONGEST_LABEL:
+            if not key or max(len(key), len(value)) > MAX_LABEL_LENGTH:
                 message = (
-                    f"Labels: key or value of {key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+                    f"Labels: key or value of {key[:60]!r} is empty or longer than {MAX_LABEL_LENGTH} characters"
                 )
                 raise invalid_parameter(message)
         accessibility = accessibility_of(labels)
-        with self._changing(job_id) as (session, job):
+        with self._change(job_id) as (session, job):
             job.accessibility = accessibility or job.accessibility
             for key, value in labels.items():
                 session.merge(JobLabel(job_id=job_id, key=key, value=value))
 
     def delete_labels(self, job_id: str, keys: Iterable[str]) -> None:
-        """Delete labels; those that are not there do no harm."""
+        """Deletes labels; missing ones are ignored."""
         gone = list(keys)
-        with self._changing(job_id) as (session, job):
+        with self._change(job_id) as (session, job):
             if ACCESSIBILITY_LABEL in gone:
                 job.accessibility = PRIVATE
             session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key.in_(gone)))
 
     @contextmanager
-    def _changing(self, job_id: str) -> Iterator[tuple[Session, Job]]:
+    def _change(self, job_id: str) -> Iterator[tuple[Session, Job]]:
         with self.database.write() as session:
             job = existing_job(session, job_id)
             status = job.status
@@ -367,9 +367,9 @@ class Jobs:
             job.modified_at = time.time()
             job.version += 1
             has_finished = job.status != status and JobStatus(job.status).is_terminal
-            if has_finished:  # before the commit: whoever reads the status from now on finds the time
+            if has_finished:  # before the commit: a reader of the new status must find a time
                 self.finish_times.add(job_id)
-        if has_finished:  # what was read between the two may have the status of before
+        if has_finished:  # after the commit: a reader between the two may have read the old status
             self.finish_times.add(job_id)
         if job.status != status:
             self.on_status(job)
@@ -377,22 +377,22 @@ class Jobs:
 
 
 def latest_metrics(session: Session, job_id: str, names: Sequence[str] = ()) -> list[LatestMetric]:
-    """The last value of each metric, by name."""
-    found = latest_metrics_of(session, [job_id]).get(job_id, [])
-    return [metric for metric in found if metric.name in names] if names else found
+    """Returns the last value of each metric, sorted by name."""
+    metrics = latest_metrics_of(session, [job_id]).get(job_id, [])
+    return [metric for metric in metrics if metric.name in names] if names else metrics
 
 
 def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, list[LatestMetric]]:
-    """The last value of each metric of several jobs, by name, by job; by one query."""
-    found: dict[str, list[LatestMetric]] = {}
+    """Returns the last values of metrics of several jobs by job, in one query."""
+    metrics_by_job: dict[str, list[LatestMetric]] = {}
     latest = select(LatestMetric).where(LatestMetric.job_id.in_(job_ids)).order_by(LatestMetric.name)
     for metric in session.scalars(latest):
-        found.setdefault(metric.job_id, []).append(metric)
-    return found
+        metrics_by_job.setdefault(metric.job_id, []).append(metric)
+    return metrics_by_job
 
 
 def existing_job(session: Session, job_id: str) -> Job:
-    """One job, in a session that is open already.
+    """Returns a job, in an open session.
 
     Raises:
         WireError: there is no such job.
@@ -403,7 +403,7 @@ def existing_job(session: Session, job_id: str) -> Job:
     return job
 
 
-def _note(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:
+def _add_event(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:
     session.add(Event(job_id=job_id, instance=instance, happened_at=now, text=text))
 
 
@@ -415,11 +415,11 @@ def _enter(
     reason_code: str | None,
     reason_message: str | None,
 ) -> None:
-    """Let a job be in another status from now on."""
+    """Sets the status of a job, adds the transition and an event, and charges its resources."""
     now = time.time()
-    if job.status in BEGUN and status not in BEGUN:
+    if job.status in ACTIVE and status not in ACTIVE:
         need = need_or_instances(TrainingJobRequest.model_validate(job.request))
-        charge(session, job.owner, need, begun=begun_at(job), ended=now)
+        charge(session, job.owner, need, start=allocated_at(job), end=now)
     job.transitions[-1].ended_at = now
     job.transitions.append(
         Transition(
@@ -435,11 +435,11 @@ def _enter(
         job.started_at = now
     if status.is_terminal:
         job.ended_at = now
-    _note(session, job.id, text, now)
+    _add_event(session, job.id, text, now)
 
 
 def _set_instances(session: Session, job: Job, instances: Sequence[InstanceState]) -> None:
-    before = {known["name"]: known["status"] for known in job.instances}
+    before = {previous["name"]: previous["status"] for previous in job.instances}
     states: list[dict[str, Any]] = [asdict(instance) for instance in instances]
     if states == job.instances:
         return
@@ -448,4 +448,4 @@ def _set_instances(session: Session, job: Job, instances: Sequence[InstanceState
         if before.get(instance.name) != instance.status:
             ending = "" if instance.exit_code is None else f" (exit code {instance.exit_code})"
             text = f"Instance {instance.name} is {instance.status}{ending}."
-            _note(session, job.id, text, time.time(), instance.name)
+            _add_event(session, job.id, text, time.time(), instance.name)

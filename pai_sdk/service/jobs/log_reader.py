@@ -14,27 +14,27 @@ from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["JobLogReader"]
 
-_KEPT_LOGS = 512
+_MAX_OPEN_LOGS = 512
 
 
 class JobLogReader:
-    """Opens the logs of jobs. Safe to use from several threads.
+    """Opens the logs of jobs. Thread-safe.
 
     Args:
-        files_of: gives the files of a job, by its id.
+        files_of: returns the files of a job, by id.
     """
 
     def __init__(self, files_of: Callable[[str], JobFiles]) -> None:
         self._files_of = files_of
-        self._logs: OpenLogs[tuple[str, str]] = OpenLogs(_KEPT_LOGS)
+        self._logs: OpenLogs[tuple[str, str]] = OpenLogs(_MAX_OPEN_LOGS)
 
     def open(self, job: Job, instance: str | None, window: LogWindow = ALWAYS) -> LogReader:
-        """The log of an instance, or of all instances in one order.
+        """Opens the log of an instance, or of all instances, merged.
 
         Args:
-            job: as it was before the log is read: the log of a job that had ended by then is complete.
-            instance: its name, or None for all.
-            window: leaves out lines that were written at other times.
+            job: read before the log: the log of a job that was finished then is complete.
+            instance: name of an instance, or None for all.
+            window: only lines that were written in this time.
 
         Raises:
             WireError: the job has no such instance.
@@ -50,12 +50,12 @@ class JobLogReader:
         )
 
     def instance_logs(self, job: Job, instance: str | None) -> Sequence[InstanceLog]:
-        """The logs of one instance or of all, in rank order; there may be nothing in them yet.
+        """Returns the logs of one instance or of all, by rank; they may be empty.
 
         Raises:
             WireError: the job has no such instance.
         """
-        names = [one.name for one in instances(job.id, TrainingJobRequest.model_validate(job.request))]
+        names = [member.name for member in instances(job.id, TrainingJobRequest.model_validate(job.request))]
         if instance is not None and instance not in names:
             raise WireError(
                 404,
@@ -66,5 +66,5 @@ class JobLogReader:
         return [files.log(name) for name in names if instance in (None, name)]
 
     def forget(self, job_id: str) -> None:
-        """Drop what is known of a job that was deleted."""
+        """Closes the logs of a deleted job."""
         self._logs.forget(lambda key: key[0] == job_id)

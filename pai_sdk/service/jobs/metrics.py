@@ -1,4 +1,4 @@
-"""Metrics of the running jobs: what they report, and what their metric definitions find in their logs."""
+"""Collects metrics of running jobs: reported ones, and matches of metric definitions in their logs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["MetricsCollector"]
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
-# CPU time of the reading thread, not wall time: on a slow machine no metric must get lost.
-_LONGEST_MATCH_S = 0.05
-_LONGEST_CHUNK_S = 2.0
-_USUAL_LINE = 4096  # characters; a pattern that is too slow for a longer line is applied to its two ends
+# CPU time of the reading thread, not wall time: no metric may be lost on a slow machine.
+_MAX_MATCH_S = 0.05
+_MAX_CHUNK_S = 2.0
+_USUAL_LINE = 4096  # characters; a pattern that is slow for longer lines is applied to both ends of these
 
 
 @dataclass
 class _Definition:
-    """One metric of one job, or a figure of its progress. A pattern that takes too long is not applied again."""
+    """A metric or progress definition of one job. A pattern that takes too long is not used again."""
 
     name: str
     pattern: Any  # the library has no types
@@ -46,24 +46,24 @@ class _Definition:
     is_slow: bool = False  # too slow for lines of more than `_USUAL_LINE`
 
     def matches(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
-        """The first group of each match in the lines, with the number of its line."""
+        """Yields line number and first group of each match."""
         if self.trouble:
             return
-        begun = time.thread_time()
+        started_at = time.thread_time()
         for number, line in enumerate(lines):
             try:
-                texts = self._matches_in(line)
+                groups = self._matches_in(line)
             except TimeoutError:
-                self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
+                self.trouble = f"its regex needs more than {_MAX_MATCH_S:g} s for a single line"
                 return
-            for text in texts:
+            for text in groups:
                 yield number, text
-            if time.thread_time() - begun > _LONGEST_CHUNK_S:
-                self.trouble = f"its regex needs more than {_LONGEST_CHUNK_S:g} s for {len(lines)} lines"
+            if time.thread_time() - started_at > _MAX_CHUNK_S:
+                self.trouble = f"its regex needs more than {_MAX_CHUNK_S:g} s for {len(lines)} lines"
                 return
 
     def _matches_in(self, line: str) -> list[str | None]:
-        """All matches; once a long line has taken too long, those in the two ends of long lines."""
+        """Returns all matches; for a slow pattern, only those in both ends of a long line."""
         if len(line) <= _USUAL_LINE:
             return self._matches(line)
         if not self.is_slow:
@@ -74,15 +74,16 @@ class _Definition:
         return [*self._matches(line[: _USUAL_LINE // 2]), *self._matches(line[-(_USUAL_LINE // 2) :])]
 
     def _matches(self, line: str) -> list[str | None]:
-        begun = time.thread_time()
+        started_at = time.thread_time()
         while True:
             try:
-                # The GIL is let go and there is a limit, so a hostile pattern cannot stop the service.
-                found = self.pattern.finditer(line, timeout=_LONGEST_MATCH_S, concurrent=True)
-                return [match.group(1) for match in found]
+                # `concurrent` releases the GIL, and the timeout bounds the search: a hostile pattern cannot block
+                # the service.
+                matches = self.pattern.finditer(line, timeout=_MAX_MATCH_S, concurrent=True)
+                return [match.group(1) for match in matches]
             except TimeoutError:
-                # The library counts the processor time of all threads together: it may have been the others'.
-                if time.thread_time() - begun >= _LONGEST_MATCH_S:
+                # The timeout of the regex module counts CPU time of all threads: retry if other threads used it.
+                if time.thread_time() - started_at >= _MAX_MATCH_S:
                     raise
 
 
@@ -92,21 +93,22 @@ class _WatchedJob:
     definitions: list[_Definition]
     logs: LogMetrics
     points: JobPoints
-    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # that are not stored yet
-    sources: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # by metric: the order of whose value it is
-    has_long_lines: bool = False  # and there is an event that says so
-    cut_definitions: set[str] = field(default_factory=set)  # likewise
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # not yet stored
+    # By metric: sort key of the source of the latest value.
+    sources: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    has_long_lines: bool = False  # True after the event about them
+    reported_slow: set[str] = field(default_factory=set)  # slow definitions after the event about them
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MetricsCollector:
-    """Writes what is found in the logs of running jobs into event files, and notes the last value of each metric.
+    """Writes metrics from the logs of running jobs into event files, and stores the last value of each metric.
 
-    One thread does this; another meters all jobs. Points are read from the event files when they are requested.
+    One thread reads all jobs; another one samples resource usage. Points are read from event files on request.
 
-    `_lock` guards the dict of watched jobs. The lock of a watched job guards all that is in it: the collector's
-    thread and `finish` take it for one piece of a file at a time. `_lock` is never held while a job's lock is
-    taken.
+    `_lock` guards the dict of watched jobs. The lock of a watched job guards its fields: the collector's thread
+    and `finish` acquire it for one chunk of a file at a time. `_lock` is never held while a job's lock is
+    acquired.
     """
 
     def __init__(self, jobs: Jobs) -> None:
@@ -119,19 +121,19 @@ class MetricsCollector:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the threads."""
         self._usage.start()
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what was not read yet is read after the next start."""
+        """Stops the threads; unread metrics are read after the next start."""
         self._closing = True
         self._woken.set()
         self._thread.join()
         self._usage.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
-        """Read the metrics of a job from now on, where it left off, and note what its instances use."""
+        """Watches a job: reads its metrics from where the last service stopped, and samples its usage."""
         names = [instance.name for instance in instances(job_id, request)]
         self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
         definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
@@ -144,14 +146,14 @@ class MetricsCollector:
         self._woken.set()
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Read the rest of a job's metrics, when no instance writes any more, and let go of it.
+        """Reads the remaining metrics of a job whose instances have exited, and stops watching it.
 
         Args:
-            job_id: which.
-            is_cancelled: asked now and then.
+            job_id: id of the job.
+            is_cancelled: checked after each chunk.
 
         Returns:
-            Whether all was read; False when it was cancelled.
+            True if all was read; False if it was cancelled.
         """
         self._usage.finish(job_id)
         with self._lock:
@@ -169,30 +171,30 @@ class MetricsCollector:
             for watched in watched_jobs:
                 try:
                     self._read(watched, is_final=False, is_cancelled=lambda: self._closing)
-                except Exception:  # whatever it is, the other jobs' metrics are still to be read
+                except Exception:  # one job must not stop the metrics of others
                     logger.exception("the metrics of job %s cannot be read", watched.job_id)
             self._woken.wait(_PAUSE_S if watched_jobs else None)
             self._woken.clear()
 
     def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
-        """Read what is new; False when it was cancelled."""
+        """Reads new data; returns False if it was cancelled."""
         steps = self._steps(watched, is_final=is_final)
         while True:
-            with watched.lock:  # for one piece only: the scheduler's `finish` need not wait for a whole log
+            with watched.lock:  # for one chunk, so that `finish` does not wait for a complete log
                 if next(steps, None) is None:
                     return True
             if is_cancelled():
                 return False
 
     def _steps(self, watched: _WatchedJob, *, is_final: bool) -> Iterator[bool]:
-        """Read one piece of one file with each step."""
+        """Reads one chunk of one file per step."""
         try:
             yield from self._read_logs(watched, is_final=is_final)
             for part in watched.points.read_on():
                 for wall, step, value in part.rows(-1):
                     order = part.order
                     if watched.sources.setdefault(part.name, order) < order:
-                        continue  # of another instance than the one that is meant by the name
+                        continue  # a value of an instance that is not the preferred source
                     watched.sources[part.name] = order
                     watched.latest[part.name] = {
                         "timestamp": valid_time(wall, is_from_log=False),
@@ -205,44 +207,44 @@ class MetricsCollector:
                 self._jobs.set_latest_metrics(watched.job_id, watched.latest)
                 watched.latest = {}
         except WireError:
-            return  # the job was deleted meanwhile
+            return  # the job was deleted since
 
     def _read_logs(self, watched: _WatchedJob, *, is_final: bool) -> Iterator[bool]:
         try:
             for progress in watched.logs.read_on(watched.definitions, is_final=is_final):
                 if progress:
                     self._jobs.set_progress(watched.job_id, progress)
-                self._note_troubles(watched)
+                self._report_troubles(watched)
                 yield True
         except OSError as error:
-            if not is_refused(error):  # a full disk: it is tried again
+            if not is_refused(error):  # for example a full disk: the next pass retries
                 raise
             watched.definitions = []
-            self._jobs.note(
+            self._jobs.add_event(
                 watched.job_id,
                 f"Metrics in the log are no longer read: {error.strerror} ({error.filename}); they are written "
                 "into the job's output tensorboard, which it must not change.",
             )
 
-    def _note_troubles(self, watched: _WatchedJob) -> None:
-        """Note each definition that is given up, once."""
+    def _report_troubles(self, watched: _WatchedJob) -> None:
+        """Adds an event for each definition that is no longer used, once."""
         for definition in watched.definitions:
             if definition.trouble:
-                self._jobs.note(
+                self._jobs.add_event(
                     watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
                 )
         watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
         if watched.logs.long_lines and not watched.has_long_lines:
             watched.has_long_lines = True
-            self._jobs.note(
+            self._jobs.add_event(
                 watched.job_id,
                 f"The log has lines of more than {MAX_LINE:,} bytes: metrics are found in the first and the last "
                 f"{MAX_LINE // 2:,} bytes of these.",
             )
         for definition in watched.definitions:
-            if definition.is_slow and definition.name not in watched.cut_definitions:
-                watched.cut_definitions.add(definition.name)
-                self._jobs.note(
+            if definition.is_slow and definition.name not in watched.reported_slow:
+                watched.reported_slow.add(definition.name)
+                self._jobs.add_event(
                     watched.job_id,
                     f"The regex of metric {definition.name!r} is slow for long lines: of these it is applied to "
                     f"the first and the last {_USUAL_LINE // 2:,} characters.",
@@ -256,5 +258,5 @@ def _definitions(spec: AlgorithmSpec) -> list[_Definition]:
 
 
 def _compiled(pattern: str) -> Any:
-    # Not kept in the library's own memory of patterns, which would outlive the job.
+    # Not in the cache of the regex module, which would keep it after the job.
     return regex.compile(pattern, cache_pattern=False)

@@ -1,7 +1,7 @@
-"""Regular expressions that clients send, checked by compiling them in a process with limits.
+"""Checks regular expressions from clients by compiling them in a process with limits.
 
-A pattern of 30 characters, such as `(?:(?:a{1000}){1000}){1000}`, can take gigabytes to compile. How much it takes
-is known only by compiling it, so a short-lived process does that first, with bounded memory and processor time.
+A pattern of 30 characters, such as `(?:(?:a{1000}){1000}){1000}`, can take gigabytes to compile. This cannot be
+estimated, so a short-lived process compiles it first, with bounded memory and processor time.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ import regex
 
 __all__ = ["main", "pattern_problems"]
 
-_LONGEST_PATTERN = 4096
-_MEMORY_BYTES = 16 << 20  # for all patterns of one request; an ordinary one takes some kilobytes
+_MAX_PATTERN_LENGTH = 4096
+_MEMORY_BYTES = 16 << 20  # for all patterns of one request; a usual pattern takes some KiB
 _CPU_S = 2
-_PATIENCE_S = 60.0  # for a machine that is busy: it is the limit of processor time that ends a hostile pattern
-_KEPT_VERDICTS = 32
+_PATIENCE_S = 60.0  # for a busy machine; hostile patterns reach the limit of processor time first
+_CACHED_VERDICTS = 32
 
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.jobs.patterns import main; main()"
 _READY = "ready"
-_TOO_LONG = f"has more than {_LONGEST_PATTERN} characters"
+_TOO_LONG = f"has more than {_MAX_PATTERN_LENGTH} characters"
 _TOO_LARGE = "cannot be read: compiling it takes too much memory or time; use smaller counts in its {}"
 _NO_GROUP = "has no group; put the value in one: loss=([0-9.]+)"
 
 
 def pattern_problems(patterns: Sequence[str], *, readable: bool = True) -> list[str]:
-    """Returns the problem of each pattern; empty text for a good one.
+    """Returns the problem of each pattern; an empty string for a valid one.
 
     Args:
         patterns: regular expressions from a request.
-        readable: each must be one, with a group, as a metric's; otherwise each only has to be small enough.
+        readable: each must be valid and have a group, as for a metric; otherwise only its size is checked.
 
     Example:
         >>> pattern_problems(["loss=([0-9.]+)", "loss"])
         ['', 'has no group; put the value in one: loss=([0-9.]+)']
     """
     distinct = tuple(dict.fromkeys(patterns))
-    found = dict(zip(distinct, _verdicts(distinct), strict=True))
-    return [found[text] if readable or found[text] in (_TOO_LONG, _TOO_LARGE) else "" for text in patterns]
+    problems = dict(zip(distinct, _verdicts(distinct), strict=True))
+    return [problems[text] if readable or problems[text] in (_TOO_LONG, _TOO_LARGE) else "" for text in patterns]
 
 
-@lru_cache(_KEPT_VERDICTS)
+@lru_cache(_CACHED_VERDICTS)
 def _verdicts(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The problem of each pattern. Cached, since the same algorithm is submitted many times."""
-    short = [text for text in patterns if len(text) <= _LONGEST_PATTERN]
-    found = dict(zip(short, _compile_elsewhere(short), strict=True)) if short else {}
-    return tuple(found.get(text, _TOO_LONG) for text in patterns)
+    """Returns the problem of each pattern. Cached, since the same algorithm is often submitted many times."""
+    short = [text for text in patterns if len(text) <= _MAX_PATTERN_LENGTH]
+    problems = dict(zip(short, _compile_in_process(short), strict=True)) if short else {}
+    return tuple(problems.get(text, _TOO_LONG) for text in patterns)
 
 
-def _compile_elsewhere(patterns: Sequence[str]) -> list[str]:
+def _compile_in_process(patterns: Sequence[str]) -> list[str]:
     package_parent = str(Path(__file__).resolve().parents[3])
     command = [sys.executable, "-c", _BOOT, package_parent]
     try:
@@ -70,34 +70,34 @@ def _compile_elsewhere(patterns: Sequence[str]) -> list[str]:
     ready, *lines = done.stdout.decode().splitlines() or [""]
     if ready != _READY:
         raise RuntimeError(f"the process that compiles patterns did not start: {done.stderr.decode()[-500:]}")
-    found = [json.loads(line) for line in lines]
-    if len(found) < len(patterns):
-        found.append(_TOO_LARGE)  # the one at which the process was killed; those behind it are not known
-    return [*found, *repeat("", len(patterns) - len(found))]
+    problems = [json.loads(line) for line in lines]
+    if len(problems) < len(patterns):
+        problems.append(_TOO_LARGE)  # the process was killed at this pattern; later ones were not checked
+    return [*problems, *repeat("", len(patterns) - len(problems))]
 
 
 def main() -> None:
-    """Compile the patterns on standard input, and write a line with the problem of each."""
+    """Compiles the patterns of standard input, and prints a line with the problem of each."""
     patterns: list[str] = json.load(sys.stdin)
     size_bytes = psutil.Process().memory_info().vms
-    with suppress(ValueError, OSError):  # macOS reserves more addresses than it lets a process limit
+    with suppress(ValueError, OSError):  # macOS has reserved more address space than the limit
         resource.setrlimit(resource.RLIMIT_AS, (size_bytes + _MEMORY_BYTES, size_bytes + _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _say(_READY)
-    kept = []  # all together have to fit, as they will in the service
+    _print_line(_READY)
+    compiled_patterns = []  # the limit applies to all of them, since the service keeps all in memory
     for text in patterns:
         problem = ""
         try:
-            kept.append(compiled := regex.compile(text, cache_pattern=False))
+            compiled_patterns.append(compiled := regex.compile(text, cache_pattern=False))
             problem = "" if compiled.groups else _NO_GROUP
         except MemoryError:
             problem = _TOO_LARGE
         except (regex.error, RecursionError, OverflowError) as error:
             problem = f"cannot be read: {error}"
-        _say(json.dumps(problem))
+        _print_line(json.dumps(problem))
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()  # it may be killed at the next pattern
+    sys.stdout.flush()  # the process may be killed at the next pattern

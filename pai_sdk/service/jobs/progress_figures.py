@@ -1,4 +1,4 @@
-"""Figures of progress in the log of a job: the progress definitions of its algorithm."""
+"""Progress values in the log of a job, by the progress definitions of its algorithm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMAINING_TIME = "RemainingTime"
 
 
 def progress_patterns(spec: AlgorithmSpec) -> Iterator[tuple[str, str]]:
-    """The figures an algorithm defines, by the wire's names: name and regular expression."""
+    """Yields name in the REST API and regular expression of each progress definition."""
     defined = spec.progress_definitions
     if defined is not None and defined.overall_progress is not None:
         yield OVERALL_PROGRESS, defined.overall_progress.regex
@@ -26,13 +26,13 @@ def progress_patterns(spec: AlgorithmSpec) -> Iterator[tuple[str, str]]:
 
 
 def latest_progress_of(session: Session, job_ids: Collection[str]) -> dict[str, list[Progress]]:
-    """The last figure of each kind of several jobs, by job."""
-    found: dict[str, list[Progress]] = {}
+    """Returns the last progress values of several jobs, by job."""
+    figures_by_job: dict[str, list[Progress]] = {}
     for figure in session.scalars(select(Progress).where(Progress.job_id.in_(job_ids)).order_by(Progress.name)):
-        found.setdefault(figure.job_id, []).append(figure)
-    return found
+        figures_by_job.setdefault(figure.job_id, []).append(figure)
+    return figures_by_job
 
 
 def latest_progress(session: Session, job_id: str) -> Sequence[Progress]:
-    """The last figure of each kind."""
+    """Returns the last progress values of a job."""
     return session.scalars(select(Progress).where(Progress.job_id == job_id).order_by(Progress.name)).all()

@@ -1,7 +1,7 @@
-"""Reads request bodies: an unset field may be written in any form, an unknown one is refused.
+"""Parses request bodies: an unset field may be written in any form, an unknown one is refused.
 
-The models describe what our own client writes. Other clients write the same fields in other forms: Alibaba Cloud's
-generated clients send `[]` for lists, alipai sends `{}` for objects, others send null or an empty text.
+The models describe the bodies of this package's client. Other clients write unset fields in other forms: Alibaba
+Cloud's generated clients send `[]` for lists, alipai sends `{}` for objects, others send null or an empty string.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from pydantic import BaseModel, ValidationError
 from pai_sdk.schemas.numbers import LARGEST_INTEGER, checked_number
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["in_one_message", "read_body", "read_model"]
+__all__ = ["join_problems", "read_body", "read_model"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Models = tuple[type[BaseModel], ...]
 
-# The size of a body is limited, but reporting a wrong item takes a hundred times the item's size.
-_MOST_ITEMS = 1000
-_MOST_VALUES = 20_000
-_SHOWN_PROBLEMS = 20
+# The size of a body is limited too, but the report of an invalid item takes a hundred times the item's size.
+_MAX_ITEMS = 1000
+_MAX_VALUES = 20_000
+_MAX_PROBLEMS = 20
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """A request's body as a JSON object.
+    """Parses a request's body as a JSON object.
 
     Raises:
-        WireError: it is none, has too many values, or holds text that cannot be stored.
+        WireError: it is no JSON object, has too many values, or strings that cannot be stored.
     """
     try:
         value = json.loads(body or b"{}")
-        # The parser accepts what cannot be written again: lone surrogates, NaN, infinity.
+        # The parser accepts values that cannot be encoded again: lone surrogates, NaN, infinity.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise invalid_parameter(f"The body is not JSON: {type(error).__name__}.") from error
@@ -47,18 +47,18 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
-    """Validate a JSON value by its wire names, after all unset fields were removed from it.
+    """Validates a JSON value by its names in the REST API, after all unset fields were removed from it.
 
-    An empty text is kept where the field takes any text: there it is a value. The content of a free mapping, such
-    as `Environments`, is kept as it is, except for null.
+    An empty string is a value if the field accepts any string. The content of a free mapping, such as
+    `Environments`, is not changed, except that null is removed.
 
     Args:
-        model: what the value describes.
+        model: the model.
         value: from `read_body`, or a part of it.
-        where: the name of that part, for the message; empty for the whole body.
+        where: path of that part, for messages; empty for the complete body.
 
     Raises:
-        WireError: the message names every unknown, missing or wrong field.
+        WireError: the message lists all unknown, missing and invalid fields.
 
     Example:
         >>> from pai_sdk.schemas.compute import ComputeResource
@@ -67,21 +67,21 @@ def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
     """
     cleaned = _without_unset(value, (model,))
     try:
-        found = model.model_validate(cleaned, by_alias=True, by_name=False)
+        instance = model.model_validate(cleaned, by_alias=True, by_name=False)
     except ValidationError as error:
         prefix = f"{where}." if where else ""
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         raise invalid_parameter(
-            in_one_message(
+            join_problems(
                 f"{prefix}{'.'.join(map(str, problem['loc'])) or 'body'}: {problem['msg']}" for problem in problems
             )
         ) from error
     _check_numbers(cleaned, (model,), where)
-    return found
+    return instance
 
 
 def _check_numbers(value: Any, models: _Models, where: str) -> None:
-    """Check the strings for numbers as the numbers of the body were: pydantic also reads `nan` and `1_0`."""
+    """Checks strings in number fields like numbers of the body: pydantic also accepts `nan` and `1_0`."""
     if isinstance(value, list):
         for item in value:
             _check_numbers(item, models, where)
@@ -89,10 +89,10 @@ def _check_numbers(value: Any, models: _Models, where: str) -> None:
         fields = _fields_of(models) if models else {}
         for key, item in value.items():
             if field := fields.get(key):
-                place = f"{where}.{key}" if where else key
+                path = f"{where}.{key}" if where else key
                 if field.takes_numbers:
-                    _check_number(item, place)
-                _check_numbers(item, field.models, place)
+                    _check_number(item, path)
+                _check_numbers(item, field.models, path)
 
 
 def _check_number(value: Any, where: str) -> None:
@@ -103,30 +103,30 @@ def _check_number(value: Any, where: str) -> None:
             raise invalid_parameter(f"{where}: {error}") from error
 
 
-def in_one_message(problems: Iterable[str]) -> str:
-    """The first problems, and how many more there are."""
-    found = list(problems)
-    more = len(found) - _SHOWN_PROBLEMS
-    return "; ".join(found[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+def join_problems(problems: Iterable[str]) -> str:
+    """Joins the first problems, and the number of further ones."""
+    all_problems = list(problems)
+    more = len(all_problems) - _MAX_PROBLEMS
+    return "; ".join(all_problems[:_MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _check_values(body: dict[str, Any]) -> None:
-    """Refuse a body with too many values, and values that cannot be stored."""
-    count, left = 0, [("body", body)]
-    while left:
-        where, value = left.pop()
+    """Refuses a body with too many values, or values that cannot be stored."""
+    count, pending = 0, [("body", body)]
+    while pending:
+        where, value = pending.pop()
         count += 1
         if isinstance(value, dict | list):
-            if len(value) > _MOST_ITEMS:
-                raise invalid_parameter(f"{where[:100]}: has {len(value)} items; {_MOST_ITEMS} are allowed")
+            if len(value) > _MAX_ITEMS:
+                raise invalid_parameter(f"{where[:100]}: has {len(value)} items; {_MAX_ITEMS} are allowed")
             pairs = value.items() if isinstance(value, dict) else ((where, item) for item in value)
-            left += pairs
+            pending += pairs
         if "\0" in where or (isinstance(value, str) and "\0" in value):
             raise invalid_parameter("The body holds a NUL character, which no database and no environment can.")
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             raise invalid_parameter(f"{where[:100]}: the number has more than 64 bits")
-        if count + len(left) > _MOST_VALUES:
-            raise invalid_parameter(f"The body holds more than {_MOST_VALUES} values.")
+        if count + len(pending) > _MAX_VALUES:
+            raise invalid_parameter(f"The body holds more than {_MAX_VALUES} values.")
 
 
 # ---- unset fields -------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _check_values(body: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Field:
-    """Decides whether a value of the field is unset, by the models inside it and the values it takes."""
+    """Properties of a field that decide whether an empty value is unset."""
 
     models: _Models
     is_required: bool
@@ -142,7 +142,7 @@ class _Field:
     takes_numbers: bool = False
 
 
-# An empty value of an unknown field says nothing: some clients send all fields that they know.
+# An empty value of an unknown field is ignored: some clients send all fields of their model.
 _UNKNOWN = _Field((), is_required=False, takes_a_container=True)
 
 
@@ -154,13 +154,13 @@ def _without_unset(value: Any, models: _Models) -> Any:
     if not models:
         return {key: item for key, item in value.items() if item is not None}
     fields = _fields_of(models)
-    kept = {}
+    set_fields = {}
     for key, item in value.items():
         field = fields.get(key, _UNKNOWN)
         cleaned = item if field is _UNKNOWN else _without_unset(item, field.models)
         if not _is_unset(cleaned, field):
-            kept[key] = cleaned
-    return kept
+            set_fields[key] = cleaned
+    return set_fields
 
 
 def _is_unset(value: Any, field: _Field) -> bool:
@@ -194,7 +194,7 @@ def _takes_a_container(annotation: Any) -> bool:
 
 
 def _takes_numbers(annotation: Any) -> bool:
-    """True for a number or a list of numbers that is nothing else."""
+    """Returns True for a number or a list of numbers, but not for a union with other types."""
     parts = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) is Annotated:
         parts = parts[:1]

@@ -1,4 +1,4 @@
-"""Checks of a request that is created: its buckets, and what of it has no effect on this service."""
+"""Checks a new request: its buckets, and fields without effect on this service."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ _SHARED_MEMORY = "ComputeResource.InstanceSpec.SharedMemory"
 
 
 def refuse_unknown_buckets(request: TrainingJobRequest, may_use: Callable[[str, Right], bool]) -> None:
-    """Check that the buckets of a job's code, inputs and outputs are there, for the user who submits it.
+    """Checks that the user may use the buckets of a job's code, inputs and outputs.
 
-    The service itself copies them, and could use any bucket.
+    The service itself copies the files, and could access any bucket.
 
     Args:
         request: the job.
-        may_use: whether there is a bucket of that name that the user may read (`read`) or write to (`submit`).
+        may_use: returns whether a bucket exists that the user may read (`read`) or write (`submit`).
 
     Raises:
-        WireError: one of them is not.
+        WireError: a bucket does not exist, or the user may not use it.
     """
-    named = list(_named(request))
-    missing = {used for used in {(bucket, right) for _, bucket, right in named} if not may_use(*used)}
+    uses = list(_bucket_uses(request))
+    missing = {used for used in {(bucket, right) for _, bucket, right in uses} if not may_use(*used)}
     problems = [
         f"{where}: there is no bucket {bucket!r} here"
         if right == "read" or (bucket, "read") in missing or not may_use(bucket, "read")
         else f"{where}: the access key may not write to the bucket {bucket!r}"
-        for where, bucket, right in named
+        for where, bucket, right in uses
         if (bucket, right) in missing
     ]
     if problems:
         raise invalid_parameter("; ".join(problems))
 
 
-def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]]:
+def _bucket_uses(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]]:
     code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
     if code is not None and isinstance(code.location_value, OssLocation):
         yield "CodeDir", code.location_value.bucket, "read"
@@ -64,26 +64,26 @@ def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]]:
 
 
 def unused_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:
-    """A sentence that names the fields without effect, by the names of parameters; empty where there are none."""
+    """Returns a sentence with the parameters that have no effect; empty if there are none."""
     names = unused_fields(request, used=_USED | ({_SHARED_MEMORY} if executor.sets_shared_memory else set()))
     return f"These have no effect on this service: {', '.join(map(_parameter, names))}." if names else ""
 
 
 def _parameter(field: str) -> str:
-    """Returns what a user types for a field of a request.
+    """Returns the parameter name for a field of a request.
 
     Example:
         >>> _parameter("ComputeResource.ResourceId"), _parameter("InputChannels.Train.RoleArn")
         ('resource_id', 'input_channels.Train.role_arn')
     """
-    first, *rest = field.removeprefix("ComputeResource.").split(".")
+    first, *parts = field.removeprefix("ComputeResource.").split(".")
     if first == "UserVpc":
         return "user_vpc_config"
-    *channel, last = rest or [""]
+    *channel, last = parts or [""]
     return ".".join(filter(None, (to_snake(first), *channel, to_snake(last))))
 
 
 def image_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:
-    """A sentence that jobs are processes and use no image; empty where they run in images."""
+    """Returns a sentence that the image is not used; empty if jobs run in images."""
     image = request.algorithm_spec.image if request.algorithm_spec else None
     return image_unused_message(image) if image and not executor.uses_images else ""

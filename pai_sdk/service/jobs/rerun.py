@@ -16,7 +16,7 @@ from pai_sdk.schemas.job_names import folder_pattern, new_suffix, without_suffix
 from pai_sdk.schemas.record import ChannelUri, KeyValue, NameValue
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import MASK
-from pai_sdk.service.jobs.reading import in_one_message
+from pai_sdk.service.jobs.reading import join_problems
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["LABELS_OF_ONE_JOB", "RerunChanges", "changed_request", "form_fields"]
@@ -146,7 +146,7 @@ def _refuse(given: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
             if value == MASK and before.get(key) != MASK
         ]
     if problems:
-        raise invalid_parameter(in_one_message(problems))
+        raise invalid_parameter(join_problems(problems))
 
 
 def _algorithm(request: RecordedRequest, given: Mapping[str, Any]) -> dict[str, Any]:

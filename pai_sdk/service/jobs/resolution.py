@@ -21,17 +21,17 @@ from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Resolved", "resolve", "spec_problems"]
 
-_LONGEST_MATCH_S = 0.05
+_MAX_MATCH_S = 0.05
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A job with all that it needs.
+    """A job with its resolved algorithm.
 
     Attributes:
-        request: with the spec it runs, as that is now; what is registered later under its name changes nothing.
-        workspace_id: where it belongs.
-        algorithm_id: of the registered algorithm that it names; None when it brings its own.
+        request: with a copy of the spec; later versions of the algorithm have no effect on it.
+        workspace_id: workspace of the job.
+        algorithm_id: of its registered algorithm; None if the request has a spec.
     """
 
     request: TrainingJobRequest
@@ -40,10 +40,10 @@ class Resolved:
 
 
 def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, workspace_id: str) -> Resolved:
-    """Put the algorithm that a job names into it, and the defaults of its hyperparameters.
+    """Adds the spec of a registered algorithm and the defaults of hyperparameters to a request.
 
     Raises:
-        WireError: there is no such algorithm, it takes no code, or the request contradicts itself.
+        WireError: there is no such algorithm, it accepts no code, or the request is contradictory.
     """
     algorithm_id = None
     if request.algorithm_name is not None:
@@ -56,13 +56,13 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
             workspace_id=workspace_id,
         )
         algorithm_id = algorithm.id
-        named = {"algorithm_version": version.version, "algorithm_provider": algorithm.provider}
+        registered = {"algorithm_version": version.version, "algorithm_provider": algorithm.provider}
         spec = AlgorithmSpec.model_validate(version.spec)
-        request = request.model_copy(update={**named, "algorithm_spec": spec})
+        request = request.model_copy(update={**registered, "algorithm_spec": spec})
     if request.algorithm_spec is not None:
         definition = AlgorithmDefinition.of(request.algorithm_spec)
         if algorithm_id is not None and request.code_dir is not None and not definition.takes_code:
-            raise invalid_parameter("CodeDir: the algorithm has code of its own, and takes no other.")
+            raise invalid_parameter("CodeDir: the algorithm has its own code, and accepts no other.")
         definitions = definition.hyperparameter_definitions
         values = with_defaults(definitions, request.hyperparameters)
         request = request.model_copy(update={"hyperparameters": values})
@@ -70,12 +70,12 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
 
 
 def spec_problems(request: TrainingJobRequest) -> Iterator[str]:
-    """The problems of a job by the definitions of its algorithm, registered or its own."""
+    """Yields the problems of a job by the definitions of its algorithm."""
     if request.algorithm_spec is None:
         return
     definition = AlgorithmDefinition.of(request.algorithm_spec)
     resource = request.compute_resource
-    found: list[Problem] = [
+    problems: list[Problem] = [
         *hyperparameter_problems(
             definition.hyperparameter_definitions,
             request.hyperparameters,
@@ -89,23 +89,23 @@ def spec_problems(request: TrainingJobRequest) -> Iterator[str]:
             ("ComputeResource.EcsSpec", "ComputeResource.EcsCount"),
         ),
     ]
-    yield from map(str, found)
+    yield from map(str, problems)
     yield from _missing(
         "InputChannels", request.algorithm_spec.input_channels, {c.name for c in request.input_channels}
     )
 
 
-def _missing(where: str, definitions: Sequence[Channel], given: set[str]) -> Iterator[str]:
+def _missing(where: str, definitions: Sequence[Channel], present: set[str]) -> Iterator[str]:
     for channel in definitions:
-        if channel.required and channel.name not in given:
+        if channel.required and channel.name not in present:
             yield f"{where}: {channel.name!r} is required and missing"
 
 
 def _fits_in_time(pattern: str, text: str) -> bool:
-    """An expression that cannot be read, or takes too long, forbids nothing: it must not hold the service up."""
+    """Returns whether a value matches; an invalid or slow pattern accepts any value."""
     try:
-        # Not kept in the library's own memory of patterns, which counts them but not their size.
+        # Not in the cache of the regex module, which limits the number of patterns but not their size.
         compiled = regex.compile(pattern, cache_pattern=False)
-        return compiled.search(text, timeout=_LONGEST_MATCH_S, concurrent=True) is not None
+        return compiled.search(text, timeout=_MAX_MATCH_S, concurrent=True) is not None
     except (regex.error, TimeoutError, RecursionError, OverflowError):
         return True

@@ -1,4 +1,4 @@
-"""Runs jobs from the queue to their end: one thread decides, pools of threads copy files."""
+"""Runs the jobs of the queue: one thread decides, thread pools copy files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pai_sdk.service.jobs.host_resources import Capacity, need_or_instances
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.publishing import LiveOutputs, Publisher
-from pai_sdk.service.jobs.queueing.fair_share import HeldResources, begun_at
+from pai_sdk.service.jobs.queueing.fair_share import Allocation, allocated_at
 from pai_sdk.service.jobs.queueing.queue import FairQueue
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.state.disk import DiskWatch
@@ -42,10 +42,11 @@ __all__ = ["Scheduler"]
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 0.05  # how often running jobs are looked at
-_LOOK_S_A_JOB = 0.005  # more of them are looked at less often: that costs the same however many there are
-_PAUSE_AFTER_FAULT_S = 1.0
-_RENEW_AGAIN_S = 0.2
+_POLL_INTERVAL_S = 0.05
+# The poll interval grows with the number of running jobs, so that polling costs the same: 200 jobs/s.
+_POLL_INTERVAL_PER_JOB_S = 0.005
+_RETRY_AFTER_ERROR_S = 1.0
+_RENEW_RETRY_S = 0.2
 _COPY_THREADS = 4
 _STOPPED = "The job was stopped by its user."
 _DISK_FULL = "The disk of the service is full. Free some space on it, then submit the job again."
@@ -55,47 +56,47 @@ _Step: TypeAlias = Literal["staging", "running", "finishing"]
 
 @dataclass
 class _ActiveJob:
-    """A job that has left the queue and not ended."""
+    """A job that has left the queue and has not finished."""
 
     id: str
     request: TrainingJobRequest
-    held: HeldResources
+    allocation: Allocation
     files: JobFiles
     publisher: Publisher
     live_outputs: LiveOutputs
     step: _Step
     status: JobStatus
     stop_requested: bool = False
-    stop_passed_on: bool = False
-    seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
+    is_stop_forwarded: bool = False
+    last_state: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
     attempt: int = 1
     work: Future[None] | None = None
     not_before: float = 0.0
 
     @property
     def root(self) -> Path:
-        """Its folder."""
+        """Returns the folder of the job."""
         return self.files.sandbox.root
 
 
 class Scheduler:
     """Runs jobs in the order of the `FairQueue`, as many as the capacity allows.
 
-    No job overtakes the one whose turn it is: a large job waits until it fits, and all behind it wait with it. So
-    no job starves because it is large; one of low priority can, while its owner's jobs of higher priority keep
-    coming. A job that runs is never stopped for another.
+    No job overtakes the next one: a large job waits until it fits, and all later jobs wait too. So no job starves
+    because it is large; a job of low priority can, as long as its owner submits jobs of higher priority. A running
+    job is never preempted.
 
-    It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
-    restart it goes on from there.
+    It has no persistent state: the state is in the database and in the executor's folders, and a restart recovers
+    from there.
 
     There is no lock. Only the thread `scheduler` changes `_active` and the jobs in it. The threads of the pools
-    read one `_ActiveJob`, and answer by its future `work`, which the scheduler polls. Threads of requests call
+    read one `_ActiveJob`, and respond by its future `work`, which the scheduler polls. Threads of requests call
     `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
 
-    A job goes from step to step: staging -> running -> finishing. After some endings it goes from there back into
-    the queue, for another attempt (`JobRetries`): the same folder, which the executor has renewed. An error
-    leaves it in its step, which is tried again after a pause; a restart begins with the step "running", from which
-    a job that has not started goes back to "staging".
+    Steps of a job: staging -> running -> finishing. After some exits it returns from there to the queue, for
+    another attempt (`JobRetries`) in the same folder, which the executor has renewed. After an error a step is
+    repeated with a pause. A restart resumes with the step "running", from which a job that has not started returns
+    to "staging".
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Scheduler:
         *,
         capacity: Callable[[], Capacity],
         tables: JobTables | None = None,
-        may_act: Callable[[], bool] = lambda: True,
+        can_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self._jobs = jobs
         self._tables = tables
@@ -118,7 +119,7 @@ class Scheduler:
         self._collector = collector
         self._capacity = capacity
         self._queue = FairQueue(jobs)
-        self._may_act = may_act
+        self._can_act = can_act
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
         self._next_attempt_at: float | None = None
@@ -129,21 +130,21 @@ class Scheduler:
         self._trash = Trash(folder.jobs_dir)
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
-        # Pools of their own: neither the end of a job nor its start must wait for large files of another job.
+        # Separate pools: start and finish of a job must not wait for large files of another job.
         self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
-    # ---- asked from outside -------------------------------------------------------------------------------
+    # ---- called by other threads -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up what an earlier process left, and begin."""
+        """Starts the thread, which first recovers the jobs of an earlier process."""
         self._disk.record_success()
         self._woken.set()
         self._thread.start()
 
     def close(self) -> None:
-        """Stop deciding. Running jobs go on; the next service on this folder takes them up."""
+        """Stops the threads. Running jobs continue; the next service on this folder recovers them."""
         self._closing.set()
         self._woken.set()
         self._thread.join()
@@ -152,111 +153,111 @@ class Scheduler:
         self._trash.close()
 
     def wake(self) -> None:
-        """There is a job in the queue, or one to be stopped."""
+        """Wakes the thread for a new job or a stop request."""
         self._queue_is_empty = False
         self._woken.set()
 
     def discard(self, job_id: str) -> None:
-        """The job was deleted; its folder can go."""
+        """Deletes the folder of a deleted job in the background."""
         self._trash.put(self._folder.job_dir(job_id))
 
     def request_of(self, job_id: str) -> TrainingJobRequest | None:
-        """The request of a job that has left the queue and whose command has not ended; None for any other one."""
+        """Returns the request of a job that is staged or runs; None for any other job."""
         active = self._active.get(job_id)
         return None if active is None or active.step == "finishing" else active.request
 
     @property
-    def held(self) -> list[HeldResources]:
-        """The resources of the jobs that have left the queue and not ended; for any thread."""
-        return [active.held for active in [*self._active.values()]]
+    def allocations(self) -> list[Allocation]:
+        """Returns the resources of all started jobs. Thread-safe: it iterates over a copy."""
+        return [active.allocation for active in [*self._active.values()]]
 
     @property
     def is_closing(self) -> bool:
-        """True if nothing is begun any more: the service ends, or another one may have taken over."""
-        return self._closing.is_set() or not self._may_act()
+        """Returns True if no more work is started: the service shuts down, or another one may hold the lease."""
+        return self._closing.is_set() or not self._can_act()
 
     @property
     def is_working(self) -> bool:
-        """True while the thread that decides is there."""
+        """Returns True while the scheduler's thread is alive."""
         return self._thread.is_alive()
 
     @property
     def is_idle(self) -> bool:
-        """True if no job runs or waits."""
+        """Returns True if no job runs or waits."""
         return self._queue_is_empty and not self._active and not self._woken.is_set()
 
     # ---- the thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        is_taken_up = False
+        has_recovered = False
         while not self._closing.is_set():
             if self.is_closing:
-                self._closing.wait(_LOOK_S)
+                self._closing.wait(_POLL_INTERVAL_S)
                 continue
             try:
-                if not is_taken_up:
-                    self._take_up_again()
-                    is_taken_up = True
-                self._look_around()
+                if not has_recovered:
+                    self._recover()
+                    has_recovered = True
+                self._poll()
                 pause_s = self._pause_s()
-            except Exception as error:  # a full disk, say: the jobs are still there when it is mended
-                self._disk.tell("the scheduler failed, and tries again", error)
-                pause_s = _PAUSE_AFTER_FAULT_S
+            except Exception as error:  # for example a full disk; all jobs are retried
+                self._disk.log_error("the scheduler failed, and tries again", error)
+                pause_s = _RETRY_AFTER_ERROR_S
             if not self._closing.is_set() and self._woken.wait(pause_s) and not self._queue_is_empty:
                 self._closing.wait(self._read_again_at - time.monotonic())
 
     def _pause_s(self) -> float | None:
-        """The time until the next look: while jobs run, or until the next attempt at one that waits for it."""
+        """Returns the time until the next poll of running jobs, or until the next retry; None without both."""
         if self._active:
-            return max(_LOOK_S, _LOOK_S_A_JOB * len(self._active))
+            return max(_POLL_INTERVAL_S, _POLL_INTERVAL_PER_JOB_S * len(self._active))
         return None if self._next_attempt_at is None else max(0.0, self._next_attempt_at - time.monotonic())
 
-    def _take_up_again(self) -> None:
-        """Go on with what an earlier process began: with its jobs, and with the deletion of their folders."""
-        known = self._jobs.ids()
+    def _recover(self) -> None:
+        """Recovers the jobs of an earlier process, and its unfinished deletions of folders."""
+        job_ids = self._jobs.ids()
         for folder in self._folder.jobs_dir.iterdir():
-            if folder.name not in known:
+            if folder.name not in job_ids:
                 self._trash.put(folder)
-        for job in self._jobs.begun():
+        for job in self._jobs.active():
             if job.id not in self._active:
-                logger.info("job %s is taken up again", job.id)
-                self._activate(job, "running", JobStatus(job.status), since=begun_at(job))
+                logger.info("job %s is recovered", job.id)
+                self._activate(job, "running", JobStatus(job.status), since=allocated_at(job))
 
-    def _look_around(self) -> None:
+    def _poll(self) -> None:
         if self._next_attempt_at is not None and time.monotonic() >= self._next_attempt_at:
             self._next_attempt_at = None
             self._woken.set()
         if self._woken.is_set():
-            self._queue_is_empty = False  # not known until the queue is read
+            self._queue_is_empty = False  # unknown until the queue is read
             self._woken.clear()
             self._has_news = True
         if self._has_news:
             for active in self._active.values():
-                active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
+                active.stop_requested = active.stop_requested or self._jobs.is_stop_requested(active.id)
             self._admit()
-            self._has_news = False  # only after success: an error leaves it set, and the queue is read again
+            self._has_news = False  # after success only: an error leaves it set, so the queue is read again
         for active in list(self._active.values()):
             if time.monotonic() >= active.not_before:
                 try:
                     self._advance(active)
                 except Exception as error:
-                    self._disk.tell(f"job {active.id} cannot continue, and is tried again", error)
-                    active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
+                    self._disk.log_error(f"job {active.id} cannot continue, and is tried again", error)
+                    active.not_before = time.monotonic() + _RETRY_AFTER_ERROR_S
 
     def _admit(self) -> None:
-        """Start jobs from the queue until the next one has to wait."""
-        # Here and not where the user is removed: a request that was admitted before may create a job after that,
-        # and an attempt that fails puts a job back into the queue.
+        """Starts jobs of the queue until the next one has to wait."""
+        # In each pass, not when the user is removed: an earlier request may create a job after that, and a failed
+        # attempt returns a job to the queue.
         self._jobs.stop_queued_of_removed()
-        while (job := self._queue.next_to_begin(self._capacity, self.held)) is not None:
+        while (job := self._queue.next_to_start(self._capacity, self.allocations)) is not None:
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
         if not self._queue_is_empty:
-            # Its first job waits. It need not be read for each of many jobs that are submitted meanwhile.
-            self._read_again_at = time.monotonic() + _LOOK_S
+            # The first job waits. Submissions of the next 50 ms share one read of the queue.
+            self._read_again_at = time.monotonic() + _POLL_INTERVAL_S
         wait_s = None if self._queue_is_empty else self._jobs.next_attempt_in_s()
-        # By the monotonic clock: the other one may be set back.
+        # Monotonic: the system clock may be set back.
         self._next_attempt_at = None if wait_s is None else time.monotonic() + wait_s
 
     def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
@@ -266,13 +267,13 @@ class Scheduler:
         live_outputs = LiveOutputs(
             publisher,
             self._publishers,
-            note=partial(self._note, job.id),
-            tell=lambda what, error: self._disk.tell(f"job {job.id}: {what}", error),
+            add_event=partial(self._add_event, job.id),
+            log_error=lambda message, error: self._disk.log_error(f"job {job.id}: {message}", error),
         )
         self._active[job.id] = _ActiveJob(
             job.id,
             request,
-            HeldResources(job.owner, need_or_instances(request), since),
+            Allocation(job.owner, need_or_instances(request), since),
             files,
             publisher,
             live_outputs,
@@ -297,8 +298,8 @@ class Scheduler:
         if active.work is None:
             active.work = self._copiers.submit(self._stage_and_start, active)
         if not active.work.done():
-            if active.stop_requested:  # the executor may be at it already, and wait for an image
-                self._pass_stop_on(active)
+            if active.stop_requested:  # the executor may be starting it, for example pull its image
+                self._forward_stop(active)
             return
         work, active.work = active.work, None
         try:
@@ -312,7 +313,8 @@ class Scheduler:
             self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
         except Exception as error:
             logger.exception("job %s cannot begin", active.id)
-            if isinstance(error, OSError) and error.errno in DISK_IS_FULL:  # the job may have filled it just now
+            # The files of the job may have filled it.
+            if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
                 self._end(active, JobStatus.INITIALIZE_FAILED, REASON_DISK_FULL, _DISK_FULL)
                 return
             message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
@@ -327,18 +329,18 @@ class Scheduler:
         while self._is_behind(active) and not self._executor.renew(active.root, attempt=active.attempt):
             if is_cancelled():
                 raise StagingCancelled
-            time.sleep(_RENEW_AGAIN_S)
-        # An earlier service may have been killed during the start: the job must start once, from complete inputs.
+            time.sleep(_RENEW_RETRY_S)
+        # An earlier service may have been killed during the start: the job must start once, with complete inputs.
         self._executor.withdraw(active.root)
         if self._executor.state(active.root).phase != "absent":
             return
-        if active.attempt == 1:  # others find the files as the last one left them
+        if active.attempt == 1:  # later attempts continue with the files of the last one
             stage(
                 self._store,
                 active.files,
                 active.request,
                 is_cancelled=is_cancelled,
-                tell=partial(self._note, active.id),
+                notify=partial(self._add_event, active.id),
                 put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
             )
         if is_cancelled():
@@ -346,19 +348,19 @@ class Scheduler:
         self._executor.start(launch_spec(active.root, active.id, active.request))
 
     def _is_behind(self, active: _ActiveJob) -> bool:
-        """Return whether the job's folder is still that of an earlier attempt."""
+        """Returns True if the job's folder still belongs to an earlier attempt."""
         return active.attempt > 1 and active.files.sandbox.attempt < active.attempt
 
     # ---- running ------------------------------------------------------------------------------------------
 
     def _advance_running(self, active: _ActiveJob) -> None:
         state = ExecutionState("absent") if self._is_behind(active) else self._executor.state(active.root)
-        if state.phase == "absent":  # the service ended before the job could begin
+        if state.phase == "absent":  # an earlier service has exited before it started the job
             active.step = "staging"
             return
-        if active.stop_requested and not active.stop_passed_on:
-            self._pass_stop_on(active)
-            active.stop_passed_on = True
+        if active.stop_requested and not active.is_stop_forwarded:
+            self._forward_stop(active)
+            active.is_stop_forwarded = True
         if state.started_at is not None and active.status == JobStatus.INITIALIZING:
             self._jobs.move(
                 active.id,
@@ -368,15 +370,15 @@ class Scheduler:
                 started_at=state.started_at,
             )
             active.status = JobStatus.RUNNING
-        elif state.instances != active.seen.instances and state.phase != "ended":
+        elif state.instances != active.last_state.instances and state.phase != "ended":
             self._jobs.set_instances(active.id, state.instances)
-        active.seen = state
+        active.last_state = state
         if state.phase == "ended":
             active.step = "finishing"
         else:
-            active.live_outputs.look()
+            active.live_outputs.poll()
 
-    def _pass_stop_on(self, active: _ActiveJob) -> None:
+    def _forward_stop(self, active: _ActiveJob) -> None:
         self._executor.stop(active.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
 
     # ---- the end ------------------------------------------------------------------------------------------
@@ -388,21 +390,21 @@ class Scheduler:
             work, active.work = active.work, None
             if not isinstance(work.exception(), UploadCancelled):
                 work.result()
-                self._let_go(active)
+                self._release(active)
 
     def _finish(self, active: _ActiveJob) -> None:
-        """Save metrics and outputs, then report the end: a client that sees the end finds all of them."""
-        state = active.seen
+        """Saves metrics and outputs, then reports the job as finished, because clients may exit at once."""
+        state = active.last_state
         try:
             if not self._collector.finish(active.id, is_cancelled=lambda: self.is_closing):
                 raise UploadCancelled
             problems = active.publisher.upload(live_only=False)
         except UploadCancelled:
             logger.info(
-                "job %s has ended; the next service on this data folder saves its other outputs", active.id
+                "job %s has finished; the next service on this data folder saves its remaining outputs", active.id
             )
             raise
-        if self._start_again(active, state):
+        if self._requeue(active, state):
             return
         status, reason_code, reason_message = _outcome(state, problems)
         if problems and status != JobStatus.FAILED:
@@ -417,22 +419,22 @@ class Scheduler:
             failed_instance=state.failed_instance,
             ended_at=state.ended_at,
         )
-        # After the end is recorded: a service that is killed before goes on with what is there.
+        # Only after the result is recorded: a service that is killed before needs these folders to finish the job.
         channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
         saved = () if problems else [channel.name for channel in channels]
         for folder in active.files.sandbox.folders_to_remove(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()
 
-    def _start_again(self, active: _ActiveJob, state: ExecutionState) -> bool:
-        """Put the job back into the queue, if another attempt follows such an end; whether that was done."""
+    def _requeue(self, active: _ActiveJob, state: ExecutionState) -> bool:
+        """Returns the job to the queue if its exit allows another attempt; returns whether it did."""
         retries, code = JobRetries.of(active.request), state.reason_code
         if state.succeeded or active.stop_requested or not retries.allow(active.attempt, code):
             return False
         wait_s = retries.wait_s(active.attempt)
-        why = Ending(code, state.reason_message)
-        return self._jobs.start_again(
-            active.id, attempt=active.attempt, wait_s=wait_s, why=why, instances=state.instances
+        ending = Ending(code, state.reason_message)
+        return self._jobs.requeue(
+            active.id, attempt=active.attempt, wait_s=wait_s, ending=ending, instances=state.instances
         )
 
     def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
@@ -440,23 +442,23 @@ class Scheduler:
         self._jobs.move(
             active.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
         )
-        self._let_go(active)
+        self._release(active)
 
-    def _note(self, job_id: str, text: str) -> None:
-        """Note an event that a job can do without."""
+    def _add_event(self, job_id: str, text: str) -> None:
+        """Adds an event; an error is only logged."""
         try:
-            self._jobs.note(job_id, text)
+            self._jobs.add_event(job_id, text)
         except Exception as error:
-            self._disk.tell(f"an event of job {job_id} cannot be saved", error)
+            self._disk.log_error(f"an event of job {job_id} cannot be saved", error)
 
-    def _let_go(self, active: _ActiveJob) -> None:
+    def _release(self, active: _ActiveJob) -> None:
         self._disk.record_success()
         del self._active[active.id]
         self.wake()
 
 
 def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
-    """Status, reason code and reason of a job that has ended."""
+    """Returns status, reason code and reason of a finished job."""
     if unsaved and state.succeeded:
         text = f"The job's command succeeded, but not all of its outputs were saved: {unsaved}"
         return JobStatus.FAILED, "OutputsNotSaved", text

@@ -1,4 +1,4 @@
-"""Filling a job's sandbox from the object store: its code, its inputs, and the checkpoints it goes on from."""
+"""Fills a job's sandbox from the object store: code, inputs, and the checkpoints that it resumes from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.service.objects.store import ObjectStore
 
-__all__ = ["StagingCancelled", "StagingFailed", "own_uri", "stage"]
+__all__ = ["StagingCancelled", "StagingFailed", "stage", "store_uri"]
 
 _WORKERS = 16
 _CLOUD = ".aliyuncs.com"
@@ -40,11 +40,11 @@ REASON_DAMAGED = DAMAGED
 
 
 class StagingFailed(Exception):
-    """A job cannot begin.
+    """Raised when a job cannot start.
 
     Attributes:
-        reason_code: why, for programs.
-        message: why, for people.
+        reason_code: machine-readable reason.
+        message: for the user.
     """
 
     def __init__(self, reason_code: str, message: str) -> None:
@@ -54,7 +54,7 @@ class StagingFailed(Exception):
 
 
 class StagingCancelled(Exception):
-    """The job was stopped, or the service ends, before the job started."""
+    """Raised when a job is stopped, or the service shuts down, before the job has started."""
 
 
 def stage(
@@ -63,37 +63,37 @@ def stage(
     request: TrainingJobRequest,
     *,
     is_cancelled: Callable[[], bool],
-    tell: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = lambda text: None,
     put_table: Callable[[Store, str, bool], None] | None = None,
 ) -> None:
-    """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
+    """Copies code, inputs and earlier checkpoints into the sandbox. Idempotent: it clears the sandbox first.
 
     Args:
-        store: where code and inputs lie.
+        store: has code and inputs.
         files: of the job.
         request: the job.
-        is_cancelled: asked between files, and within large ones.
-        tell: is told of the earlier checkpoints, before they are copied and afterwards.
-        put_table: prepares a channel that is a table, by the channel's store, the table's URI, and whether the
-            table must be there.
+        is_cancelled: checked between files, and within large ones.
+        notify: receives messages before and after earlier checkpoints are copied.
+        put_table: prepares a table channel; arguments: the channel's store, the table's URI, whether the table
+            must exist.
 
     Raises:
-        StagingFailed: something is missing, or is of a kind this service cannot read.
-        StagingCancelled: `is_cancelled` said so.
+        StagingFailed: something is missing, or not supported by this service.
+        StagingCancelled: `is_cancelled` returned True.
     """
     copier = _Copier(store, is_cancelled)
     try:
         files.clear(request)
         for output in request.output_channels:
-            what = f"output channel {output.name!r}"
+            description = f"output channel {output.name!r}"
             if put_table is not None and is_table(output.output_uri):
                 put_table(files.output(output.name), output.output_uri or "", False)
                 continue
-            uri = own_uri(output.output_uri, what)
+            uri = store_uri(output.output_uri, description)
             if not store.bucket_exists(uri.bucket):
                 raise StagingFailed(
                     REASON_INPUT_MISSING,
-                    f"{what}: there is no bucket {uri.bucket!r} here.",
+                    f"{description}: there is no bucket {uri.bucket!r} here.",
                 )
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is not None:
@@ -101,43 +101,49 @@ def stage(
         for output in request.output_channels:
             if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
                 uri = OssUri.parse(output.output_uri or "")
-                copier.resume(uri, files.output(output.name), output.name, tell)
+                copier.resume(uri, files.output(output.name), output.name, notify)
         record_resumed(files, [output.name for output in request.output_channels])
         for channel in request.input_channels:
-            what = f"input channel {channel.name!r}"
+            description = f"input channel {channel.name!r}"
             if put_table is not None and is_table(channel.input_uri):
                 put_table(files.input(channel.name), channel.input_uri or "", True)
                 continue
-            copier.copy(own_uri(channel.input_uri, what), files.input(channel.name), what, REASON_INPUT_MISSING)
+            copier.copy(
+                store_uri(channel.input_uri, description),
+                files.input(channel.name),
+                description,
+                REASON_INPUT_MISSING,
+            )
     except TableError as error:
-        raise StagingFailed(REASON_INPUT_MISSING, f"{what}: {error.message}") from error
+        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
     except InvalidInputError as error:
         raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
     except StorageError as error:
         raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
     except OSError as error:
-        files.clear()  # a job that does not begin must not keep a disk full
-        reason = str(error).replace(f"{files.sandbox.root}/", "/")  # as the job would see it
+        files.clear()  # frees the disk: the job will not start
+        reason = str(error).replace(f"{files.sandbox.root}/", "/")  # the path inside of the job
         raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
 
 
-def own_uri(uri: str | None, what: str) -> OssUri:
-    """A channel's URI, when it is one in the service's own object store.
+def store_uri(uri: str | None, description: str) -> OssUri:
+    """Parses a channel's URI in the service's object store.
 
     Raises:
-        StagingFailed: it lies elsewhere.
+        StagingFailed: it is not in this object store.
     """
     if uri is None:
         raise StagingFailed(
-            REASON_NOT_SUPPORTED, f"{what} is a dataset; this service reads and writes oss:// URIs only."
+            REASON_NOT_SUPPORTED, f"{description} is a dataset; this service reads and writes oss:// URIs only."
         )
     if not uri.startswith("oss://"):
         raise StagingFailed(
-            REASON_NOT_SUPPORTED, f"{what} is {uri[:200]!r}; this service reads and writes oss:// URIs only."
+            REASON_NOT_SUPPORTED,
+            f"{description} is {uri[:200]!r}; this service reads and writes oss:// URIs only.",
         )
-    found = OssUri.parse(uri)
-    _refuse_cloud(found.endpoint, what)
-    return found
+    parsed = OssUri.parse(uri)
+    _refuse_cloud(parsed.endpoint, description)
+    return parsed
 
 
 def _code_uri(code: CodeDir) -> OssUri:
@@ -153,13 +159,13 @@ def _code_uri(code: CodeDir) -> OssUri:
     return OssUri(location.bucket, location.key)
 
 
-def _refuse_cloud(endpoint: str | None, what: str) -> None:
-    """A service may be reached by many names, but Alibaba Cloud's are never among them."""
+def _refuse_cloud(endpoint: str | None, description: str) -> None:
+    """Refuses hosts of Alibaba Cloud; other names of this service cannot be checked, and are accepted."""
     host = (endpoint or "").rpartition("//")[2].partition(":")[0].rstrip("/")
     if host.endswith(_CLOUD):
         raise StagingFailed(
             REASON_NOT_SUPPORTED,
-            f"{what} lies on {host}, but this service has an object store of its own: upload it there.",
+            f"{description} lies on {host}, but this service has an object store of its own: upload it there.",
         )
 
 
@@ -168,32 +174,32 @@ class _Copier:
         self._store = store
         self._is_cancelled = is_cancelled
 
-    def copy(self, uri: OssUri, target: Store, what: str, reason_if_missing: str) -> None:
-        """Copy the object, or all objects of the folder, into the target folder."""
+    def copy(self, uri: OssUri, target: Store, description: str, reason_if_missing: str) -> None:
+        """Copies the object, or all objects of the folder, into the target folder."""
         if not self._store.bucket_exists(uri.bucket):
-            raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
+            raise StagingFailed(reason_if_missing, f"{description}: there is no bucket {uri.bucket!r} here.")
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
-            self._copy_file(uri, target, what)
-        elif self.copy_what_is_there(uri, target, what) is None:
+            self._copy_file(uri, target, description)
+        elif self.copy_existing(uri, target, description) is None:
             raise StagingFailed(
-                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or correct the URI."
+                reason_if_missing, f"{description}: there is nothing at {uri}; upload it, or correct the URI."
             )
 
-    def resume(self, uri: OssUri, target: Store, channel: str, tell: Callable[[str], None]) -> None:
-        """Copy what an earlier job has left in the folder, if anything, and tell of it."""
+    def resume(self, uri: OssUri, target: Store, channel: str, notify: Callable[[str], None]) -> None:
+        """Copies files of an earlier job from the folder, if there are any."""
         folder = uri.as_dir()
         if not self._has_objects(folder):
             return
-        tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
+        notify(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
         skip = unfinished_files(self._store_at(folder))
-        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}", skip)
-        tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
+        size_bytes = self.copy_existing(folder, target, f"output channel {channel!r}", skip)
+        notify(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
-    def copy_what_is_there(
-        self, uri: OssUri, target: Store, what: str, skip: Callable[[StoredFile], bool] = lambda file: False
+    def copy_existing(
+        self, uri: OssUri, target: Store, description: str, skip: Callable[[StoredFile], bool] = lambda file: False
     ) -> int | None:
-        """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
+        """Copies all objects of the folder; returns their total size in bytes, or None if there are none."""
         folder = uri.as_dir()
         sync = DirSync(
             self._store_at(folder),
@@ -210,20 +216,22 @@ class _Copier:
         self._check_cancelled()
         if report.failures:
             path, error = min(report.failures.items())
-            raise self._why(error, folder, path, target, what) from error
+            raise self._job_error(error, folder, path, target, description) from error
         return report.moved_bytes
 
-    def _copy_file(self, uri: OssUri, target: Store, what: str) -> None:
+    def _copy_file(self, uri: OssUri, target: Store, description: str) -> None:
         folder = replace(uri, key=uri.key.removesuffix(uri.name))
         source = self._store_at(folder)
         self._check_cancelled()
         try:
             target.write(uri.name, source.read(uri.name), executable=source.head(uri.name).executable)
         except Exception as error:
-            raise self._why(error, folder, uri.name, target, what) from error
+            raise self._job_error(error, folder, uri.name, target, description) from error
 
-    def _why(self, error: Exception, folder: OssUri, path: str, target: Store, what: str) -> Exception:
-        """The error of the job for that of a file."""
+    def _job_error(
+        self, error: Exception, folder: OssUri, path: str, target: Store, description: str
+    ) -> Exception:
+        """Converts the error of a file to the error of the job."""
         if isinstance(error, NameTakenError):
             return StagingFailed(
                 REASON_NOT_A_FILE_NAME,
@@ -238,11 +246,11 @@ class _Copier:
             return OSError(cause.errno, cause.strerror, unquote(urlsplit(target.uri).path) + path)
         if isinstance(error, StorageError):
             reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
-            return StagingFailed(reason, f"{what}: {error}")
+            return StagingFailed(reason, f"{description}: {error}")
         return error
 
     def _key_in_two_roles(self, uri: OssUri) -> OssUri:
-        """Of an object and those below it, whichever of them could not be written: the first one below it."""
+        """Returns the first key below an object that is also a folder; the key itself if there is none."""
         below = next(iter(self._store.list(uri.bucket, uri.as_dir().key, limit=1)), None)
         return uri if below is None else replace(uri, key=below.key)
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pai_sdk.schemas.status import STATUSES, JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity
-from pai_sdk.service.jobs.queueing.fair_share import HeldResources
+from pai_sdk.service.jobs.queueing.fair_share import Allocation
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Job, Transition
 
@@ -37,7 +37,7 @@ class JobFigures(Collector):
     def __init__(
         self,
         database: Database,
-        allocations: Callable[[], Sequence[HeldResources]],
+        allocations: Callable[[], Sequence[Allocation]],
         capacity: Callable[[], Capacity],
     ) -> None:
         self._database = database

@@ -37,7 +37,7 @@ class DiskWatch:
         self._reserve = Reserve.of(root)
         self._logged: set[str] = set()
 
-    def tell(self, message: str, error: Exception) -> None:
+    def log_error(self, message: str, error: Exception) -> None:
         """Logs a failed operation and its error."""
         if is_disk_full(error):
             self._reserve.release()

@@ -271,11 +271,11 @@ def test_a_job_is_not_taken_before_its_next_attempt(jobs: Jobs) -> None:
         session.add(UseRow(owner="bob", instances=5, cpus=0, gpus=0, at=100.0))
     queue = FairQueue(jobs, clock=lambda: now[0])
     capacity = lambda: Capacity(slots=1)  # noqa: E731
-    first = queue.next_to_begin(capacity, [])
+    first = queue.next_to_start(capacity, [])
     assert first is not None
     assert first.id == "bob1"
     now[0] = 200.0
-    first = queue.next_to_begin(capacity, [])
+    first = queue.next_to_start(capacity, [])
     assert first is not None
     assert first.id == "alice1"
 
@@ -292,6 +292,6 @@ def test_ten_thousand_queued_jobs_are_not_read_to_find_the_next(jobs: Jobs) -> N
             plans.extend(row[3] for row in found)
 
     event.listen(jobs.database.engine, "before_cursor_execute", explain)
-    assert FairQueue(jobs).next_to_begin(lambda: Capacity(slots=1), []) is not None
+    assert FairQueue(jobs).next_to_start(lambda: Capacity(slots=1), []) is not None
     assert plans
     assert all("SEARCH jobs USING" in plan and "jobs_by_turn" in plan for plan in plans), set(plans)

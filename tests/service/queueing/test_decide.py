@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pai_sdk.execution.base import ClusterCapacity
 from pai_sdk.service.identity.quotas import Quota
 from pai_sdk.service.jobs.host_resources import Capacity, Need
-from pai_sdk.service.jobs.queueing.fair_share import HALF_LIFE_S, HeldResources, Use, share_of
+from pai_sdk.service.jobs.queueing.fair_share import HALF_LIFE_S, Allocation, Use, share_of
 from pai_sdk.service.jobs.queueing.queue import Decision, Head, decide
 from pai_sdk.service.jobs.queueing.quota_checks import missing_in_quota
 
@@ -21,13 +21,13 @@ def head(owner: str, number: int = 1, need: Need | None = None) -> Head:
     return Head(f"{owner}-{number}", number, owner, need or Need(1, cpus=1))
 
 
-def begun(owner: str, need: Need | None = None, *, since: float = NOW) -> HeldResources:
-    return HeldResources(owner, need or Need(1, cpus=1), since)
+def begun(owner: str, need: Need | None = None, *, since: float = NOW) -> Allocation:
+    return Allocation(owner, need or Need(1, cpus=1), since)
 
 
 def decided(
     *heads: Head,
-    held: tuple[HeldResources, ...] = (),
+    held: tuple[Allocation, ...] = (),
     uses: dict[str, Use] | None = None,
     quotas: dict[str, Quota] | None = None,
 ) -> Decision:
@@ -109,16 +109,16 @@ def test_cpus_that_a_cluster_gives_to_jobs_without_a_spec_are_part_of_the_share(
 
 
 def test_the_average_is_the_same_if_a_job_was_split_in_two() -> None:
-    whole = Use().with_use(Need(2, cpus=4, gpus=1), begun=0, ended=7200)
-    parts = Use().with_use(Need(2, cpus=4, gpus=1), begun=0, ended=3600)
-    parts = parts.with_use(Need(2, cpus=4, gpus=1), begun=3600, ended=7200)
+    whole = Use().with_use(Need(2, cpus=4, gpus=1), start=0, end=7200)
+    parts = Use().with_use(Need(2, cpus=4, gpus=1), start=0, end=3600)
+    parts = parts.with_use(Need(2, cpus=4, gpus=1), start=3600, end=7200)
     assert (parts.instances, parts.cpus, parts.gpus) == pytest.approx((whole.instances, whole.cpus, whole.gpus))
 
 
 def test_a_clock_that_was_set_back_charges_nothing_twice() -> None:
     use = Use(1, 1, 1, NOW)
     assert use.decayed(NOW - 100) == use
-    assert use.with_use(Need(1), begun=NOW, ended=NOW - 100) == use
+    assert use.with_use(Need(1), start=NOW, end=NOW - 100) == use
 
 
 _needs = st.builds(Need, st.integers(1, 4), st.integers(0, 8), st.just(0), st.integers(0, 2))
@@ -130,11 +130,11 @@ _quotas = st.builds(
 
 @given(
     heads=st.dictionaries(_owners, _needs, min_size=1),
-    held=st.lists(st.builds(HeldResources, _owners, _needs, st.floats(0, NOW)), max_size=4),
+    held=st.lists(st.builds(Allocation, _owners, _needs, st.floats(0, NOW)), max_size=4),
     quotas=st.dictionaries(_owners, _quotas),
 )
 def test_each_head_is_next_or_behind_or_at_its_quota(
-    heads: dict[str, Need], held: list[HeldResources], quotas: dict[str, Quota]
+    heads: dict[str, Need], held: list[Allocation], quotas: dict[str, Quota]
 ) -> None:
     line = [Head(owner, number, owner, need) for number, (owner, need) in enumerate(heads.items())]
     decision = decide(line, held, {}, quotas, lambda: CAPACITY, NOW)
@@ -152,5 +152,5 @@ def test_each_head_is_next_or_behind_or_at_its_quota(
         assert fits == (not decision.lacking)
 
 
-def _share(owner: str, held: list[HeldResources]) -> float:
+def _share(owner: str, held: list[Allocation]) -> float:
     return share_of(Use(), [one for one in held if one.owner == owner], CAPACITY, NOW)

@@ -15,7 +15,7 @@ import pytest
 
 from pai_sdk.service.identity.quotas import NO_QUOTA, Quota
 from pai_sdk.service.jobs.host_resources import Capacity, Need
-from pai_sdk.service.jobs.queueing.fair_share import HALF_LIFE_S, HeldResources, Use
+from pai_sdk.service.jobs.queueing.fair_share import HALF_LIFE_S, Allocation, Use
 from pai_sdk.service.jobs.queueing.queue import Head, decide
 
 HOUR = 3600.0
@@ -48,7 +48,7 @@ class Week:
     seed: int
     now: float = 0.0
     lines: dict[str, deque[Waiting]] = field(default_factory=lambda: defaultdict(deque))
-    held: dict[str, HeldResources] = field(default_factory=dict)
+    held: dict[str, Allocation] = field(default_factory=dict)
     uses: dict[str, Use] = field(default_factory=dict)
     used_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # the dominant resource
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -107,7 +107,7 @@ class Week:
 
     def _begin(self, job: Waiting) -> None:
         owner, need = job.head.owner, job.head.need
-        self.held[job.head.job_id] = HeldResources(owner, need, self.now)
+        self.held[job.head.job_id] = Allocation(owner, need, self.now)
         heapq.heappush(self.ends, (self.now + job.duration, job.head.job_id))
         self.waits[owner].append(self.now - job.submitted)
         assert job.first_since is not None
@@ -117,7 +117,7 @@ class Week:
         one = self.held.pop(job_id)
         need = one.need
         before = self.uses.get(one.owner, Use())
-        self.uses[one.owner] = before.with_use(need, begun=one.since, ended=self.now)
+        self.uses[one.owner] = before.with_use(need, start=one.since, end=self.now)
         assert CAPACITY.cpus is not None
         assert CAPACITY.gpus is not None
         part = max(need.instances / CAPACITY.slots, need.cpus / CAPACITY.cpus, need.gpus / CAPACITY.gpus)

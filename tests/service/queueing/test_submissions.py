@@ -49,11 +49,11 @@ def together(database: Database, submissions: list[NewJob]) -> list[str | BaseEx
         may_go_on.wait()
 
     with ThreadPoolExecutor(1 + len(submissions)) as pool:
-        first = pool.submit(queue.carry_out, submission("first", beside=hold))
+        first = pool.submit(queue.submit, submission("first", in_transaction=hold))
         has_begun.wait()
         others = []
         for one in submissions:
-            others.append(pool.submit(queue.carry_out, one))
+            others.append(pool.submit(queue.submit, one))
             until(lambda: len(queue._waiting) == len(others))
         may_go_on.set()
         first.result()
@@ -79,7 +79,7 @@ def test_one_that_fails_fails_alone(database: Database) -> None:
         raise WireError(409, "NoGood", "It is not allowed.")
 
     good, bad, other = together(
-        database, [submission("good"), submission("bad", beside=refuse), submission("other")]
+        database, [submission("good"), submission("bad", in_transaction=refuse), submission("other")]
     )
     assert isinstance(bad, WireError)
     assert bad.code == "NoGood"
@@ -109,8 +109,8 @@ def test_a_commit_that_failed_is_not_tried_again(database: Database, monkeypatch
         attempts.append(job_id)
 
     event.listen(database.engine, "commit", fail)
-    both = [submission("a", beside=note), submission("b", beside=note)]
-    submissions._carry_out(both)
+    both = [submission("a", in_transaction=note), submission("b", in_transaction=note)]
+    submissions._submit_all(both)
     event.remove(database.engine, "commit", fail)
     assert [str(one.error) for one in both] == ["lost", "lost"]
     assert len(attempts) == 2

@@ -61,24 +61,24 @@ class Place:
             self.table,
             self.create_job,
             owner_of=lambda name: self.owner,
-            has_ended=self.jobs.has_ended,
+            has_finished=self.jobs.has_finished,
             audit=self.audit,
             disk=self.disk,
             now=lambda: self.now,
         )
 
     def create_job(
-        self, body: dict[str, Any], principal: Principal, beside: Callable[[Session, str], None]
+        self, body: dict[str, Any], principal: Principal, in_transaction: Callable[[Session, str], None]
     ) -> tuple[str, str]:
         if self.refusal is not None:
             raise self.refusal
 
         def then(session: Session, job_id: str) -> None:
-            beside(session, job_id)
+            in_transaction(session, job_id)
             self.after_insert()
 
         request = TrainingJobRequest.model_validate(body)
-        return self.jobs.create(NewJob(request, "1", principal.user, beside=then)), ""
+        return self.jobs.create(NewJob(request, "1", principal.user, in_transaction=then)), ""
 
     def add(self, cron: str = "0 3 * * *", **fields: Any) -> str:
         row = self.table.create(
@@ -374,10 +374,10 @@ def test_a_service_that_may_not_act_creates_nothing(place: Place) -> None:
         place.table,
         place.create_job,
         owner_of=lambda name: ALICE,
-        has_ended=place.jobs.has_ended,
+        has_finished=place.jobs.has_finished,
         audit=place.audit,
         disk=place.disk,
-        may_act=lambda: False,
+        can_act=lambda: False,
         now=lambda: DAY + 3 * HOUR,
     )
     standby.run_due()

@@ -61,7 +61,7 @@ def list_training_job_instance_metrics(
         log.name: read_usage(
             log.path,
             metric,
-            begin=job.created_at if window.started_at is None else window.started_at,
+            start=job.created_at if window.started_at is None else window.started_at,
             end=time.time() if window.ended_at is None else window.ended_at,
             step_s=int(length[1]) * _SECONDS[length[2]],
         )

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from pai_sdk._wire.base import items_key, response_body, wire_names
 from pai_sdk.service.budgets import Work
 from pai_sdk.service.http.gate import REFUSED_AS
-from pai_sdk.service.jobs.reading import in_one_message
+from pai_sdk.service.jobs.reading import join_problems
 from pai_sdk.service.runs.responses import json_bytes, json_list
 from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
@@ -132,7 +132,7 @@ def add_refusals(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
         problems = (f"{_place_of(problem['loc'])}: {problem['msg']}" for problem in error.errors())
-        return refusal(request, invalid_parameter(in_one_message(problems)))
+        return refusal(request, invalid_parameter(join_problems(problems)))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:

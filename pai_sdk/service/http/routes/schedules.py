@@ -21,7 +21,7 @@ from pai_sdk.service.http.routes.parameters import PageNumber, PageSize
 from pai_sdk.service.http.routes.training_jobs import check_job
 from pai_sdk.service.identity.principal import LOCAL_USER, Principal
 from pai_sdk.service.jobs.queueing.quota_checks import refuse_larger_than_quota
-from pai_sdk.service.jobs.reading import in_one_message
+from pai_sdk.service.jobs.reading import join_problems
 from pai_sdk.service.jobs.resolution import Resolved
 from pai_sdk.service.jobs.schedules.schedule_table import schedule_problems
 from pai_sdk.service.state.models import ScheduleRow
@@ -113,7 +113,7 @@ def _checked_job(context: ServiceContext, new: NewSchedule, principal: Principal
             raise
         problems.append(error.message)
     if problems:
-        raise invalid_parameter(in_one_message(problems))
+        raise invalid_parameter(join_problems(problems))
     return job
 
 

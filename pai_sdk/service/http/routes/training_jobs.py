@@ -25,7 +25,7 @@ from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, 
 from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
-from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
+from pai_sdk.service.jobs.host_resources import Capacity, refuse_oversized
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
@@ -199,7 +199,7 @@ def check_job(context: ServiceContext, body: dict[str, Any], principal: Principa
         slots=context.settings.slots,
         algorithms=context.algorithms,
     )
-    refuse_what_never_fits(job.request, Capacity.of(context.settings, context.executor))
+    refuse_oversized(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
         context.experiments.require_visible(job.request.experiment_config.experiment_id, principal, "submit")
     refuse_unknown_buckets(
@@ -215,7 +215,7 @@ def create_job(
     context: ServiceContext,
     body: dict[str, Any],
     principal: Principal,
-    beside: Callable[[Session, str], None] = lambda session, job_id: None,
+    in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
 ) -> tuple[str, str]:
     """Create a job of a user; returns its id and the notice about it.
 
@@ -223,7 +223,7 @@ def create_job(
         context: of the service.
         body: of the request.
         principal: the user.
-        beside: see `NewJob`.
+        in_transaction: see `NewJob`.
 
     Raises:
         WireError: the request is refused.
@@ -231,7 +231,7 @@ def create_job(
     job = check_job(context, body, principal)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))
-    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, beside)
+    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction)
     job_id = context.jobs.create(submission)
     return job_id, notice
 

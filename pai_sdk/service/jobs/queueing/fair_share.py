@@ -1,10 +1,11 @@
-"""Fair share between users: how much of the service each has used and holds, recent use counting more.
+"""Fair share between users, by allocated and past resources.
 
-The rule is that of dominant resources (DRF) with a half-life. For instances, CPUs and GPUs a user's share is
+Dominant resource fairness (DRF) with a half-life. For instances, CPUs and GPUs a user's share is
 
-    (what their jobs hold now + the average that they held in the past) / what the service has
+    (resources allocated now + decayed average of past allocations) / capacity of the service
 
-and the greatest of the three counts. In the average, use of `HALF_LIFE_S` ago counts half as much as use of now.
+and the largest of the three counts. In the average, the usage `HALF_LIFE_S` ago has half the weight of the current
+usage.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, Need
 from pai_sdk.service.state.models import Job, UseRow
 
-__all__ = ["HALF_LIFE_S", "HeldResources", "Use", "all_uses", "begun_at", "charge", "share_of"]
+__all__ = ["HALF_LIFE_S", "Allocation", "Use", "all_uses", "allocated_at", "charge", "share_of"]
 
-HALF_LIFE_S = 24 * 3600.0  # a day: yesterday's use counts half, that of a week ago less than a hundredth
+HALF_LIFE_S = 24 * 3600.0  # a day: the weight after a week is 2 ** -7, less than 1 %
 
 
 @dataclass(frozen=True)
-class HeldResources:
-    """The resources that one job holds from its start to its end.
+class Allocation:
+    """The resources that are allocated to one job until it finishes.
 
     Attributes:
-        owner: the user whose job it is.
-        need: its resources.
-        since: when it began, in seconds since 1970.
+        owner: owner of the job.
+        need: the resources.
+        since: time of the allocation, in seconds since 1970.
     """
 
     owner: str
@@ -41,13 +42,13 @@ class HeldResources:
 
 @dataclass(frozen=True)
 class Use:
-    """The average of what a user's jobs held, up to a time.
+    """Decayed average of the resources of a user's finished jobs.
 
     Attributes:
-        instances: of instances.
-        cpus: of CPUs.
-        gpus: of GPUs.
-        at: up to this time, in seconds since 1970.
+        instances: average number of instances.
+        cpus: average number of CPUs.
+        gpus: average number of GPUs.
+        at: time of the average, in seconds since 1970.
 
     Example:
         >>> day = 24 * 3600
@@ -62,16 +63,16 @@ class Use:
     at: float = 0.0
 
     def decayed(self, now: float) -> Use:
-        """The same as it counts later; a clock that was set back changes nothing."""
+        """Returns the average decayed to a later time; an earlier `now` (a clock set back) has no effect."""
         if now <= self.at:
             return self
         factor = _weight(now - self.at)
         return Use(self.instances * factor, self.cpus * factor, self.gpus * factor, now)
 
-    def with_use(self, need: Need, *, begun: float, ended: float) -> Use:
-        """Together with a job that held its resources for some time; counted up to its end."""
-        before = self.decayed(ended)
-        average = (1.0 - _weight(max(0.0, ended - begun))) * _weight(before.at - ended)
+    def with_use(self, need: Need, *, start: float, end: float) -> Use:
+        """Returns the average including a job, decayed to the end of that job or later."""
+        before = self.decayed(end)
+        average = (1.0 - _weight(max(0.0, end - start))) * _weight(before.at - end)
         return Use(
             before.instances + average * need.instances,
             before.cpus + average * need.cpus,
@@ -80,20 +81,20 @@ class Use:
         )
 
 
-def share_of(use: Use, held: Iterable[HeldResources], capacity: Capacity, now: float) -> float:
-    """The share of a user by the rule above.
+def share_of(use: Use, allocations: Iterable[Allocation], capacity: Capacity, now: float) -> float:
+    """Returns the share of a user by the rule above.
 
     Args:
-        use: that of jobs that have ended.
-        held: those of the user's jobs that have not.
-        capacity: what the service has.
+        use: usage of finished jobs.
+        allocations: resources of the user's started jobs.
+        capacity: capacity of the service.
         now: the time, in seconds since 1970.
     """
     instances, cpus, gpus = 0.0, 0.0, 0.0
     total = use.decayed(now)
-    for one in held:
-        need = one.need.on(capacity.cluster)
-        total = total.with_use(need, begun=one.since, ended=now)
+    for allocation in allocations:
+        need = allocation.need.on(capacity.cluster)
+        total = total.with_use(need, start=allocation.since, end=now)
         instances += need.instances
         cpus += need.cpus
         gpus += need.gpus
@@ -103,29 +104,35 @@ def share_of(use: Use, held: Iterable[HeldResources], capacity: Capacity, now: f
         (total.cpus + cpus, (capacity.cpus, cluster.cpus if cluster else None)),
         (total.gpus + gpus, (capacity.gpus, cluster.gpus if cluster else None)),
     )
-    return max((amount / min(limits) for amount, given in parts if (limits := [*_known(given)])), default=0.0)
+    return max(
+        (amount / min(limits) for amount, candidates in parts if (limits := [*_nonzero(candidates)])), default=0.0
+    )
 
 
-def charge(session: Session, owner: str, need: Need, *, begun: float, ended: float) -> None:
-    """Note that a job has held its resources for some time, in a session that writes."""
+def charge(session: Session, owner: str, need: Need, *, start: float, end: float) -> None:
+    """Adds the resources of a job to its owner's usage, in a writing session."""
     row = session.get(UseRow, owner)
     before = Use() if row is None else _use(row)
-    use = before.with_use(need, begun=begun, ended=ended)
+    use = before.with_use(need, start=start, end=end)
     session.merge(UseRow(owner=owner, instances=use.instances, cpus=use.cpus, gpus=use.gpus, at=use.at))
 
 
 def all_uses(session: Session) -> dict[str, Use]:
-    """The use of each user's jobs that have ended."""
+    """Returns the usage of finished jobs by user."""
     return {row.owner: _use(row) for row in session.scalars(select(UseRow))}
 
 
-def begun_at(job: Job) -> float:
-    """The time at which a job that holds resources began to hold them; of a job that was retried, the last one."""
-    begins = (one.started_at for one in reversed(job.transitions) if one.status == JobStatus.INITIALIZING)
-    return next(begins, job.created_at)
+def allocated_at(job: Job) -> float:
+    """Returns the time of a started job's allocation; for a retried job, the last one."""
+    starts = (
+        transition.started_at
+        for transition in reversed(job.transitions)
+        if transition.status == JobStatus.INITIALIZING
+    )
+    return next(starts, job.created_at)
 
 
-def _known(limits: Iterable[float | None]) -> Iterator[float]:
+def _nonzero(limits: Iterable[float | None]) -> Iterator[float]:
     return (limit for limit in limits if limit)
 
 

@@ -1,4 +1,4 @@
-"""What the quota of a user allows: at the creation of a job, and before it begins."""
+"""Checks the quota of a user: at the creation of a job, and before it starts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import WireError
 
 __all__ = [
-    "BEGUN",
+    "ACTIVE",
     "QUEUED",
     "QuotaUse",
+    "check_quota",
     "missing_in_quota",
     "refuse_larger_than_quota",
-    "refuse_over_quota",
     "use_of",
 ]
 
 QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
-"""The statuses of a job that has not begun."""
+"""Statuses of a job that has not started."""
 
-BEGUN = (JobStatus.INITIALIZING, JobStatus.RUNNING)
-"""The statuses of a job that holds resources."""
+ACTIVE = (JobStatus.INITIALIZING, JobStatus.RUNNING)
+"""Statuses of a job with allocated resources."""
 
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """How much of a quota is used: by jobs that have begun, and by those that wait."""
+    """Usage of a quota: by started and by queued jobs."""
 
     cpus: float
     gpus: int
@@ -43,29 +43,29 @@ class QuotaUse:
     queued: int
 
 
-def missing_in_quota(quota: Quota, need: Need, taken: Iterable[Need] = ()) -> Iterator[str]:
-    """The parts of a quota that are too small for a job beside those that run, as text; empty when it may begin.
+def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
+    """Describes the resources of a quota that are too small for a job and the running ones; empty if it can start.
 
     Example:
         >>> list(missing_in_quota(Quota(cpus=8, running=4), Need(1, cpus=4), [Need(1, cpus=6)]))
         ['4 CPUs (2 of 8 are free)']
     """
-    begun = list(taken)
-    for what, limit, asked, used in (
-        ("CPUs", quota.cpus, need.cpus, sum(other.cpus for other in begun)),
-        ("GPUs", quota.gpus, need.gpus, sum(other.gpus for other in begun)),
-        ("running job", quota.running, 1, len(begun)),
+    needs = list(running)
+    for resource, limit, amount, used in (
+        ("CPUs", quota.cpus, need.cpus, sum(other.cpus for other in needs)),
+        ("GPUs", quota.gpus, need.gpus, sum(other.gpus for other in needs)),
+        ("running job", quota.running, 1, len(needs)),
     ):
-        # A job that asks for nothing of a resource never waits for it.
-        if limit is not None and asked and asked > max(0, limit - used):
-            yield f"{asked:g} {what} ({max(0, limit - used):g} of {limit:g} are free)"
+        # A job without this resource never waits for it.
+        if limit is not None and amount and amount > max(0, limit - used):
+            yield f"{amount:g} {resource} ({max(0, limit - used):g} of {limit:g} are free)"
 
 
-def refuse_over_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
-    """Check that a new job of a user could begin if it were their only one, and that it may wait.
+def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
+    """Checks that a new job of a user could start alone, and that it may be queued.
 
     Raises:
-        WireError: it could never begin, or too many of the user's jobs wait already.
+        WireError: it could never start, or too many of the user's jobs are queued.
     """
     if owner == OPERATOR:
         return  # the service's own key has no quota
@@ -77,10 +77,10 @@ def refuse_over_quota(session: Session, owner: str, request: TrainingJobRequest)
 
 
 def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
-    """Check that a job of a user could begin if it were their only one.
+    """Checks that a job of a user could start alone.
 
     Raises:
-        WireError: it could never begin.
+        WireError: it could never start.
     """
     quota = NO_QUOTA if owner == OPERATOR else quota_of(session, owner)
     missing = list(missing_in_quota(quota, need_or_instances(request)))
@@ -90,8 +90,8 @@ def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobR
 
 
 def use_of(session: Session, owner: str) -> QuotaUse:
-    """How much of their quota a user's jobs use now."""
-    requests = session.scalars(select(Job.request).where(Job.owner == owner, Job.status.in_(BEGUN)))
+    """Returns how much of their quota a user's jobs use."""
+    requests = session.scalars(select(Job.request).where(Job.owner == owner, Job.status.in_(ACTIVE)))
     needs = [need_or_instances(TrainingJobRequest.model_validate(request)) for request in requests]
     return QuotaUse(
         sum(need.cpus for need in needs),

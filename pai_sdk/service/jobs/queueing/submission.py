@@ -1,4 +1,4 @@
-"""Puts new jobs into the queue. Submissions that wait for their turn share one transaction."""
+"""Adds new jobs to the queue. Concurrent submissions share one transaction."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, Train
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.identity.principal import OPERATOR
 from pai_sdk.service.identity.visibility import PRIVATE, PUBLIC
-from pai_sdk.service.jobs.queueing.quota_checks import refuse_over_quota
+from pai_sdk.service.jobs.queueing.quota_checks import check_quota
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Event, Job, JobAlgorithm, JobLabel, Transition
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["NewJob", "Submissions", "accessibility_of", "new_job_id"]
 
-_MOST_COUNTED = 1000  # jobs ahead of a new one
+_MAX_COUNTED = 1000  # jobs ahead of a new one
 _ID_ALPHABET = string.digits + string.ascii_lowercase
 _ID_LENGTH = 12
 
-# Made once: to put a statement together takes longer than to run it, and each submission needs all of them.
+# Built once: building a statement takes longer than running it, and each submission needs all of them.
 _NEW_JOB, _NEW_STATUSES, _NEW_LABELS = insert(Job), insert(Transition), insert(JobLabel)
 _NEW_ALGORITHM, _NEW_EVENTS = insert(JobAlgorithm), insert(Event)
-_IN_LINE = select(func.count()).select_from(
+_COUNT_QUEUED = select(func.count()).select_from(
     select(Job.number)
     .where(
         Job.owner == bindparam("owner"),
         Job.status == JobStatus.SUBMITTED,
         Job.priority >= bindparam("priority"),
     )
-    .limit(_MOST_COUNTED + 2)
+    .limit(_MAX_COUNTED + 2)
     .subquery()
 )
 _SUBMITTED_BEFORE = (
@@ -55,7 +55,7 @@ _SUBMITTED_BEFORE = (
 
 
 def new_job_id() -> str:
-    """An id as PAI gives them: `train` and 12 letters or digits."""
+    """Returns an id in PAI's format: `train` and 12 letters or digits."""
     number, text = secrets.randbelow(len(_ID_ALPHABET) ** _ID_LENGTH), ""
     for _ in range(_ID_LENGTH):
         number, digit = divmod(number, len(_ID_ALPHABET))
@@ -65,18 +65,18 @@ def new_job_id() -> str:
 
 @dataclass(eq=False)
 class NewJob:
-    """A job that is to be put into the queue.
+    """A job that is submitted.
 
     Attributes:
         request: the job.
-        workspace_id: where it belongs.
+        workspace_id: workspace of the job.
         owner: the user who submits it.
-        algorithm_id: of the registered algorithm that it names.
-        notices: events to note beside its creation; empty ones are left out.
-        beside: called with the job's id in the same transaction, perhaps twice: it is called again in another
-            transaction if the first one was undone. An error of it undoes the creation.
-        job_id: the job's id, once it is in the queue.
-        error: why it is not.
+        algorithm_id: of its registered algorithm.
+        notices: further events; empty ones are left out.
+        in_transaction: called with the job's id in the transaction of the creation; called again in another
+            transaction if the first one was rolled back. Its error rolls the creation back.
+        job_id: the job's id, after it was added to the queue.
+        error: why it was not added.
     """
 
     request: TrainingJobRequest
@@ -84,52 +84,52 @@ class NewJob:
     owner: str = OPERATOR
     algorithm_id: str | None = None
     notices: Iterable[str] = ()
-    beside: Callable[[Session, str], None] = lambda session, job_id: None
+    in_transaction: Callable[[Session, str], None] = lambda session, job_id: None
     job_id: str | None = None
     error: BaseException | None = None
 
     @property
     def is_done(self) -> bool:
-        """True once it has an id or an error."""
+        """Returns True if it has an id or an error."""
         return self.job_id is not None or self.error is not None
 
 
 class Submissions:
-    """Carries submissions out, for any number of threads.
+    """Group commit of submissions from any number of threads.
 
-    A thread whose turn it is carries out all that wait by then, in one transaction: what they have in common is
-    done once, and the other threads find theirs done when it is their turn. If one of them fails, that transaction
-    is undone, and each is carried out in a transaction of its own.
+    The thread that holds `_leader_lock` writes all waiting submissions in one transaction; the other threads find
+    theirs done when they acquire the lock. If one submission fails, the transaction is rolled back, and each
+    submission gets its own transaction.
 
-    Order of locks: the turn here, then the turn to write to the database. No transaction submits anything.
+    Lock order: `_leader_lock`, then the write lock of the database. No transaction submits a job.
 
     Args:
-        database: where the jobs are kept.
-        dedupes: whether a submission with the submission label of a job that is there makes no second one.
+        database: the database of the jobs.
+        dedupes: a submission with the submission label of an existing job returns that job.
     """
 
     def __init__(self, database: Database, *, dedupes: bool) -> None:
         self._database = database
         self._dedupes = dedupes
         self._waiting: deque[NewJob] = deque()
-        self._turn = threading.Lock()
+        self._leader_lock = threading.Lock()
 
-    def carry_out(self, submission: NewJob) -> str:
-        """Put a job into the queue; returns its id once that is committed.
+    def submit(self, submission: NewJob) -> str:
+        """Adds a job to the queue; returns its id after the commit.
 
         Raises:
             WireError: it is refused.
         """
         self._waiting.append(submission)
-        with self._turn:
+        with self._leader_lock:
             if not submission.is_done:
-                # A thread adds its submission before it waits for its turn, so this one is among them.
-                self._carry_out([self._waiting.popleft() for _ in range(len(self._waiting))])
+                # Each thread appends before it waits for the lock, so this submission is among them.
+                self._submit_all([self._waiting.popleft() for _ in range(len(self._waiting))])
         if submission.error is not None:
             raise submission.error
         return submission.job_id or ""
 
-    def _carry_out(self, submissions: Sequence[NewJob]) -> None:
+    def _submit_all(self, submissions: Sequence[NewJob]) -> None:
         is_committing = False
         try:
             with self._database.write() as session:
@@ -137,11 +137,11 @@ class Submissions:
                 session.flush()
                 is_committing = True
         except BaseException as error:
-            # A commit that failed may have been done all the same: those jobs must not be made once more.
-            is_one_at_fault = len(submissions) > 1 and not is_committing
+            # A failed commit may have succeeded on the server: these jobs must not be created again.
+            is_retried_singly = len(submissions) > 1 and not is_committing
             for submission in submissions:
-                if is_one_at_fault:
-                    self._carry_out([submission])
+                if is_retried_singly:
+                    self._submit_all([submission])
                 else:
                     submission.error = error
         else:
@@ -153,10 +153,10 @@ class Submissions:
         labels = {label.key: label.value for label in request.labels}
         job_id = self._submitted_before(session, labels, owner)
         if job_id is None:
-            refuse_over_quota(session, owner, request)
+            check_quota(session, owner, request)
             job_id = new_job_id()
             _insert(session.connection(), job_id, submission, labels)
-        submission.beside(session, job_id)
+        submission.in_transaction(session, job_id)
         return job_id
 
     def _submitted_before(self, session: Session, labels: Mapping[str, str], owner: str) -> str | None:
@@ -167,19 +167,21 @@ class Submissions:
 
 
 def accessibility_of(labels: Mapping[str, str]) -> str | None:
-    """Who may see a job by its labels; None if they do not say.
+    """Returns the accessibility of a job by its labels; None if it is not set.
 
     Raises:
-        WireError: they say something else than that.
+        WireError: the label has an invalid value.
     """
-    given = labels.get(ACCESSIBILITY_LABEL)
-    if given not in (None, PRIVATE, PUBLIC):
-        raise invalid_parameter(f"Labels: {ACCESSIBILITY_LABEL} is {given[:60]!r}, and not {PRIVATE} or {PUBLIC}.")
-    return given
+    accessibility = labels.get(ACCESSIBILITY_LABEL)
+    if accessibility not in (None, PRIVATE, PUBLIC):
+        raise invalid_parameter(
+            f"Labels: {ACCESSIBILITY_LABEL} is {accessibility[:60]!r}, and not {PRIVATE} or {PUBLIC}."
+        )
+    return accessibility
 
 
 def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Mapping[str, str]) -> None:
-    """Insert the rows of a job without the ORM's unit of work, which takes longer than all the rest."""
+    """Inserts the rows of a job without the ORM's unit of work, which is slower than all statements together."""
     request, owner, now = submission.request, submission.owner, time.time()
     connection.execute(
         _NEW_JOB,
@@ -208,16 +210,16 @@ def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Map
     if submission.algorithm_id is not None:
         connection.execute(_NEW_ALGORITHM, _algorithm(job_id, submission.algorithm_id, request))
     ahead = _ahead(connection, owner, request.priority or 0)
-    texts = [f"The job was created and waits in the queue{ahead}.", *filter(None, submission.notices)]
-    connection.execute(_NEW_EVENTS, [{"job_id": job_id, "happened_at": now, "text": text} for text in texts])
+    messages = [f"The job was created and waits in the queue{ahead}.", *filter(None, submission.notices)]
+    connection.execute(_NEW_EVENTS, [{"job_id": job_id, "happened_at": now, "text": text} for text in messages])
 
 
 def _ahead(connection: Connection, owner: str, priority: int) -> str:
-    """How many jobs of a user begin before a new one, which is in the queue already, as text."""
-    count = (connection.scalar(_IN_LINE, {"owner": owner, "priority": priority}) or 1) - 1
+    """Describes how many jobs of a user start before a new one, which is already in the queue."""
+    count = (connection.scalar(_COUNT_QUEUED, {"owner": owner, "priority": priority}) or 1) - 1
     if not count:
         return ""
-    number = f"{count}" if count <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"
+    number = f"{count}" if count <= _MAX_COUNTED else f"more than {_MAX_COUNTED:,}"
     of_owner = f" of user {owner!r}" if owner else ""
     return f", behind {number} other{'s' if count > 1 else ''}{of_owner}"
 

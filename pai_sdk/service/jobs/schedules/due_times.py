@@ -1,4 +1,4 @@
-"""The times of a cron expression in a time zone, as seconds since 1970, UTC."""
+"""Computes the times of a cron expression in a time zone, as seconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pai_sdk.service.wire_errors import invalid_parameter
 __all__ = ["cron_problems", "newest_time", "next_time"]
 
 _FIELDS = 5
-_LONGEST_CRON = 200
-_LONGEST_ZONE = 100
+_MAX_CRON_LENGTH = 200
+_MAX_ZONE_LENGTH = 100
 
 
 def cron_problems(cron: str, zone: str) -> Iterator[str]:
-    """What is wrong with a cron expression and the name of a time zone, each as text.
+    """Yields the problems of a cron expression and of a time zone's name.
 
     Example:
         >>> list(cron_problems("0 3 * * *", "Europe/Berlin"))
@@ -26,14 +26,14 @@ def cron_problems(cron: str, zone: str) -> Iterator[str]:
         >>> list(cron_problems("0 3 * *", "Europe/Berlin"))
         ["Cron: '0 3 * *' has 4 fields; give 5: minute, hour, day of month, month, day of week"]
     """
-    is_known = _zone(zone) is not None
-    if not is_known:
+    is_valid_zone = _zone(zone) is not None
+    if not is_valid_zone:
         yield f"TimeZone: {zone[:60]!r} is not the name of a time zone, such as UTC or Europe/Berlin"
     if (count := len(cron.split())) != _FIELDS:
         fields = f"{count} field{'' if count == 1 else 's'}"
         yield f"Cron: {cron[:60]!r} has {fields}; give 5: minute, hour, day of month, month, day of week"
-    elif len(cron) > _LONGEST_CRON:
-        yield f"Cron: has {len(cron)} characters; {_LONGEST_CRON} are allowed"
+    elif len(cron) > _MAX_CRON_LENGTH:
+        yield f"Cron: has {len(cron)} characters; {_MAX_CRON_LENGTH} are allowed"
     else:
         try:
             next(CronSim(cron, datetime.now(timezone.utc)))
@@ -44,28 +44,28 @@ def cron_problems(cron: str, zone: str) -> Iterator[str]:
 
 
 def next_time(cron: str, zone: str, now: float) -> float:
-    """The first time after `now`.
+    """Returns the first time after `now`.
 
-    A time that a change of the clocks leaves out comes right after the change, and one that comes twice counts
-    once, as in Debian's cron.
+    As in Debian's cron, a time that a change of the clocks skips is moved to right after the change, and a
+    repeated time counts once.
 
     Raises:
-        WireError: the expression or the zone cannot be used.
+        WireError: the expression or the zone is invalid.
 
     Example:
         >>> next_time("0 3 * * *", "UTC", 0.0) / 3600
         3.0
     """
     moments = CronSim(cron, _moment(cron, zone, now))
-    # In an hour that comes twice, the first result can be a time of its first pass.
-    return next(found for each in moments if (found := each.timestamp()) > now)
+    # In a repeated hour, cronsim's first result can be a time of the first pass.
+    return next(seconds for each in moments if (seconds := each.timestamp()) > now)
 
 
 def newest_time(cron: str, zone: str, now: float, *, since: float) -> float:
-    """The last time up to `now`, and not before `since`, which is a time of the expression.
+    """Returns the last time up to `now`, but not before `since`, which is a time of the expression.
 
     Raises:
-        WireError: the expression or the zone cannot be used.
+        WireError: the expression or the zone is invalid.
 
     Example:
         >>> newest_time("0 3 * * *", "UTC", 100 * 3600.0, since=3 * 3600.0) / 3600
@@ -82,9 +82,9 @@ def _moment(cron: str, zone: str, seconds: float) -> datetime:
 
 
 def _zone(name: str) -> ZoneInfo | None:
-    """The time zone of that name; None if there is none."""
+    """Returns the time zone of this name; None if there is none."""
     try:
-        return ZoneInfo(name) if 0 < len(name) <= _LONGEST_ZONE else None
-    # No such name, the name of a folder of zones, a name that no file can have.
+        return ZoneInfo(name) if 0 < len(name) <= _MAX_ZONE_LENGTH else None
+    # Unknown name (KeyError), folder of zones (OSError), invalid file name (ValueError).
     except (KeyError, OSError, ValueError):
         return None

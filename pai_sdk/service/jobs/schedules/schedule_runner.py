@@ -25,24 +25,24 @@ from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["CreateJob", "ScheduleRunner"]
 
-_LONGEST_PAUSE_S = 30.0  # the clock of a machine may be set, and stands still while it sleeps
-_LOOK_S = 0.5  # while another service may have taken over
-_PAUSE_AFTER_FAULT_S = 5.0
+_MAX_PAUSE_S = 30.0  # the system clock may be set, and waits do not count suspend
+_STANDBY_CHECK_S = 0.5  # while another service may hold the lease
+_RETRY_AFTER_ERROR_S = 5.0
 _PATH = "/api/v1/trainingjobs"
 
 
 class CreateJob(Protocol):
-    """Creates a job of a user, with all checks; returns its id and a notice about it."""
+    """Creates a job of a user, with all checks; returns its id and a notice for the user."""
 
     def __call__(
-        self, body: dict[str, Any], principal: Principal, beside: Callable[[Session, str], None], /
+        self, body: dict[str, Any], principal: Principal, in_transaction: Callable[[Session, str], None], /
     ) -> tuple[str, str]:
-        """`beside` is called in the transaction that creates the job; an error of it undoes the creation."""
+        """Calls `in_transaction` in the transaction that creates the job; its error rolls that back."""
         ...
 
 
 class _Superseded(Exception):
-    """The schedule was changed, or another service has created the job."""
+    """Raised when a schedule was changed, or another service has created the job."""
 
 
 @dataclass(frozen=True)
@@ -50,33 +50,33 @@ class _Due:
     """A schedule that is due.
 
     Attributes:
-        row: the schedule, as it was found.
-        at: the due time. Of several that have passed, it is the newest.
-        following: the next one.
+        row: the schedule, as it was read.
+        at: the due time; the newest one if several have passed.
+        following: the next due time.
     """
 
     row: ScheduleRow
     at: float
-    following: float
+    next_at: float
 
 
 class ScheduleRunner:
-    """Creates jobs at the times of the schedules, in a thread of its own.
+    """Creates jobs at the times of the schedules, in a separate thread.
 
-    The job is created, the schedule set to its next time, and the audit log written in one transaction, which is
-    undone if the schedule is no longer due at this time. So wherever this process is killed, and whatever a second
-    service does, each due time has one job. Of the times that have passed while no service ran,
-    only the newest counts. A time is skipped while the last job of the schedule has not ended.
+    One transaction creates the job, sets the schedule's next time and writes the audit log. It is rolled back if
+    the schedule is no longer due at this time. So each due time has one job, even if this process is killed or a
+    second service runs. Of the times that have passed while no service ran, only the newest one counts. A time is
+    skipped if the last job of the schedule has not finished.
 
     Args:
         table: the schedules.
         create: creates a job.
-        owner_of: gives a user by name, as far as they have a key; asked at each due time.
-        has_ended: whether a job has ended, by its id.
-        audit: notes the jobs, and what was refused.
+        owner_of: returns a user with a key by name; called at each due time.
+        has_finished: returns whether a job has finished, by id.
+        audit: records created and refused jobs.
         disk: logs errors.
-        on_job: called when a job was created.
-        may_act: whether no other service can have taken over.
+        on_job: called after a job was created.
+        can_act: returns True while no other service can hold the lease.
         now: the clock, in seconds since 1970.
     """
 
@@ -86,21 +86,21 @@ class ScheduleRunner:
         create: CreateJob,
         *,
         owner_of: Callable[[str], Principal | None],
-        has_ended: Callable[[str], bool],
+        has_finished: Callable[[str], bool],
         audit: AuditLog,
         disk: DiskWatch,
         on_job: Callable[[], None] = lambda: None,
-        may_act: Callable[[], bool] = lambda: True,
+        can_act: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._table = table
         self._create = create
         self._owner_of = owner_of
-        self._has_ended = has_ended
+        self._has_finished = has_finished
         self._audit = audit
         self._disk = disk
         self._on_job = on_job
-        self._may_act = may_act
+        self._can_act = can_act
         self._now = now
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -109,67 +109,69 @@ class ScheduleRunner:
         table.on_change = self.wake
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the thread."""
         self._woken.set()
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; the next service on this database goes on."""
+        """Stops the thread; the next service on this database continues."""
         self._closing.set()
         self._woken.set()
         self._thread.join()
 
     def wake(self) -> None:
-        """A schedule was changed."""
+        """Wakes the thread after a change of a schedule."""
         self._woken.set()
 
     @property
     def is_idle(self) -> bool:
-        """True if no schedule is enabled."""
+        """Returns True if no schedule is enabled."""
         return self._next_time is None and not self._woken.is_set()
 
     def run_due(self) -> None:
-        """Create the jobs of all schedules that are due now."""
+        """Creates the jobs of all schedules that are due now."""
         for schedule_id in self._table.due(self._now()):
-            if self._closing.is_set() or not self._may_act():
+            if self._closing.is_set() or not self._can_act():
                 return
             try:
-                self._run_one(schedule_id)
+                self._run_schedule(schedule_id)
             except _Superseded:
                 continue
-            # A later look tries it again; the others must not wait for it.
+            # The next pass retries it; the other schedules must not wait for it.
             except Exception as error:
-                self._disk.tell(f"the job of schedule {schedule_id} cannot be created, and is tried again", error)
+                self._disk.log_error(
+                    f"the job of schedule {schedule_id} cannot be created, and is tried again", error
+                )
 
     # ---- the thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            pause_s: float | None = _LOOK_S
-            if self._may_act():
+            pause_s: float | None = _STANDBY_CHECK_S
+            if self._can_act():
                 self._woken.clear()
                 try:
                     self.run_due()
                     self._next_time = self._table.next_time()
                     pause_s = self._pause_s()
                 except Exception as error:
-                    self._disk.tell("the schedules cannot be read, and are tried again", error)
-                    pause_s = _PAUSE_AFTER_FAULT_S
+                    self._disk.log_error("the schedules cannot be read, and are tried again", error)
+                    pause_s = _RETRY_AFTER_ERROR_S
             self._woken.wait(pause_s)
 
     def _pause_s(self) -> float | None:
         if self._next_time is None:
             return None
-        left_s = self._next_time - self._now()
-        # What is still due has just failed.
-        return _PAUSE_AFTER_FAULT_S if left_s <= 0 else min(left_s, _LONGEST_PAUSE_S)
+        remaining_s = self._next_time - self._now()
+        # A schedule that is still due has just failed.
+        return _RETRY_AFTER_ERROR_S if remaining_s <= 0 else min(remaining_s, _MAX_PAUSE_S)
 
     # ---- one schedule -------------------------------------------------------------------------------------
 
-    def _run_one(self, schedule_id: str) -> None:
+    def _run_schedule(self, schedule_id: str) -> None:
         try:
             row = self._table.get(schedule_id)
-        except WireError:  # deleted meanwhile
+        except WireError:  # deleted since
             return
         now = self._now()
         if row.next_time is None or row.next_time > now:
@@ -178,12 +180,12 @@ class ScheduleRunner:
         try:
             at = newest_time(row.cron, row.zone, now, since=row.next_time)
             due = _Due(row, at, next_time(row.cron, row.zone, now))
-        except WireError as error:  # this machine does not know the time zone any more
+        except WireError as error:  # this machine lacks the time zone, for example after an update
             self._disable(row, error.message)
             return
         if owner is None or not owner.has_right_in(row.workspace_id, "submit"):
             self._disable(row, _lacks_right(row))
-        elif row.last_job_id is not None and not self._has_ended(row.last_job_id):
+        elif row.last_job_id is not None and not self._has_finished(row.last_job_id):
             self._skip(due, f"job {row.last_job_id} had not ended")
         else:
             self._create_job(due, owner)
@@ -191,45 +193,45 @@ class ScheduleRunner:
     def _create_job(self, due: _Due, owner: Principal) -> None:
         body = _body(due)
         try:
-            self._create(body, owner, partial(self._note_job, due, owner))
+            self._create(body, owner, partial(self._record_job, due, owner))
         except WireError as error:
             self._skip(due, error.message, refused=(owner, error.status_code))
         else:
             self._disk.record_success()
             self._on_job()
 
-    def _note_job(self, due: _Due, owner: Principal, session: Session, job_id: str) -> None:
+    def _record_job(self, due: _Due, owner: Principal, session: Session, job_id: str) -> None:
         row = _unchanged(session, due.row)
-        row.next_time, row.last_time = due.following, due.at
+        row.next_time, row.last_time = due.next_at, due.at
         row.last_job_id, row.last_error = job_id, None
         self._audit.record_in(session, owner, "POST", _PATH, 200, row.id, job_id)
 
-    def _skip(self, due: _Due, why: str, *, refused: tuple[Principal, int] | None = None) -> None:
-        """Go on to the next time, without a job for this one."""
-        with self._table.changing() as session:
+    def _skip(self, due: _Due, reason: str, *, refused: tuple[Principal, int] | None = None) -> None:
+        """Advances to the next time, without a job for this one."""
+        with self._table.transaction() as session:
             row = _unchanged(session, due.row)
-            row.next_time = due.following
-            row.last_error = f"No job was created for {wire_time(due.at)}: {why}"
+            row.next_time = due.next_at
+            row.last_error = f"No job was created for {wire_time(due.at)}: {reason}"
             if refused is not None:
                 owner, status = refused
                 self._audit.record_in(session, owner, "POST", _PATH, status, row.id)
 
-    def _disable(self, seen: ScheduleRow, why: str) -> None:
-        with self._table.changing() as session:
-            row = _unchanged(session, seen)
+    def _disable(self, expected: ScheduleRow, reason: str) -> None:
+        with self._table.transaction() as session:
+            row = _unchanged(session, expected)
             row.next_time = None
-            row.last_error = f"The schedule was disabled: {why}"
+            row.last_error = f"The schedule was disabled: {reason}"
             self._audit.record_in(session, Principal(row.owner, "", "read"), "POST", _PATH, 403, row.id)
 
 
-def _unchanged(session: Session, seen: ScheduleRow) -> ScheduleRow:
-    """The schedule, locked for this transaction.
+def _unchanged(session: Session, expected: ScheduleRow) -> ScheduleRow:
+    """Returns the schedule, locked for this transaction.
 
     Raises:
-        _Superseded: it is not due at this time any more.
+        _Superseded: it is no longer due at this time.
     """
-    row = session.get(ScheduleRow, seen.number, with_for_update=True)
-    if row is None or row.next_time != seen.next_time:
+    row = session.get(ScheduleRow, expected.number, with_for_update=True)
+    if row is None or row.next_time != expected.next_time:
         raise _Superseded
     return row
 

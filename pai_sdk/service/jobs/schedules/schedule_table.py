@@ -1,4 +1,4 @@
-"""The schedules of a service: who has which, and when each is due."""
+"""The table of schedules: owners, requests and due times."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["ScheduleTable", "schedule_problems"]
 
-_MOST_OF_ONE_USER = 100  # each has a request, which may have megabytes
+_MAX_SCHEDULES_PER_USER = 100  # each has a request of up to some MiB
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
 def schedule_problems(name: str, cron: str, zone: str) -> Iterator[str]:
-    """What is wrong with a new schedule, apart from its job."""
+    """Yields the problems of a new schedule, except for those of its job."""
     if not _NAME.fullmatch(name):
         yield f"Name: {name[:60]!r} is not 1 to 100 letters, digits, '_', '-' and '.', the first no '-' or '.'"
     yield from cron_problems(cron, zone)
 
 
 class ScheduleTable:
-    """All schedules. Safe to use from several threads.
+    """All schedules. Thread-safe.
 
     Args:
-        database: where they are kept.
+        database: the database.
         now: the clock, in seconds since 1970.
 
     Attributes:
-        on_change: called when a schedule may be due earlier than before, once that is committed.
+        on_change: called after the commit of a change that may make a schedule due earlier.
     """
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
@@ -54,15 +54,15 @@ class ScheduleTable:
     def create(
         self, name: str, *, owner: str, workspace_id: str, cron: str, zone: str, request: Mapping[str, Any]
     ) -> ScheduleRow:
-        """Add a schedule, which is enabled.
+        """Adds an enabled schedule.
 
         Args:
             name: unique among the schedules of the owner.
-            owner: whose jobs it creates.
-            workspace_id: of these jobs.
-            cron: the expression, and
-            zone: the time zone, which were both checked.
-            request: the body of the job, as it is on the wire.
+            owner: owner of the jobs.
+            workspace_id: workspace of the jobs.
+            cron: a valid expression.
+            zone: a valid time zone.
+            request: the body of CreateTrainingJob.
 
         Raises:
             WireError: the owner has a schedule of this name, or too many.
@@ -84,15 +84,17 @@ class ScheduleTable:
         with self._database.write() as session:
             if session.scalar(select(exists().where(mine, ScheduleRow.name == name))):
                 raise WireError(409, "SCHEDULE_ALREADY_EXISTS", f"You have a schedule {name!r} already.")
-            if (session.scalar(select(func.count()).where(mine)) or 0) >= _MOST_OF_ONE_USER:
-                message = f"You have {_MOST_OF_ONE_USER} schedules, and more are not allowed; delete one first."
+            if (session.scalar(select(func.count()).where(mine)) or 0) >= _MAX_SCHEDULES_PER_USER:
+                message = (
+                    f"You have {_MAX_SCHEDULES_PER_USER} schedules, and more are not allowed; delete one first."
+                )
                 raise WireError(400, "TOO_MANY_SCHEDULES", message)
             session.add(row)
         self.on_change()
         return row
 
     def get(self, schedule_id: str) -> ScheduleRow:
-        """One schedule, with the body of its job.
+        """Returns a schedule, with the body of its job.
 
         Raises:
             WireError: there is no such schedule.
@@ -101,18 +103,18 @@ class ScheduleTable:
             return _existing(session, schedule_id)
 
     def require_visible(self, schedule_id: str, principal: Principal, right: Right) -> None:
-        """Check that a user may see, and so also change, a schedule: it is theirs, or they administer it.
+        """Checks that a user may see and change a schedule: its owner, or an administrator.
 
         Raises:
-            WireError: 404 if they may not, as if there were no schedule.
+            WireError: 404 if they may not, as if it did not exist.
         """
         with self._database.read() as session:
             _existing(session, schedule_id, _visible(principal))
 
     def find(self, principal: Principal, *, page_number: int, page_size: int) -> tuple[Sequence[ScheduleRow], int]:
-        """One page of the schedules that a user may see, the newest first, and how many there are in all.
+        """Returns a page of the schedules that a user may see, the newest first, and the total number.
 
-        They come without the bodies of their jobs, which may be large.
+        The rows have no bodies of jobs, which may be large.
         """
         mine = _visible(principal)
         page = (
@@ -125,10 +127,10 @@ class ScheduleTable:
     def change(
         self, schedule_id: str, *, cron: str | None = None, zone: str | None = None, enabled: bool | None = None
     ) -> ScheduleRow:
-        """Change a schedule; None leaves a value as it is. Times before the change are not made up for.
+        """Changes a schedule; None keeps a value. Due times before the change are not caught up.
 
         Raises:
-            WireError: the expression or the zone cannot be used, or there is no such schedule.
+            WireError: the expression or the zone is invalid, or there is no such schedule.
         """
         now = self._now()
         with self._database.write() as session:
@@ -143,7 +145,7 @@ class ScheduleTable:
         return row
 
     def delete(self, schedule_id: str) -> None:
-        """Forget a schedule. Its jobs stay.
+        """Deletes a schedule, but not its jobs.
 
         Raises:
             WireError: there is no such schedule.
@@ -156,34 +158,34 @@ class ScheduleTable:
     # ---- of the service -----------------------------------------------------------------------------------
 
     def due(self, now: float) -> list[str]:
-        """The ids of the schedules that are due, the first one first."""
+        """Returns the ids of the schedules that are due, the earliest first."""
         due = select(ScheduleRow.id).where(ScheduleRow.next_time <= now)
         with self._database.read() as session:
             return list(session.scalars(due.order_by(ScheduleRow.next_time, ScheduleRow.number)))
 
     def next_time(self) -> float | None:
-        """When the next schedule is due; None if none is enabled."""
+        """Returns when the next schedule is due; None if none is enabled."""
         with self._database.read() as session:
             return session.scalar(select(func.min(ScheduleRow.next_time)))
 
     @contextmanager
-    def changing(self) -> Iterator[Session]:
-        """A transaction, for what became of a due time."""
+    def transaction(self) -> Iterator[Session]:
+        """Opens a transaction that records the outcome of a due time."""
         with self._database.write() as session:
             yield session
 
 
 def _visible(principal: Principal) -> ColumnElement[bool]:
-    """The condition that a user may see a schedule: as with private jobs."""
+    """Returns the condition that a user may see a schedule, as for private jobs."""
     if principal.has_right("admin"):
         return true()
-    administered = [one for one, right in principal.workspaces.items() if right == "admin"]
+    administered = [workspace_id for workspace_id, right in principal.workspaces.items() if right == "admin"]
     return or_(ScheduleRow.owner == principal.user, ScheduleRow.workspace_id.in_(administered))
 
 
 def _existing(session: Session, schedule_id: str, condition: ColumnElement[bool] | None = None) -> ScheduleRow:
-    wanted = select(ScheduleRow).where(ScheduleRow.id == schedule_id)
-    row = session.scalar(wanted if condition is None else wanted.where(condition))
+    query = select(ScheduleRow).where(ScheduleRow.id == schedule_id)
+    row = session.scalar(query if condition is None else query.where(condition))
     if row is None:
         message = f"There is no schedule {schedule_id[:60]!r} here; `pai-sdk schedule list` lists them."
         raise WireError(404, "SCHEDULE_NOT_FOUND", message)
