@@ -125,9 +125,9 @@ class FunctionTrials:
                 if not calls:
                     return
                 done, _ = wait(calls, _pause_s(calls.values(), search_deadline), return_when=FIRST_COMPLETED)
-                for each in done:
-                    del calls[each]
-                    each.result()
+                for future in done:
+                    del calls[future]
+                    future.result()
                 self._abandon_late(calls)
                 self._check_failures()
             self.is_timed_out = True

@@ -163,22 +163,22 @@ class JobTrials:
             return False
         self._study.commit()  # before the jobs exist: after a kill, the same values are submitted again
         submitted = [self._pool.submit(self._submit, live) for live in batch]
-        unsent: PaiError | None = None
+        submit_error: PaiError | None = None
         has_failed = False
-        for live, each in zip(batch, submitted, strict=True):
+        for live, future in zip(batch, submitted, strict=True):
             try:
-                job = each.result()
+                job = future.result()
             except InvalidInputError as error:
                 has_failed = True
                 self._fail(live, str(error))
             except PaiError as error:  # the trial is submitted when the study is continued
-                unsent = unsent or error
+                submit_error = submit_error or error
             else:
                 self._study.submitted(live, job.id)
                 self._follow(watch, live, job)
         self._study.commit()
-        if unsent is not None:
-            raise unsent
+        if submit_error is not None:
+            raise submit_error
         return has_failed
 
     def _follow(self, watch: JobWatch[TrainingJob], live: LiveTrial, job: TrainingJob) -> None:

@@ -112,6 +112,7 @@ class _FileJournal(StudyJournal):
         try:
             if self._file is not None and self._file != _identity(self._path):
                 raise OSError("it was removed, or is another file now")
+            # On disk before the next step: a job must not exist without its trial in the journal.
             append_to(self._path, content, durable=True)
             self._file = _identity(self._path)
         except OSError as error:
@@ -141,6 +142,8 @@ class _StoreJournal(StudyJournal):
     def _write(self, content: bytes) -> None:
         path = f"{_FOLDER}{self._next:08d}.jsonl"
         try:
+            # The claim excludes other writers. If it was lost meanwhile, the next object exists: it must not be
+            # overwritten.
             self._store.head(path)
         except ObjectNotFoundError:
             self._store.write(path, content)
@@ -187,10 +190,5 @@ def _time(text: str) -> datetime:
 
 
 def open_journal(store: Store, claim: FolderClaim | None = None) -> StudyJournal:
-    """Opens the journal of the study in a folder.
-
-    Args:
-        store: the folder.
-        claim: the right to write; None to read only.
-    """
+    """Opens the journal of the study in a folder; without a claim, for reading only."""
     return _StoreJournal(store, claim) if store.root is None else _FileJournal(store.root / _FILE, claim)

@@ -39,10 +39,10 @@ class StepValue(NamedTuple):
 
 def step_values(points: Iterable[MetricPoint]) -> list[StepValue]:
     """Returns the values of one metric, of the instance that has the plain name; missing steps are counted."""
-    mine = preferred_points(point for point in points if point.value is not None)
+    preferred = preferred_points(point for point in points if point.value is not None)
     return [
         StepValue(number if point.step is None else point.step, float(point.value or 0.0))
-        for number, point in enumerate(mine, 1)
+        for number, point in enumerate(preferred, 1)
     ]
 
 
@@ -87,13 +87,7 @@ class Objective:
 
 
 def checked_objectives(objective: object, direction: object, problems: Problems) -> list[Objective]:
-    """Returns the objectives of a user's arguments, each with a direction.
-
-    Args:
-        objective: the name of a metric, an `Objective`, or several of them.
-        direction: for names; one for all, or one for each.
-        problems: collects the errors.
-    """
+    """Returns the objectives of a user's arguments, each with a direction; `problems` collects the errors."""
     values = list(objective) if isinstance(objective, list | tuple) else [objective]
     directions = list(direction) if isinstance(direction, list | tuple) else [direction] * len(values)
     if not values:

@@ -32,15 +32,7 @@ KINDS: Mapping[str, str] = {
 
 
 def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> Any:
-    """Returns a plot of a study.
-
-    Args:
-        study: the study.
-        kind: one of `KINDS`.
-        interactive: True for plotly, False for SVG; by default plotly where it is installed.
-
-    Returns:
-        A figure of plotly, or a `Plot`.
+    """Returns a plot of a study: a figure of plotly, or a `Plot` as SVG; see `Tuner.plot`.
 
     Raises:
         InvalidInputError: there is no such plot.

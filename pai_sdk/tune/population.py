@@ -90,11 +90,11 @@ class PopulationBased:
             before: the finished trials of the previous generation, by member; at least one has a score.
             space: the ranges.
         """
-        mine = before[number % self.size]
+        predecessor = before[number % self.size]
         ranked = sorted(before, key=lambda member: (member.score is None, member.score or 0.0, member.number))
         replaced = max(1, math.floor(self.fraction * self.size + 1e-9))
-        if mine.score is not None and mine not in ranked[-replaced:]:
-            return Successor(mine.number, mine.params)
+        if predecessor.score is not None and predecessor not in ranked[-replaced:]:
+            return Successor(predecessor.number, predecessor.params)
         # Seeded by the number: after an interruption, the decision is repeated without the draws of earlier
         # trials.
         chance = random.Random(f"{seed}/{number}")  # noqa: S311 - no secret
@@ -161,12 +161,7 @@ def _perturbed(value: Any, value_range: Range, factors: Sequence[float], chance:
 
 
 def checked_population(sampler: object, problems: Problems) -> PopulationBased | None:
-    """Returns the population of the `sampler` argument; None for another sampler.
-
-    Args:
-        sampler: a `PopulationBased`, `"pbt"`, or a mapping as in a file: `{"pbt": {"size": 8}}`.
-        problems: collects the errors.
-    """
+    """Returns the population of the `sampler` argument; None for another sampler."""
     if sampler == _NAME:
         return PopulationBased()
     if isinstance(sampler, Mapping) and [*sampler] == [_NAME]:
@@ -225,15 +220,7 @@ def settings_problems(population: PopulationBased) -> list[Problem]:
 def check_combination(
     objectives: Sequence[Objective], pruner: object, warm_start: object, estimator: object, problems: Problems
 ) -> None:
-    """Reports the parameters of a tuner that cannot be combined with a population.
-
-    Args:
-        objectives: of the search.
-        pruner: the argument.
-        warm_start: the argument.
-        estimator: the argument; None for a function.
-        problems: collects the errors.
-    """
+    """Reports the arguments of a tuner that cannot be combined with a population."""
     if len(objectives) > 1:
         problems.add("objective", "population-based training needs one objective, and there are several")
     for item in objectives:

@@ -33,12 +33,7 @@ class _Row:
 
 
 def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLayout:
-    """Returns the layout of trials: results are on the left, where a narrow terminal has room for them.
-
-    Args:
-        objectives: of the study.
-        has_jobs: whether trials are jobs, whose ids are displayed.
-    """
+    """Returns the layout of trials: results are on the left, where a narrow terminal has room for them."""
     metrics = [objective.metric for objective in objectives]
 
     def cells(row: _Row) -> list[object]:
@@ -91,13 +86,7 @@ def shows_functions() -> bool:
 
 
 class TrialsDisplay:
-    """The live table of the trials of a study.
-
-    Args:
-        study: the study.
-        inner: draws the table; by default, the display for a notebook, a terminal or a file.
-        has_jobs: whether trials are jobs.
-    """
+    """The live table of the trials of a study."""
 
     def __init__(self, study: Study, inner: JobsDisplay | None = None, *, has_jobs: bool = True) -> None:
         self._study = study

@@ -36,12 +36,7 @@ def pruner_of_study(pruner: BasePruner) -> BasePruner:
 
 
 def teach(pruner: BasePruner, last_step: int) -> None:
-    """Makes a pruner learn: it makes its first decision in a study with one complete trial.
-
-    Args:
-        pruner: the pruner; one that has learned already does not change.
-        last_step: of that trial.
-    """
+    """Makes a pruner learn: it makes its first decision in a study with one complete trial of `last_step`."""
     study = optuna.create_study(pruner=_unwrapped(pruner))
     study.add_trial(optuna.trial.create_trial(value=0.0, intermediate_values={last_step: 0.0}))
     trial = study.ask()
@@ -56,13 +51,7 @@ def _unwrapped(pruner: BasePruner) -> BasePruner:
 
 
 def checked_pruner(pruner: object, objectives: int, problems: Problems) -> BasePruner:
-    """Returns the pruner of the `pruner` argument, or one by its name; None prunes nothing.
-
-    Args:
-        pruner: a name or a pruner of Optuna.
-        objectives: the number of objectives: only a search for one objective is pruned.
-        problems: collects the errors.
-    """
+    """Returns the pruner of the `pruner` argument, or one by its name; None prunes nothing."""
     if pruner is None:
         return optuna.pruners.NopPruner()
     if objectives > 1:

@@ -95,13 +95,7 @@ class SeededSampler(BaseSampler):
 
 
 class GridSampler(BaseSampler):
-    """Samples each point of a grid once, in an order that depends on the seed.
-
-    Args:
-        space: the ranges, with a finite number of values.
-        seed: of the study.
-        skipped: the number of trials of the study before the first one of the grid.
-    """
+    """Samples each point of a grid once, in an order that depends on the seed."""
 
     def __init__(self, space: SearchSpace, seed: int, skipped: int) -> None:
         self._names, self._columns = [*space.ranges], space.grid()
@@ -134,13 +128,7 @@ class GridSampler(BaseSampler):
 
 
 class PopulationSampler(SeededSampler):
-    """Samples the members of a population: new ones in the first generation, then successors of members.
-
-    Args:
-        population: the settings.
-        space: the ranges.
-        seed: of the study.
-    """
+    """Samples the members of a population: new ones in the first generation, then successors of members."""
 
     def __init__(self, population: PopulationBased, space: SearchSpace, seed: int) -> None:
         super().__init__(_FACTORIES["random"], seed)
@@ -176,26 +164,13 @@ class PopulationSampler(SeededSampler):
 
 
 def generation_before(population: PopulationBased, study: Study, number: int) -> list[FrozenTrial]:
-    """Returns the trials of the generation before that of a trial; none in the first one.
-
-    Args:
-        population: the settings.
-        study: with all of these trials.
-        number: of the trial.
-    """
+    """Returns the trials of the generation before that of a trial; none in the first one."""
     end = population.generation_of(number) * population.size
     return study.get_trials(deepcopy=False)[max(0, end - population.size) : end]
 
 
 def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> Callable[[int, int], BaseSampler]:
-    """Returns a function that creates the sampler of a study from the seed and the number of earlier trials.
-
-    Args:
-        sampler: a name, a population, a sampler of Optuna, or a function from a seed to a sampler, such as its
-            class.
-        space: the ranges.
-        problems: collects the errors.
-    """
+    """Returns a function that creates the sampler of a study from the seed and the number of earlier trials."""
     if sampler is None:
         sampler = "tpe"
     if isinstance(sampler, BaseSampler):

@@ -220,14 +220,10 @@ class SearchSpace:
 
 
 def checked_space(search: object, problems: Problems | None = None) -> SearchSpace:
-    """Returns the search space of the `search` argument.
-
-    Args:
-        search: name to range, to a list of values, to a distribution of Optuna, or to a range as in a file.
-        problems: collects the errors; without it, they are raised.
+    """Returns the search space of the `search` argument; `problems` collects the errors, or they are raised.
 
     Raises:
-        InvalidInputError: the space is invalid; it has all problems.
+        InvalidInputError: the space is invalid, and `problems` is None.
     """
     collected = Problems() if problems is None else problems
     ranges: dict[str, Range] = {}

@@ -202,13 +202,7 @@ class Study:
 
     @classmethod
     def load(cls, journal: StudyJournal, uri: str, rules: StudyRules | None = None, session: Any = None) -> Study:
-        """Loads an existing study.
-
-        Args:
-            journal: the records.
-            uri: of the folder.
-            rules: to continue the study; None to read it.
-            session: of the jobs.
+        """Loads an existing study: with `rules` to continue it, without to read it.
 
         Raises:
             RunNotFoundError: there is no study.
@@ -416,16 +410,10 @@ class Study:
         self.commit()
 
     def report(self, live: LiveTrial, points: Sequence[StepValue]) -> bool:
-        """Passes new values of the objective to the pruner, one after the other.
+        """Passes new values of the objective to the pruner; returns whether the trial is pruned.
 
-        The decision depends on the values and their order, and not on their time of arrival.
-
-        Args:
-            live: the trial.
-            points: all values so far; those reported before are skipped.
-
-        Returns:
-            Whether the trial is pruned. `live.pruned_at` is then the step, and this is committed.
+        The decision depends on the values and their order, and not on their time of arrival. Values reported
+        before are skipped.
         """
         if not self.prunes or live.pruned_at is not None:
             return live.pruned_at is not None
@@ -484,13 +472,7 @@ class Study:
         self.commit()
 
     def fail(self, live: LiveTrial, reason: str, *, counts: bool = True) -> None:
-        """Finishes a trial that has failed.
-
-        Args:
-            live: the trial.
-            reason: for users.
-            counts: whether it is one of the failures that end a search.
-        """
+        """Finishes a trial that has failed; `counts` tells whether it counts for `max_failures`."""
         live.trial.set_user_attr(_REASON, reason)
         live.trial.set_user_attr(_COUNTED, counts)
         self.optuna.tell(live.trial, state=TrialState.FAIL)

@@ -49,13 +49,7 @@ RESOURCES = (
 
 
 class TrialTemplate:
-    """Plans and submits the jobs of trials.
-
-    Args:
-        estimator: the user's; it is not changed.
-        name: the prefix of the names of the jobs.
-        study_id: of the study; for a label.
-    """
+    """Plans and submits the jobs of trials, which have names with one prefix."""
 
     def __init__(self, estimator: EstimatorBase, name: str, study_id: str = "") -> None:
         self._estimator = estimator
@@ -91,19 +85,12 @@ class TrialTemplate:
         inputs: Mapping[str, InputSource] | None = None,
         parent: str = "",
     ) -> tuple[EstimatorBase, Plan]:
-        """Returns the plan of a trial's job, with the estimator that submits it.
-
-        Args:
-            params: the hyperparameters.
-            number: of the trial.
-            key: the idempotency key.
-            inputs: of all trials.
-            parent: the job that it resumes from, if that has a checkpoint; empty for none.
-        """
+        """Returns the plan of a trial's job, with the estimator that submits it."""
         estimator = self.estimator_of(params)
         labels = {STUDY_LABEL: self._study_id, TRIAL_LABEL: str(number)} if self._study_id else {}
         estimator.labels = {**(estimator.labels or {}), **labels}
         estimator.idempotency_key = key
+        # A parent may have no checkpoint: the trial then starts from scratch.
         if parent and latest_checkpoint(self.session.get_job(parent)) is not None:
             estimator.resume = parent  # type: ignore[attr-defined] # a tuner with a population has checked it
         return estimator, estimator.plan(inputs, job_name=f"{self._name}-{number}")
@@ -118,18 +105,10 @@ class TrialTemplate:
         is_new: bool,
         parent: str = "",
     ) -> TrainingJob:
-        """Submits a trial's job, or returns the one that was submitted with this key before.
-
-        Args:
-            params: the hyperparameters.
-            number: of the trial.
-            key: the idempotency key.
-            inputs: of all trials.
-            is_new: whether no such job can exist yet, so that the search for it is skipped. The label of the
-                submission, which identifies the job later, is set anyway.
-            parent: the job that it resumes from, if that has a checkpoint; empty for none.
-        """
+        """Submits a trial's job, or returns the one that was submitted with this key before."""
         estimator, plan = self.plan(params, number, key, inputs, parent)
+        # No such job can exist yet, so the search for it is skipped. The submission sets the same label, by which
+        # the job is found later.
         if is_new:
             labels = [label for label in plan.request.labels or () if label.key != IDEMPOTENCY_LABEL]
             plan = replace(plan, request=plan.request.model_copy(update={"labels": labels}))
@@ -213,11 +192,7 @@ def is_suggestion(name: object) -> bool:
 
 
 def optuna_objective(name: str) -> Problem:
-    """Returns the problem of a function that is written for Optuna.
-
-    Args:
-        name: the method that it calls, such as `suggest_float`.
-    """
+    """Returns the problem of a function that is written for Optuna, since it calls `name`."""
     return Problem(
         "estimator",
         f"is an objective of Optuna: it calls {name}",

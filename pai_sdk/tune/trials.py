@@ -165,7 +165,7 @@ class TrialList(list[Trial]):
         for trial, row in zip(self, cells, strict=True):
             if trial is best:
                 row[:] = [f"<b>{cell}</b>" for cell in row]
-        order = sorted(range(len(cells)), key=lambda at: self[at] is not best)[:_MAX_ROWS]
+        order = sorted(range(len(cells)), key=lambda index: self[index] is not best)[:_MAX_ROWS]
         more = len(cells) - len(order)
         visible = [cells[index] for index in sorted(order)]
         return html_table(

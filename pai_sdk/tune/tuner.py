@@ -397,12 +397,7 @@ def _search_module() -> ModuleType:
 
 
 def _as_plain(value: Any, depth: int = 4) -> Any:
-    """Returns a setting as JSON: for samplers and pruners, class and attributes, equal in every process.
-
-    Args:
-        value: the setting.
-        depth: the maximum depth of nested attributes.
-    """
+    """Returns a setting as JSON: for samplers and pruners, class and attributes, equal in every process."""
     if value is None or isinstance(value, str | int | float):
         return value
     name = getattr(value, "__qualname__", type(value).__qualname__)

@@ -32,13 +32,6 @@ def earlier_trials(
 ) -> list[EarlierTrial]:
     """Returns the trials of a source that are points of a search space and have a value of each objective.
 
-    Args:
-        source: the URI of a study or of a folder with runs, a run store, a tuner, trials, jobs, or a list of
-            these.
-        space: the ranges.
-        objectives: of the search.
-        session: the session whose keys are used for `oss://`.
-
     Raises:
         InvalidInputError: the source has another type, or has no such trial.
     """

@@ -66,7 +66,7 @@ def kind_of(function: Callable[..., Any]) -> str:
     if suspends(function) == "async":
         raise ValueError(f"{name} is an async function; a training is one of {shapes}")
     signature = inspect.signature(function)
-    present = [each for each in (CHECKPOINT_DIR, REPORTER) if each in signature.parameters]
+    present = [name for name in (CHECKPOINT_DIR, REPORTER) if name in signature.parameters]
     if len(present) == 2:
         raise ValueError(f"{name}{signature} takes both a checkpoint_dir and a reporter; choose one of them")
     kind = present[0] if present else CONFIG
@@ -84,10 +84,10 @@ def suspends(function: Callable[..., Any]) -> str:
         >>> suspends(lambda: (yield))
         'generator'
     """
-    for each in (function, type(function).__call__):
-        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+    for candidate in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(candidate) or inspect.isasyncgenfunction(candidate):
             return "async"
-        if inspect.isgeneratorfunction(each):
+        if inspect.isgeneratorfunction(candidate):
             return "generator"
     return ""
 
@@ -95,15 +95,9 @@ def suspends(function: Callable[..., Any]) -> str:
 def call_training(
     function: Callable[..., Any], config: Any, on_result: Callable[[Mapping[str, Any]], None] | None = None
 ) -> Any:
-    """Calls a training; yielded metrics are reported, and also a returned number or dict of numbers.
+    """Calls a training, and reports the metrics that it yields or returns.
 
-    Args:
-        function: of one of the kinds of `kind_of`.
-        config: the first argument.
-        on_result: called with returned metrics, in place of their report.
-
-    Returns:
-        The value of the function.
+    `on_result` replaces the last report.
     """
     kind = kind_of(function)
     if kind == REPORTER:
@@ -206,7 +200,7 @@ def _pickled_value(value: Any, name: str, pickler: Any) -> bytes:
 def _metrics_of(value: Any) -> Mapping[str, Any] | None:
     """Returns a number, or a dict of numbers, as metrics; None for other values."""
     if isinstance(value, Mapping):
-        are_numbers = all(isinstance(name, str) and _is_number(each) for name, each in value.items())
+        are_numbers = all(isinstance(name, str) and _is_number(item) for name, item in value.items())
         return value if are_numbers else None
     return {_NUMBER: value} if _is_number(value) else None
 
@@ -268,7 +262,7 @@ class StatusReporter:
             FileNotFoundError: the path is not in such a folder.
         """
         path = Path(checkpoint).resolve()
-        folder = next((each for each in self._created if each == path or each in path.parents), None)
+        folder = next((created for created in self._created if created == path or created in path.parents), None)
         if folder is None:
             raise FileNotFoundError(f"{checkpoint} is not in a folder that make_checkpoint_dir() has created")
         block = self._open.pop(folder, None)
@@ -331,7 +325,7 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
     header = {"kind": "error", "type": type(error).__name__, "message": message, "traceback": text}
     chain: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and all(cause is not each for each in chain):
+    while cause is not None and all(cause is not known_error for known_error in chain):
         chain.append(cause)
         cause = cause.__cause__
     try:
@@ -345,10 +339,7 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
 def error_of(header: dict[str, Any], payload: bytes) -> BaseException:
     """Returns the error that `error_message` has described; the remote traceback is the last cause.
 
-    Args:
-        header: from a trusted process or file.
-        payload: the error with its causes, which is unpickled, so it must be trusted; empty if it cannot be
-            pickled.
+    The payload is unpickled, so it must come from a trusted process or file.
     """
     from pai_sdk.errors import FunctionError, RemoteTraceback
 

@@ -132,6 +132,7 @@ class Outbox:
 
     def end(self, message: Ended) -> None:
         """Adds the last message."""
+        # Never waits for a request: the function has returned.
         with self._changed:
             self._messages.append(message)
             self._changed.notify_all()
@@ -221,6 +222,7 @@ class ThreadHost:
         self._name = task.run_id
         self._outbox = Outbox(task.ahead)
         self._session = TrainingSession(task, self._outbox)
+        # A daemon: a function that hangs cannot be stopped, and must not keep the interpreter from exiting.
         self._thread = threading.Thread(
             target=lambda: self._outbox.end(run_task(task, self._session)), name=task.run_id, daemon=True
         )
@@ -233,6 +235,7 @@ class ThreadHost:
     def take(self, timeout_s: float | None) -> Message | None:
         """Waits for the next message; returns None after the timeout."""
         message = self._outbox.take(timeout_s)
+        # The thread is in its last statement; afterwards `has_ended` is True for the caller.
         if isinstance(message, Ended):
             self._thread.join()
         return message

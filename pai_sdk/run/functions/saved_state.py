@@ -62,7 +62,7 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
         # `mkdtemp` creates folders with mode 0700, which other users of a shared folder could not read.
         unfinished.chmod(0o755)
         while True:
-            numbers = [int(each.name) for each in folder.iterdir() if each.name.isdecimal()]
+            numbers = [int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()]
             target = folder / str(max(numbers, default=0) + 1)
             try:
                 # On POSIX, a rename onto an existing folder with files fails, so two runs cannot create the same

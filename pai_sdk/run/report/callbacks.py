@@ -64,18 +64,13 @@ def _derived(cls: Any, base: Any) -> Any:
 
 
 def import_library(user: str, library: str, modules: Sequence[str]) -> Any:
-    """Returns the module of a library that has its callback class.
-
-    Args:
-        user: the class that needs the library, for the message.
-        library: the name that pip installs.
-        modules: names of modules that can have the class. One library may be installed under two names, with two
-        classes:
-            the imported module wins, else the first one that can be imported.
+    """Returns the module of a library that has its callback class; `user` is named in the error.
 
     Raises:
         MissingExtraError: the library cannot be imported.
     """
+    # One library may be installed under two names, with two classes. The module that the training has imported
+    # counts, else the first one that can be imported.
     failure: ImportError | None = None
     for name in sorted(modules, key=lambda name: name not in sys.modules):
         try:
@@ -158,7 +153,7 @@ class LightningReportCallback(_ReportCallback):
         if self._is_attached:
             self._is_attached = False
             trainer.callbacks = [
-                each for each in trainer.callbacks if getattr(each, "reports_of", None) is not self
+                callback for callback in trainer.callbacks if getattr(callback, "reports_of", None) is not self
             ]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

@@ -111,13 +111,13 @@ class Checkpoint:
     def __post_init__(self, filesystem: Any) -> None:
         if self.step is not None and not hasattr(self.step, "__index__"):
             raise CheckpointError("the second argument of Checkpoint is its step; write filesystem=…")
-        text = os.fspath(self.path)
-        if "://" in text or not _is_local(filesystem):
+        path = os.fspath(self.path)
+        if "://" in path or not _is_local(filesystem):
             raise CheckpointError(
-                f"the checkpoint {text} is not a local folder; copy it to one with `pai-sdk cp -r`, or give the "
+                f"the checkpoint {path} is not a local folder; copy it to one with `pai-sdk cp -r`, or give the "
                 "job its URI as checkpoints_path"
             )
-        object.__setattr__(self, "path", Path(text))
+        object.__setattr__(self, "path", Path(path))
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
@@ -172,12 +172,7 @@ def _is_local(filesystem: Any) -> bool:
 
 
 def read_checkpoint(folder: str | os.PathLike[str], *, checksums: bool = False) -> Checkpoint | None:
-    """Returns the complete checkpoint of a step's folder, or its replacement; None where neither is complete.
-
-    Args:
-        folder: of one step.
-        checksums: read all files, and compare their checksums too.
-    """
+    """Returns the complete checkpoint of a step's folder, or its replacement; None where neither is complete."""
     path = Path(folder)
     # The folder is read a second time, last: the replacement may have been moved there meanwhile.
     # `folder/REPLACEMENT` is where `StoredCheckpoint.download` collects files.
@@ -309,13 +304,7 @@ def _crc32_of(path: Path) -> str:
 def _copy_crc32(
     source: io.RawIOBase, target: io.RawIOBase | None = None, *, synced: io.RawIOBase | None = None
 ) -> str:
-    """Copies a file to its end and returns the CRC-32 of its content.
-
-    Args:
-        source: the file.
-        target: a new file; without it, the source is only read.
-        synced: source or target, whichever is forced to the disk.
-    """
+    """Copies a file, or only reads it, and returns the CRC-32; `synced` is the file to force to the disk."""
     # Reading, summing and writing release the GIL. A thread gets it back only after some milliseconds (the switch
     # interval is 5 ms) while another thread computes, so the chunks are large. The buffer is an anonymous mapping:
     # its pages are allocated while the GIL is released.
@@ -405,11 +394,7 @@ def commit(
 ) -> Checkpoint:
     """Makes a folder a checkpoint, where it is: forces its files to the disk, then writes the marker.
 
-    Args:
-        folder: with all its files in place.
-        step: of the training.
-        metrics: stored with it; NaN and infinities are left out, since JSON has no such numbers.
-        launch: the launch of the job that saves it.
+    Metrics that are NaN or infinite are left out, since JSON has no such numbers.
 
     Raises:
         CheckpointError: the folder is missing or empty, or changes meanwhile.
@@ -441,20 +426,12 @@ def save(
 ) -> Checkpoint:
     """Copies a folder and makes the copy a checkpoint, which replaces a complete one of the target.
 
-    Args:
-        source: the state of the folder when the checkpoint was reported.
-        target: the folder of the checkpoint.
-        step: of the training.
-        metrics: as for `commit`.
-        copy: called with the checkpoint and an empty folder to fill: the target, or its replacement. It may return
-        the
-            checkpoint there.
-        launch: the launch of the job that saves it.
+    `copy` replaces the copy: it fills the empty folder that it is called with, and may return the checkpoint
+    there.
 
     Raises:
         CheckpointError: the source has changed since, or `copy` wrote elsewhere. A complete checkpoint of the
-        target is
-            still there then.
+        target is still there then.
         OSError: a file cannot be read or written.
     """
     root = source.root.resolve()
@@ -500,12 +477,9 @@ def _copy_files(source: FolderState, target: Path) -> dict[str, CheckpointFile]:
 
 
 def start_checkpoint(folder: Path) -> Path:
-    """Creates the empty folder that a new checkpoint is written to, and returns it.
+    """Creates and returns the empty folder for a new checkpoint.
 
-    Returns:
-        `folder`, which `is_unfinished` until it has its marker, also after a kill. If `folder` has a complete
-        checkpoint: the
-        replacement beside it, which `save` moves to `folder`.
+    `folder`, or the replacement beside a complete one.
     """
     destination = folder if _read(folder) is None else replacement_of(folder)
     _remove(destination)
@@ -530,18 +504,18 @@ def _move_to_target(saved: Checkpoint, folder: Path) -> Checkpoint:
     """Moves a complete checkpoint to its folder; at each moment one of the two folders is complete."""
     # The files are linked, or copied on file systems without links, and removed afterwards. On a mounted object
     # storage a rename of a folder is many steps, and a kill between two of them would leave no complete folder.
-    beside = replacement_of(folder)
-    if saved.path == beside:
+    replacement = replacement_of(folder)
+    if saved.path == replacement:
         _draft_of(folder).touch()
         _remove(folder)
         folder.mkdir()
         for name, file in saved.files.items():
-            link_file(beside / name, folder / name, file)
+            link_file(replacement / name, folder / name, file)
         saved = replace(saved, path=folder)
         _sync_names(saved)
         _write_marker(saved, _draft_of(folder))
     with contextlib.suppress(OSError):  # readers prefer the complete folder, so a leftover beside it is harmless
-        _remove(beside)
+        _remove(replacement)
     return saved
 
 

@@ -29,11 +29,7 @@ __all__ = [
 
 
 def _use_installed(folder: Path) -> bool:
-    """Imports the image's own pai_sdk in place of this one; returns whether it works.
-
-    Args:
-        folder: the parent of the shipped package, which is skipped in the search.
-    """
+    """Imports the image's own pai_sdk in place of the shipped one below `folder`; returns whether it works."""
     search_path = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = PathFinder.find_spec("pai_sdk", search_path)
     if spec is None or spec.loader is None:

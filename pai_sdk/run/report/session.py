@@ -156,16 +156,16 @@ class Context:
 def _ranks(variables: Mapping[str, str]) -> tuple[int, int, int]:
     """Returns rank, number of processes and local rank, which launchers such as torchrun set for each process."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    rank, size, local = (int(text) if (text := variables.get(name, "")).isdecimal() else None for name in names)
+    rank, size, local = (int(value) if (value := variables.get(name, "")).isdecimal() else None for name in names)
     if rank is None and "TF_CONFIG" in variables:
         rank, size = _tensorflow_rank(variables["TF_CONFIG"])
     return rank or 0, size or 1, local or 0
 
 
-def _tensorflow_rank(text: str) -> tuple[int, int]:
+def _tensorflow_rank(content: str) -> tuple[int, int]:
     """Returns rank and number of processes from TF_CONFIG: chief first, then other roles by name and number."""
     try:
-        described = json.loads(text)
+        described = json.loads(content)
         cluster, task = described["cluster"], described["task"]
         roles = sorted(cluster, key=lambda role: (role not in ("chief", "master"), role))
         before = sum(len(cluster[role]) for role in roles[: roles.index(task["type"])])
@@ -174,9 +174,9 @@ def _tensorflow_rank(text: str) -> tuple[int, int]:
         return 0, 1
 
 
-def _hyperparameters(text: str) -> Mapping[str, str]:
+def _hyperparameters(content: str) -> Mapping[str, str]:
     try:
-        values = json.loads(text or "{}")
+        values = json.loads(content or "{}")
     except ValueError:
         return {}
     return values if isinstance(values, dict) else {}
@@ -246,8 +246,10 @@ class _Worker:
         self._thread: threading.Thread | None = None
 
     def add(self, action: Callable[[], None]) -> None:
+        # The lock orders `add` and `close`: an action is queued before the end marker, or starts another thread.
         with self._lock:
             if self._thread is None:
+                # A daemon: an interpreter that exits without `close` does not wait for an upload that hangs.
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._actions.put(action)
@@ -266,10 +268,7 @@ class _Worker:
             done.wait()
 
     def close(self, deadline: float | None) -> None:
-        """Runs the remaining actions and ends the thread.
-
-        Args:
-            deadline: a monotonic time.
+        """Runs the remaining actions until `deadline`, a monotonic time, and ends the thread.
 
         Raises:
             CheckpointError: the deadline is over.
@@ -296,6 +295,7 @@ class _Worker:
 
 
 _DEFAULT_OPTIONS = _Options()
+# All sessions of this process, for the reset after a fork.
 _sessions: weakref.WeakSet[ReportSession] = weakref.WeakSet()
 
 
@@ -360,6 +360,7 @@ class ReportSession:
         self._lock = threading.RLock()
         self._unsaved: deque[_Task] = deque()
         self._saved = threading.Condition()  # guards `_unsaved`
+        # Appended to by both workers, emptied by reports. Methods of a deque are atomic, so no lock is needed.
         self._failures: deque[tuple[str, BaseException]] = deque()
         saving, validating = "a checkpoint could not be saved", "the validation of a checkpoint failed"
         self._saver = _Worker("checkpoint-saver", lambda error: self._failures.append((saving, error)))
@@ -508,6 +509,7 @@ class ReportSession:
 
     def stop(self) -> None:
         """Make the next report raise `StopTraining`."""
+        # Wakes `_wait_for_room`, so that a waiting report raises at once.
         self._stops = True
         with self._saved:
             self._saved.notify_all()
@@ -588,6 +590,8 @@ class ReportSession:
         folder = self._folder_of(step)
         step = operator.index(step)
         self._wait_for_room()
+        # At the start, not at the end: the stamp states whether all ranks had requested a checkpoint before this
+        # one.
         launch = self._stamp()
         if folder.exists():
             self._saver.wait()  # the folder may be a checkpoint of this step that is being saved
@@ -681,6 +685,7 @@ class ReportSession:
         source, target = FolderState.of(folder), self._folder_of(step)
         options.check(folder, target)
         if options.mode == "ASYNC" and _is_temporary(folder, but_for=target):
+            # The caller removes the folder soon after the report, before a copy in the background is complete.
             options = replace(options, mode="SYNC")
         of_step = _numbers(metrics) or self._metrics_of(step)
         return _Task(source, target, step, of_step, options, launch=self._stamp())
@@ -786,6 +791,8 @@ class ReportSession:
     def _raise_failure(self) -> None:
         if not self._failures:
             return
+        # One error is raised; the others are logged, because a later report would raise them without their
+        # context.
         message, error = self._failures.popleft()
         while self._failures:
             logger.error("%s: %s", *self._failures.popleft())
@@ -799,6 +806,7 @@ def _final_status(error: object) -> str:
     return "Terminated" if isinstance(error, (StopTraining, KeyboardInterrupt, GeneratorExit)) else "Failed"
 
 
+# A context variable: each thread, and each task of asyncio, can have its own session.
 _bound: ContextVar[ReportSession | None] = ContextVar("pai_sdk_report_session", default=None)
 _job_lock = threading.Lock()
 _job_session: ReportSession | None = None
@@ -812,6 +820,7 @@ def _session() -> ReportSession | None:
 
 def _start_job_session() -> ReportSession | None:
     global _job_session
+    # Two threads may make the first report at the same time; only one of them creates the session.
     with _job_lock:
         if _job_session is None:
             context = Context.of_environment(os.environ)
@@ -1054,12 +1063,8 @@ def _folder_of(checkpoint: Any) -> str:
 
 
 def _is_temporary(folder: Path, *, but_for: Path) -> bool:
-    """Returns True if a folder is likely to be removed soon after `report` returns: one of `tempfile`, or in one.
-
-    Args:
-        folder: absolute or relative.
-        but_for: parents of this folder do not count, because they exist for the complete run.
-    """
+    """Returns True if a folder is, or is in, one of `tempfile`, which is likely to be removed after `report`."""
+    # Parents of the run's folder exist for the complete run.
     folders = {folder.resolve(), *folder.resolve().parents} - set(but_for.resolve().parents)
     # The registry of `weakref.finalize` (a private attribute of CPython) has the name of each live
     # TemporaryDirectory. Without the registry, only the usual names of `tempfile` are recognized.

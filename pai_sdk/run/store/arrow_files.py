@@ -14,12 +14,7 @@ __all__ = ["arrow_files"]
 
 
 def arrow_files(files: Any, locate: Callable[[str], tuple[Store, str]]) -> PyFileSystem:
-    """Returns a file system for pyarrow: content by fsspec, names and listings by the stores.
-
-    Args:
-        files: the file system of fsspec.
-        locate: returns the store of a path, and the name in it.
-    """
+    """Returns a file system for pyarrow: content by fsspec, names and listings by the stores of `locate`."""
     return PyFileSystem(_Handler(files, locate))
 
 

@@ -84,8 +84,8 @@ class Folder:
     @property
     def is_committed(self) -> bool:
         """True if the local checkpoint is complete in the target."""
-        mine, present = self.source_checkpoint, self.target_checkpoint
-        return mine is not None and present is not None and mine.marker == present.marker
+        local, remote = self.source_checkpoint, self.target_checkpoint
+        return local is not None and remote is not None and local.marker == remote.marker
 
     @property
     def changed_ns(self) -> int:
@@ -190,7 +190,7 @@ class Deletion:
         """Returns the names in the folder of the files to delete."""
         folder, position, names = self.folder, self.folder.position, set(self.folder.target_files)
         assert position is not None  # noqa: S101 - decided by the caller
-        mine = {name for name in names if folder.path + name in self.owned}
+        owned = {name for name in names if folder.path + name in self.owned}
         has_newer = self.newest.get(position.rank, -1) > position.step
         is_abandoned = self.is_incomplete or self.sides.is_abandoned(folder)
         if position.is_replacement:
@@ -200,10 +200,10 @@ class Deletion:
         if MARKER not in names:
             if INCOMPLETE in names and is_abandoned and not folder.source_files:
                 return names
-            return set() if has_failures else mine - {INCOMPLETE}
+            return set() if has_failures else owned - {INCOMPLETE}
         of_upload = names.intersection([INCOMPLETE]) if is_abandoned else set()
         if folder.source_files:
-            return mine | of_upload if folder.is_committed else set()
+            return owned | of_upload if folder.is_committed else set()
         # A checkpoint that another job has completed since belongs to that job, even if some files are recorded as
         # owned.
-        return mine | of_upload if MARKER in mine and has_newer else of_upload
+        return owned | of_upload if MARKER in owned and has_newer else of_upload

@@ -204,15 +204,15 @@ class CheckpointSync:
         files = [path for path in paths if not is_marker(path)]
         overwritten = [path for path in files if folder.name_of(path) in folder.target_files]
         if MARKER in folder.target_files and overwritten:
-            mine, present = folder.source_checkpoint, folder.target_checkpoint
+            local, remote = folder.source_checkpoint, folder.target_checkpoint
             is_target_changed = any(path in replaced for path in overwritten)
-            if mine and present and mine.files == present.files and not is_target_changed:
-                self._remember(folder, mine)  # another process has sent this checkpoint
-                return [path for path in files if folder.name_of(path) not in mine.files]
-            if folder.position and mine and present and mine.marker != present.marker:
+            if local and remote and local.files == remote.files and not is_target_changed:
+                self._remember(folder, local)  # another process has sent this checkpoint
+                return [path for path in files if folder.name_of(path) not in local.files]
+            if folder.position and local and remote and local.marker != remote.marker:
                 # Checkpoints of one step mostly have equal sizes, so a reader could not detect a mixture of two.
                 # The only complete copy is therefore never overwritten in place.
-                todo.replacing[folder.path] = mine
+                todo.replacing[folder.path] = local
                 return ()
             todo.opened.append(folder.path + MARKER)
         if folder.position and files and MARKER in folder.source_files and MARKER not in folder.target_files:
@@ -292,22 +292,22 @@ class CheckpointSync:
     def _replace(self, folder: Folder, checkpoint: StoredCheckpoint, report: SyncReport) -> None:
         """Replaces a complete checkpoint of the target; at each moment one of the two is complete there."""
         assert folder.position is not None  # noqa: S101 - decided by `_plan`
-        beside = self._base + folder.position._replace(is_replacement=True).folder
+        replacement = self._base + folder.position._replace(is_replacement=True).folder
         # Recorded before the copy, so that after a kill the folder is recognized as an unfinished one of this
         # source.
         with SyncMemory(self._memory) as memory:
-            memory.change_sent(add={beside: ""})
+            memory.change_sent(add={replacement: ""})
         try:
-            copy_checkpoint(checkpoint, self._target, beside)
-            copy_checkpoint(replace(checkpoint, store=self._target, folder=beside), self._target, folder.path)
+            copy_checkpoint(checkpoint, self._target, replacement)
+            copy_checkpoint(replace(checkpoint, store=self._target, folder=replacement), self._target, folder.path)
         except PaiError as error:
             sizes = {MARKER: 0, **{name: file.size_bytes for name, file in checkpoint.files.items()}}
-            present = stored_checkpoint(self._source, checkpoint.folder, folder.position, sizes)
-            if present is not None and present.marker == checkpoint.marker:
+            current = stored_checkpoint(self._source, checkpoint.folder, folder.position, sizes)
+            if current is not None and current.marker == checkpoint.marker:
                 cause = error.__cause__
                 report.failures[folder.path + MARKER] = cause if isinstance(cause, Exception) else error
             return  # otherwise the checkpoint was changed meanwhile, and the next sync sends it
-        self._delete_now([beside + name for name in (MARKER, *checkpoint.files)])
+        self._delete_now([replacement + name for name in (MARKER, *checkpoint.files)])
         report.moved += len(checkpoint.files) + 1
         report.moved_bytes += checkpoint.size_bytes + len(checkpoint.marker)
         report.unchanged -= len(checkpoint.files) + 1
@@ -316,24 +316,24 @@ class CheckpointSync:
         """Sends the checkpoints that a killed job has completed, but not moved to the folders of their steps."""
         folders = Sides(self._source, self._target, self._base, files, {}).folders
         for folder in folders.values():
-            position, ready = folder.position, folder.source_checkpoint
-            if position is None or not position.is_replacement or ready is None:
+            position, checkpoint = folder.position, folder.source_checkpoint
+            if position is None or not position.is_replacement or checkpoint is None:
                 continue
             main_position = position._replace(is_replacement=False)
             path = self._base + main_position.folder
             if path in folders and folders[path].source_checkpoint is not None:
                 continue  # killed before the old one was removed, or after the new one was moved
             main = self._compare({}).folders.get(path)
-            present = None if main is None else main.target_checkpoint
-            if present is None or present.marker != ready.marker:
-                self._replace(Folder(self._source, self._target, path, main_position), ready, report)
+            remote = None if main is None else main.target_checkpoint
+            if remote is None or remote.marker != checkpoint.marker:
+                self._replace(Folder(self._source, self._target, path, main_position), checkpoint, report)
 
-    def _remember(self, folder: Folder, mine: StoredCheckpoint) -> None:
+    def _remember(self, folder: Folder, local: StoredCheckpoint) -> None:
         """Records the files of a local checkpoint that the target also has."""
-        present = folder.target_checkpoint
-        if present is None or mine.files != present.files:
+        remote = folder.target_checkpoint
+        if remote is None or local.files != remote.files:
             return
-        names = {*mine.files, *([MARKER] if mine.marker == present.marker else [])}
+        names = {*local.files, *([MARKER] if local.marker == remote.marker else [])}
         with SyncMemory(self._memory) as memory:
             for name in names.intersection(folder.source_files):
                 memory.put(folder.path + name, folder.source_files[name].mark, folder.target_files[name].etag)

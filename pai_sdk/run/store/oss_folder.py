@@ -94,6 +94,7 @@ class OssFolder:
         self._url = location.get("url") or _url_of(endpoint, self._bucket)
         self._signer = signing.Signer(region)
         self._canonical_query = signing.canonical_query
+        # Servers on this machine cannot be reached through a proxy of the environment.
         proxies: dict[str, str] | None = {} if _is_loopback(self._url) else None
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects())
 
@@ -115,6 +116,8 @@ class OssFolder:
                 self._send_parts(stream, status.st_size, key, headers)
                 return
             content = stream.read(status.st_size)
+            # The file is read twice. If it was rewritten in between, the checksum in the header would be of other
+            # content.
             _check_sha256(expected, hashlib.sha256(content), path)
             self._request("PUT", key, content, headers=headers)
 
@@ -136,6 +139,7 @@ class OssFolder:
             body = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>"
             self._complete_upload(key, body.encode(), upload, expected)
         except BaseException:
+            # OSS stores, and bills, the parts of an upload that is neither completed nor aborted.
             with contextlib.suppress(OSError):  # the first error is the one to report
                 self._request("DELETE", key, query=upload, deadline_s=0)
             raise
@@ -171,6 +175,7 @@ class OssFolder:
                 )
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)
+                # A repetition cannot fix a missing permission, a wrong certificate or an unknown host name.
                 is_transient = not isinstance(
                     reason, (PermissionError, ssl.SSLCertVerificationError, socket.gaierror)
                 )

@@ -25,12 +25,7 @@ _MARKER = "_COMPLETE"  # of a checkpoint, as in `run/report/checkpoints.py`
 
 @contextmanager
 def local_output_dir(run_folder: str | None, temp_dir: str | None) -> Iterator[str]:
-    """Yields the local folder that a run writes into.
-
-    Args:
-        run_folder: the run's own folder, if it is on the local disk: it is created and not removed.
-        temp_dir: otherwise, the parent of a temporary folder, which is removed at the end, also after errors.
-    """
+    """Yields the run's own local folder, created if necessary, or a temporary one, which is removed at the end."""
     if run_folder is not None:
         Path(run_folder).mkdir(0o755, parents=True, exist_ok=True)  # several workers of a host may do so at once
         yield run_folder
@@ -49,10 +44,10 @@ def must_be_same_folder(folder: str, run_folder: str) -> None:
         ValueError: it is another folder.
     """
     try:
-        same = Path(folder).samefile(run_folder)
+        is_same = Path(folder).samefile(run_folder)
     except FileNotFoundError:
-        same = Path(folder).absolute() == Path(run_folder).absolute()
-    if not same:
+        is_same = Path(folder).absolute() == Path(run_folder).absolute()
+    if not is_same:
         raise ValueError(
             f"{folder} is not the run's own folder, {run_folder}, into which a run on a local disk writes"
         )

@@ -52,8 +52,8 @@ class ResumePoint:
             return f"no complete checkpoint in {self.source}: the job starts from scratch"
         first = self.checkpoints[0]
         size_bytes = sum(checkpoint.size_bytes for checkpoint in self.checkpoints)
-        where = "in place" if self.is_at_target else f"copied to {self.target} before the job starts"
-        return f"step {first.step} from {first.uri} ({size_bytes:,} bytes, {where})"
+        location = "in place" if self.is_at_target else f"copied to {self.target} before the job starts"
+        return f"step {first.step} from {first.uri} ({size_bytes:,} bytes, {location})"
 
     def copy_to_target(self, session: Any) -> None:
         """Copies the checkpoints into the job's output. Idempotent.
@@ -74,17 +74,12 @@ class ResumePoint:
 def find_resume_point(source: str, target: str, session: Any, *, required: bool) -> ResumePoint:
     """Returns the newest complete checkpoint of source or target; the target's when it is not older.
 
-    Args:
-        source: the URI or path of the checkpoints to resume from, or of the run that has them.
-        target: the URI of the job's own checkpoints. A restarted job may have saved newer ones there.
-        session: the session whose keys are used for `oss://`.
-        required: whether a source without a complete checkpoint is an error.
-
     Raises:
-        CheckpointError: the source has no complete checkpoint, and needs to have one.
+        CheckpointError: the source has no complete checkpoint, and `required` is True.
         StorageError: source or target cannot be read.
     """
     target_store = open_store(target, session)
+    # A restarted job may have saved newer checkpoints in the target.
     existing = tuple(latest_of_each_rank(target_store))
     source_store = open_store(source, session)
     if source_store.uri == target_store.uri:

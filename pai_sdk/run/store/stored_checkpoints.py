@@ -123,10 +123,10 @@ class StoredCheckpoint:
         target_store = LocalStore(target)
         draft = target_store.root / REPLACEMENT
         self._settle(draft, target_store)
-        present = _content(target_store, MARKER)
-        if present == self.marker and read_checkpoint(target_store.root, checksums=True) is not None:
+        marker = _content(target_store, MARKER)
+        if marker == self.marker and read_checkpoint(target_store.root, checksums=True) is not None:
             return Checkpoint.from_directory(target)
-        earlier = None if present is None else read_checkpoint(target_store.root)
+        earlier = None if marker is None else read_checkpoint(target_store.root)
         if self.is_latest and earlier is not None and (earlier.step or 0) > self.step:
             raise CheckpointError(
                 f"{target_store.root} has a checkpoint of step {earlier.step}, but the latest one of "
@@ -153,9 +153,9 @@ class StoredCheckpoint:
 
     def _move(self, draft: Path, target: LocalStore, files: Mapping[str, CheckpointFile]) -> None:
         """Replaces the checkpoint in a folder by the complete one in its draft, which is removed at the end."""
-        earlier, present = draft / _EARLIER, _content(target, MARKER)
-        if present is not None:
-            earlier.write_bytes(present)  # after a kill, the next process reads which files to delete
+        earlier, marker = draft / _EARLIER, _content(target, MARKER)
+        if marker is not None:
+            earlier.write_bytes(marker)  # after a kill, the next process reads which files to delete
             target.delete([MARKER])
         replaced = parse_marker(earlier.read_bytes()) if earlier.exists() else None
         for name, file in files.items():
@@ -232,7 +232,10 @@ def _stable(find: Callable[[list[CheckpointPath]], Iterator[StoredCheckpoint]]) 
     for number in range(_MAX_PASSES):
         gone: list[CheckpointPath] = []
         previous, checkpoints = checkpoints, list(find(gone))
-        if not gone or (number and [each.uri for each in checkpoints] == [each.uri for each in previous]):
+        if not gone or (
+            number
+            and [checkpoint.uri for checkpoint in checkpoints] == [checkpoint.uri for checkpoint in previous]
+        ):
             break
     return checkpoints
 
@@ -245,7 +248,7 @@ def latest_checkpoint(
 
     def latest(gone: list[CheckpointPath]) -> Iterator[StoredCheckpoint]:
         checkpoints = _of_rank(store, rank, *_list_folders(store), gone)
-        yield from islice((each for each in checkpoints if not checksums or each.is_sound()), 1)
+        yield from islice((checkpoint for checkpoint in checkpoints if not checksums or checkpoint.is_sound()), 1)
 
     return next((replace(checkpoint, is_latest=True) for checkpoint in _stable(latest)), None)
 
@@ -262,9 +265,9 @@ def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) ->
         CheckpointError: the checkpoint was changed or removed meanwhile. The target has no marker then.
         StorageError: a file cannot be read or written.
     """
-    present = _content(target, folder + MARKER)
+    marker = _content(target, folder + MARKER)
     # Repeated submissions find the copy by its marker, and copy nothing.
-    if present == checkpoint.marker and _sizes_fit(target, folder, checkpoint.files):
+    if marker == checkpoint.marker and _sizes_fit(target, folder, checkpoint.files):
         return
     # Before the first file: a reader must not see the old marker beside new files.
     target.delete([folder + MARKER])
@@ -292,9 +295,9 @@ def unfinished_files(store: Store) -> Callable[[StoredFile], bool]:
     """
     folders: _Sizes = {}
     for file in store.list(unlisted=lambda path, error: None):
-        at = RunLayout.checkpoint_path(file.path)
-        if at is not None:
-            folders.setdefault(at._replace(name=""), {})[at.name] = file.size_bytes
+        position = RunLayout.checkpoint_path(file.path)
+        if position is not None:
+            folders.setdefault(position._replace(name=""), {})[position.name] = file.size_bytes
     unfinished = {
         replacement for replacement, sizes in folders.items() if INCOMPLETE in sizes and MARKER not in sizes
     }
@@ -302,10 +305,10 @@ def unfinished_files(store: Store) -> Callable[[StoredFile], bool]:
         main = replacement._replace(is_replacement=False)
         unfinished.add(replacement)
         if stored_checkpoint(store, main.folder, main, folders.get(main, {})) is None:
-            ready = stored_checkpoint(store, replacement.folder, replacement, folders[replacement])
-            if ready is not None:
+            complete = stored_checkpoint(store, replacement.folder, replacement, folders[replacement])
+            if complete is not None:
                 with suppress(CheckpointError):  # another process completes or replaces the checkpoint
-                    copy_checkpoint(ready, store, main.folder)
+                    copy_checkpoint(complete, store, main.folder)
                     unfinished.discard(main)
 
     def is_unfinished(file: StoredFile) -> bool:

@@ -113,12 +113,7 @@ class RunEntry:
         return self.is_dirty and self.retry_at <= now
 
     def refresh(self, should_stop: Callable[[bool], bool]) -> None:
-        """Reads new data of the files. A failure becomes the state of this run, and is tried again later.
-
-        Args:
-            should_stop: called with whether any data was read; if it returns True, reading stops and the run stays
-            due.
-        """
+        """Reads new data of the files, until `should_stop(has_read)`; a failure becomes the state of this run."""
         self.refreshed_at = time.monotonic()
         # A query may be reading this run again from the start. A pass must not let other runs wait for it.
         if not self.lock.acquire(timeout=_LOCK_S):
@@ -216,6 +211,7 @@ class RunEntry:
     def _count_points(self, size_bytes: int) -> None:
         with self._memory.lock:
             if not self._is_forgotten:
+                # Only the difference: the total of ten thousand runs is not summed up for each change.
                 self._memory.used_bytes += size_bytes - self.points_bytes
             self.points_bytes = size_bytes
 

@@ -121,8 +121,8 @@ class RunKey:
 
     def tag(self, brief: RunBrief) -> str | None:
         """Returns the metric of a run that the key names, without a suffix such as `.min`; None without one."""
-        tag, _, which = self.name.rpartition(".")
-        for name in (self.name, *([tag] if which in _STATISTICS else [])) if self.group == "metrics" else ():
+        tag, _, statistic = self.name.rpartition(".")
+        for name in (self.name, *([tag] if statistic in _STATISTICS else [])) if self.group == "metrics" else ():
             if name in brief.tags and brief.tags[name].kind == "scalar":
                 return name
         return None

@@ -44,19 +44,19 @@ def hparams_diff(briefs: Sequence[RunBrief], metric: str | None = None) -> Hpara
 
 def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, float]) -> HparamDiff:
     kind = _kind(values.values())
-    both = [
+    run_ids = [
         run_id for run_id in values if run_id in metric_values and (kind != "number" or values[run_id] is not None)
     ]
-    metrics = [metric_values[run_id] for run_id in both]
-    if len(both) < _MIN_RUNS or len(set(metrics)) < 2:
+    metrics = [metric_values[run_id] for run_id in run_ids]
+    if len(run_ids) < _MIN_RUNS or len(set(metrics)) < 2:
         return HparamDiff(name, kind, values)
     ranks = _ranks(metrics)
     if kind in ("number", "bool"):
-        correlation = _correlation(_ranks([float(values[run_id]) for run_id in both]), ranks)
+        correlation = _correlation(_ranks([float(values[run_id]) for run_id in run_ids]), ranks)
         explained = None if correlation is None else correlation**2
         return HparamDiff(name, kind, values, correlation, explained)
     return HparamDiff(
-        name, kind, values, None, _between([hyperparameter_identity(values[run_id]) for run_id in both], ranks)
+        name, kind, values, None, _between([hyperparameter_identity(values[run_id]) for run_id in run_ids], ranks)
     )
 
 

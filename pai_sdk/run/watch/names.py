@@ -84,8 +84,8 @@ def run_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
     for brief, name in zip(runs, names, strict=True):
         if counts[name] > 1:
             shared.setdefault(name, []).append(brief)
-    for name, same in shared.items():
-        names_by_id |= zip((run.id for run in same), _distinct_names(name, same), strict=True)
+    for name, same_name in shared.items():
+        names_by_id |= zip((run.id for run in same_name), _distinct_names(name, same_name), strict=True)
     counts = Counter(names_by_id.values())
     return {run_id: name if counts[name] == 1 else f"{name} ({run_id})" for run_id, name in names_by_id.items()}
 

@@ -47,11 +47,7 @@ class Poller:
             self._state.notify_all()
 
     def run(self, timeout_s: float | None) -> bool:
-        """Waits for a call that starts after now; returns whether it has finished in time.
-
-        Args:
-            timeout_s: in seconds; None for ever.
-        """
+        """Waits for a call that starts after now; returns whether it has finished in time."""
         with self._state:
             # The running call does not count: it may have passed the data that this request is about.
             number = self._started + 1
@@ -66,13 +62,9 @@ class Poller:
             return self._wait_for(1, timeout_s)
 
     def run_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """Calls `work` without pauses until `is_done` is true; returns whether that is in time.
+        """Calls `work(False)` without pauses until `is_done` is true; returns whether that is in time.
 
-        `work` is called with False, as by the interval.
-
-        Args:
-            is_done: checked before and after each call, under the lock of this object: it must not wait.
-            timeout_s: in seconds.
+        `is_done` is called under the lock of this object, so it must not wait.
         """
         deadline = time.monotonic() + timeout_s
         with self._state:
@@ -104,11 +96,7 @@ class Poller:
         return self._is_closed
 
     def close(self, deadline_s: float) -> bool:
-        """Ends the thread; returns whether it has finished in time.
-
-        Args:
-            deadline_s: the maximum wait for a running call, in seconds.
-        """
+        """Ends the thread; returns whether a running call has finished in time."""
         with self._state:
             self._is_closed = True
             thread = self._thread

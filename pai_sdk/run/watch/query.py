@@ -141,8 +141,8 @@ def tags_in(briefs: Iterable[RunBrief], filter: str, sort: str) -> list[str]:
 def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", tags: Iterable[str] = ()) -> None:
     """Checks that some run has each metric, hyperparameter and label that a query names.
 
-    Nothing is reported while no run has a metric, or a label. A condition with `!=` or `!~` is not checked, since
-    runs without the value meet it.
+    Raises an InvalidInputError with the nearest existing names. Nothing is reported while no run has a metric, or
+    a label. A condition with `!=` or `!~` is not checked, since runs without the value meet it.
 
     Args:
         briefs: all runs.

@@ -42,16 +42,16 @@ Records = Callable[[], Iterable[RunRecord]]
 _PUBLISHED_RUNS = 64
 """Runs that are read before the next snapshot. A larger number delays them, a smaller one costs more copies."""
 
-_MUCH_BYTES = 32 << 20
+_PARALLEL_BYTES = 32 << 20
 """Above this size, several threads read local files, so that their waits for the disk overlap."""
 
-_LITTLE_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 20
 """Unread bytes up to which a run is read in every pass, without a limit of time."""
 
 _SLICE_S, _REMOTE_SLICE_S = 0.1, 0.5
 """The time slice of a run in a pass; a request to a remote store costs more than a local read."""
 
-_MUCH_S = 0.4
+_LARGE_RUNS_S = 0.4
 """The time within which a pass starts to read new and large runs."""
 
 _RECORDS_S = 0.5
@@ -107,13 +107,10 @@ class RunRefresh:
     # ---- the pass, in the background thread -----------------------------------------------------------------
 
     def run(self, is_requested: bool) -> bool:
-        """Runs one pass.
+        """Runs one pass; returns whether another one is needed to read the remaining data.
 
         Args:
             is_requested: a caller waits for it: all files are checked, and failed reads are tried again at once.
-
-        Returns:
-            Whether more is to be read, by another pass.
         """
         problems: list[str] = []
         started_at = time.monotonic()
@@ -170,8 +167,10 @@ class RunRefresh:
         changed = {run_id for run_id, record in records.items() if before.get(run_id) != record}
         briefs = self.snapshots.now.briefs
         with_files = [run_id for run_id in briefs if self._record_id(run_id) in changed]
-        lost = [run_id for run_id in before if run_id not in records and run_id not in self.entries]
-        self._publish({*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *lost])
+        removed_records = [run_id for run_id in before if run_id not in records and run_id not in self.entries]
+        self._publish(
+            {*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *removed_records]
+        )
         return ""
 
     def _rename(self) -> tuple[list[str], list[str]]:
@@ -229,11 +228,11 @@ class RunRefresh:
                 root.entries[folder] = self.entries[run_id] = entry
                 new.append(run_id)
             entry.set_files(files)
-        gone = [entry for folder in scan.removed if (entry := root.entries.pop(folder, None))]
-        for entry in gone:
+        removed = [entry for folder in scan.removed if (entry := root.entries.pop(folder, None))]
+        for entry in removed:
             self._forget(entry)
-        recorded = [entry.run_id for entry in gone if entry.run_id in self._records]
-        self._publish([*new, *recorded], [entry.run_id for entry in gone if entry.run_id not in recorded])
+        recorded = [entry.run_id for entry in removed if entry.run_id in self._records]
+        self._publish([*new, *recorded], [entry.run_id for entry in removed if entry.run_id not in recorded])
 
     def _forget(self, entry: RunEntry) -> bool:
         """Removes a run; returns whether it existed."""
@@ -249,11 +248,11 @@ class RunRefresh:
             if entry.is_dirty and (is_requested or entry.retry_at <= now) and entry.run_id not in self._deleted
         ]
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
-        little = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _LITTLE_BYTES]
-        self._read_all(little, float("inf"))
-        is_little = {*little}
-        much = [entry for entry in due if entry not in is_little]
-        self._read_all(sorted(much, key=lambda entry: entry.refreshed_at), time.monotonic() + _MUCH_S)
+        small = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _SMALL_BYTES]
+        self._read_all(small, float("inf"))
+        is_small = {*small}
+        large = [entry for entry in due if entry not in is_small]
+        self._read_all(sorted(large, key=lambda entry: entry.refreshed_at), time.monotonic() + _LARGE_RUNS_S)
         return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
 
     def _has_settled(self) -> bool:
@@ -268,19 +267,19 @@ class RunRefresh:
     def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
         local = [entry for entry in due if entry.is_local]
         remote = [entry for entry in due if not entry.is_local]
-        if sum(entry.unread_bytes for entry in local) > _MUCH_BYTES:
+        if sum(entry.unread_bytes for entry in local) > _PARALLEL_BYTES:
             remote, local = [*due], []
         for start in range(0, len(local), _PUBLISHED_RUNS):
-            self._read_some(local[start : start + _PUBLISHED_RUNS], until)
+            self._read_runs(local[start : start + _PUBLISHED_RUNS], until)
         if len(remote) == 1:
-            self._read_some(remote, until)
+            self._read_runs(remote, until)
         elif remote:
             # Each thread publishes the run that it has read, so that a large or slow run does not delay other
             # runs.
             with TransferPool(self._threads) as pool:
-                pool.run_all([partial(self._read_some, [entry], until) for entry in remote])
+                pool.run_all([partial(self._read_runs, [entry], until) for entry in remote])
 
-    def _read_some(self, entries: Sequence[RunEntry], until: float) -> None:
+    def _read_runs(self, entries: Sequence[RunEntry], until: float) -> None:
         read = []
         for entry in entries:
             if self.is_closed:
@@ -336,6 +335,7 @@ class RunRefresh:
         """Removes a run until its files change."""
         # Before the publication: a concurrent pass must not publish the run again.
         self._deleted.add(run_id)
+        # The entry stays, so that the files are not taken for those of a new run; its points are freed.
         self.snapshots.publish((), self._brief, [run_id])
         entry = self.entries.get(run_id)
         if entry is not None:
@@ -356,6 +356,7 @@ class RunRefresh:
         for entry in sorted([*self.entries.values()], key=lambda entry: entry.used_at):
             if excess <= 0:
                 return
+            # `needed` has the points that the caller is about to return.
             if entry is not needed and entry.points_bytes:
                 before = entry.points_bytes
                 entry.drop_points()

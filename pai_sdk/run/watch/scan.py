@@ -80,12 +80,7 @@ class RunFolders(Protocol):
 
 
 def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> RunFolders:
-    """Returns the folders of runs in a store.
-
-    Args:
-        store: the prefix.
-        is_closed: ends a scan early when it returns True.
-    """
+    """Returns the folders of runs in a store; a scan ends early when `is_closed` returns True."""
     if isinstance(store, LocalStore):
         return LocalRunFolders(store, is_closed)
     return RemoteRunFolders(store, is_closed)
@@ -311,9 +306,9 @@ class LocalRunFolders:
     def _forget(self, folder: _Folder) -> None:
         """Removes a folder that is gone, with its content."""
         parent, _, last = folder.path.rpartition("/")
-        if folder.path and (around := self._folders.get(parent)) is not None:
-            around.folders.discard(last)
-            around.is_settled = False
+        if folder.path and (parent_folder := self._folders.get(parent)) is not None:
+            parent_folder.folders.discard(last)
+            parent_folder.is_settled = False
         waiting = [folder]
         while waiting:
             gone = waiting.pop()

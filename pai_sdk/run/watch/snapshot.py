@@ -41,7 +41,7 @@ class Snapshot:
         if not self.forgotten <= version <= self.version:
             return Change(tuple(self.briefs), self.version, resync=True)
         changed = tuple(run_id for run_id, brief in self.briefs.items() if brief.version > version)
-        removed = tuple(run_id for run_id, at in self.removed.items() if at > version)
+        removed = tuple(run_id for run_id, removed_in in self.removed.items() if removed_in > version)
         return Change(changed, self.version, removed)
 
 
@@ -54,6 +54,7 @@ class RunSnapshots:
     """
 
     def __init__(self) -> None:
+        # Versions start at 0 in each manager. By the epoch, a client detects that its version is of another one.
         self.epoch = secrets.token_hex(4)
         self.now = Snapshot()
         self._changed = threading.Condition()
@@ -74,18 +75,21 @@ class RunSnapshots:
             last = self.now
             version = last.version + 1
             briefs = dict(last.briefs)  # a copy: readers use the last snapshot without a lock
-            gone = {run_id: version for run_id in removed if briefs.pop(run_id, None) is not None}
+            removals = {run_id: version for run_id in removed if briefs.pop(run_id, None) is not None}
             created = ((run_id, make(run_id, version)) for run_id in ids)
             changed = {run_id: brief for run_id, brief in created if brief is not None}
             # Without a change there is no new version, or all subscribers would wake for nothing.
-            if not gone and not changed:
+            if not removals and not changed:
                 return
             briefs.update(changed)
             remembered, forgotten = last.removed, last.forgotten
-            if gone or not remembered.keys().isdisjoint(changed):
+            if removals or not remembered.keys().isdisjoint(changed):
                 # Oldest removals first, since dicts keep the order of insertion.
-                merged = {**{run_id: at for run_id, at in remembered.items() if run_id not in gone}, **gone}
-                merged = {run_id: at for run_id, at in merged.items() if run_id not in briefs}
+                merged = {
+                    **{run_id: removed_in for run_id, removed_in in remembered.items() if run_id not in removals},
+                    **removals,
+                }
+                merged = {run_id: removed_in for run_id, removed_in in merged.items() if run_id not in briefs}
                 for run_id in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
                     forgotten = max(forgotten, merged.pop(run_id))
                 remembered = merged
@@ -96,13 +100,7 @@ class RunSnapshots:
     def wait(
         self, version: int, timeout_s: float | None, should_stop: Callable[[], bool] = lambda: False
     ) -> Snapshot | None:
-        """Waits for a snapshot of another version; returns None after the timeout, and after `close`.
-
-        Args:
-            version: the last version that the caller has read.
-            timeout_s: in seconds; None for ever.
-            should_stop: ends the wait, checked after `wake`.
-        """
+        """Waits for a snapshot of another version; returns None after the timeout, `close` or `should_stop`."""
         with self._changed:
             # Compared by `!=`: the version of another manager can be larger than the current one.
             self._changed.wait_for(

@@ -901,8 +901,8 @@ def test_a_manager_is_closed_in_the_middle_of_a_file(root: Path) -> None:
 
 def test_many_large_runs_are_read_in_turns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pai_sdk.run.watch.refresh._SLICE_S", 0.0)
-    monkeypatch.setattr("pai_sdk.run.watch.refresh._MUCH_S", 0.005)
-    monkeypatch.setattr("pai_sdk.run.watch.refresh._LITTLE_BYTES", 0)
+    monkeypatch.setattr("pai_sdk.run.watch.refresh._LARGE_RUNS_S", 0.005)
+    monkeypatch.setattr("pai_sdk.run.watch.refresh._SMALL_BYTES", 0)
     for number in range(4):
         damaged_file(root / f"run-{number}", "zeros", 3 << 20)
     with RunManager(root, refresh_s=0) as manager:
