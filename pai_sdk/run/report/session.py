@@ -791,8 +791,7 @@ class ReportSession:
     def _raise_failure(self) -> None:
         if not self._failures:
             return
-        # One error is raised; the others are logged, because a later report would raise them without their
-        # context.
+        # Only one error can be raised; the other ones are logged, so that none is lost.
         message, error = self._failures.popleft()
         while self._failures:
             logger.error("%s: %s", *self._failures.popleft())
