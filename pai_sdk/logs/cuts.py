@@ -23,14 +23,11 @@ class LogCuts:
     """The cuts of one log: the offsets at which a line begins although no line end precedes it.
 
     Callers hold the lock of the log's file, so that one process at a time adds a cut.
-
-    Args:
-        path: the file that stores the cuts.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._size_bytes = 0
+        self._size_bytes = 0  # of the complete lines that were read or written
         self._offsets: list[int] = []
 
     def refresh(self) -> bool:
@@ -71,14 +68,9 @@ class LogCuts:
 
 
 def split_offset(file: BinaryIO, start: int, end: int, *, waited_s: float, still_s: float) -> int | None:
-    r"""Returns the offset at which to split an unfinished line; None if it is not to be split yet.
+    r"""Returns the offset at which to split the unfinished line from `start` to `end`; None if not yet.
 
-    Args:
-        file: the log.
-        start: the offset at which the unfinished line begins.
-        end: the size of the log.
-        waited_s: seconds since the line began.
-        still_s: seconds since the log has last grown.
+    `waited_s` are the seconds since the line began, `still_s` those since the log has last grown.
     """
     if waited_s < _SPLIT_INTERVAL_S:
         return None

@@ -31,13 +31,6 @@ _BLOCK_BYTES = 64 * 1024
 class LineBlock:
     r"""Consecutive lines of one log, as they were read.
 
-    Attributes:
-        numbers: of the lines.
-        start: the offset of the first line.
-        end: the offset after the last line.
-        content: the bytes in between; of a single line that is too long, its first bytes.
-        cuts: the offsets at which lines were split, see `cuts`.
-
     Example:
         >>> block = LineBlock(range(2), 10, 16, b"1%\r2%\n", cuts=[12])
         >>> block.decoded_lines, block.ends
@@ -45,10 +38,10 @@ class LineBlock:
     """
 
     numbers: range
-    start: int
-    end: int
-    content: bytes = b""
-    cuts: Sequence[int] = ()
+    start: int  # the offset of the first line
+    end: int  # the offset after the last line
+    content: bytes = b""  # the bytes in between; of a single line that is too long, its first bytes
+    cuts: Sequence[int] = ()  # the offsets at which lines were split, see `cuts`
 
     @property
     def lines(self) -> list[bytes]:
@@ -87,7 +80,6 @@ class LogIndex:
         the log's file (flock)       a thread or process  it counts and splits lines; acquired after the first one
 
     Args:
-        path: the log.
         clock: monotonic, in seconds.
         makes_cuts: whether to split progress bars, which writes a file beside the log; False for a read-only
             folder.
@@ -109,6 +101,7 @@ class LogIndex:
         self._ends = array("Q")
         self._size_bytes = 0
         self._last_end = 0  # the offset of the unfinished line
+        # When the log has last grown, and when a line has last ended: both decide when a progress bar is split.
         self._grown_at = self._ended_at = clock()
 
     @property
@@ -136,14 +129,9 @@ class LogIndex:
         max_bytes: int = sys.maxsize,
         max_line_bytes: int = sys.maxsize,
     ) -> LineBlock:
-        """Returns lines `start` to `end - 1`; fewer if the log ends earlier or they have too many bytes.
+        """Returns lines `start` to `end - 1`; fewer if the log ends earlier or they have more than `max_bytes`.
 
-        Args:
-            start: number of the first line, from 0.
-            end: number of the line after the last one.
-            is_open: whether more lines can follow.
-            max_bytes: of all lines together; the first line is read even if it is longer.
-            max_line_bytes: the part of such a line to read.
+        The first line is read even if it is longer, up to `max_line_bytes`.
         """
         with self._lock:
             self._catch_up(is_open=is_open)

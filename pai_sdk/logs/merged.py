@@ -63,7 +63,6 @@ class MergedOrder:
     Args:
         path: the file that stores the order. Only one object at a time is allowed to use it.
         logs: the logs, always in the same sequence.
-        times: functions that return the times of each log.
     """
 
     def __init__(self, path: Path, logs: Sequence[LogIndex], times: Sequence[Callable[[], LogTimes]]) -> None:
@@ -74,27 +73,24 @@ class MergedOrder:
         self._is_loaded = False
         self._stretches: list[_Stretch] = []
         self._size_bytes = 0
-        self._ends: list[int] = []
-        self._merged_counts = [0] * len(logs)
+        self._ends: list[int] = []  # the number after the last line of each stretch
+        self._merged_counts = [0] * len(logs)  # lines of each log that are in the order
         self._updated_at = float("-inf")
 
     def update(self, *, is_open: bool) -> tuple[int, OSError | None]:
-        """Appends new lines to the order.
-
-        Returns:
-            The number of lines in the order, and the error if new lines could not be appended (a full disk).
-        """
+        """Appends new lines; returns the number of lines in the order, and the error of a full disk, if any."""
         with self._lock:
-            if not self._is_loaded:
+            if not self._is_loaded:  # the stored order of an earlier process or object
                 stretches, self._size_bytes = _read(self._path)
                 self._append(stretches)
                 self._is_loaded = True
+            # Counted before the times are read: lines written meanwhile wait for the next call.
             counts = [log.count(is_open=is_open) for log in self._logs]
             new = self._new(counts)
             error = None
             if new:
                 try:
-                    self._write(new)
+                    self._write(new)  # first, since readers get appended lines at once
                     self._append(new)
                 except OSError as caught:  # not appended: after a restart they could get another order
                     error = caught

@@ -33,21 +33,14 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class StoredLine(NamedTuple):
-    """A line of a log.
+    """A line of a log."""
 
-    Attributes:
-        number: in the log that is read, from 0.
-        offset: in bytes, in the log of the instance.
-        instance: the instance that wrote the line.
-        time: when the line was first observed in the log, in seconds since 1970; None if that is unknown.
-        text: without the line end; at most 1 MiB.
-    """
-
-    number: int
-    offset: int
+    number: int  # in the log that is read, from 0
+    offset: int  # in bytes, in the log of the instance
     instance: str
+    # When the line was first observed in the log, in seconds since 1970; None if that is unknown.
     time: float | None
-    text: str
+    text: str  # without the line end; at most 1 MiB
 
 
 class LogWindow(NamedTuple):
@@ -67,7 +60,6 @@ class InstanceLog:
     Args:
         path: the log; its name is that of the instance.
         times: the file with the times; the one beside the log by default.
-        makes_cuts: see `LogIndex`.
     """
 
     def __init__(self, path: Path, *, times: Path | None = None, makes_cuts: bool = True) -> None:
@@ -99,13 +91,8 @@ class InstanceLog:
         return self.index.line_at(size) if size < self.index.indexed_bytes else count
 
     def lines_in(self, window: LogWindow, lifetime: LogWindow, *, is_open: bool) -> range:
-        """Returns the numbers of the lines that were written in a window, within about a second.
-
-        Args:
-            window: the time of the lines.
-            lifetime: of the job; nothing was written before and after it.
-            is_open: whether more lines can follow.
-        """
+        """Returns the numbers of the lines that were written in a window, within about a second."""
+        # Nothing was written outside of the job's lifetime, which decides where no times were recorded.
         count = self.index.count(is_open=is_open)
         if window == ALWAYS:
             return range(count)
@@ -123,12 +110,7 @@ class InstanceLog:
 
 
 class OpenLog:
-    """The logs of instances of a job, with the order of their lines.
-
-    Args:
-        instances: in rank order.
-        order: the file that stores the order; unused for one instance.
-    """
+    """The logs of instances of a job, in rank order, and the file that stores the order of their lines."""
 
     def __init__(self, instances: Sequence[InstanceLog], order: Path) -> None:
         self.instances = instances
@@ -143,11 +125,7 @@ class OpenLog:
 
 
 class OpenLogs(Generic[_Key]):
-    """Caches the logs that were read last. Safe to use from several threads.
-
-    Args:
-        max_logs: the number of logs to cache.
-    """
+    """Caches the logs that were read last. Safe to use from several threads."""
 
     def __init__(self, max_logs: int) -> None:
         self._max_logs = max_logs
@@ -176,23 +154,14 @@ class OpenLogs(Generic[_Key]):
 
 @dataclass(frozen=True)
 class StoredPage:
-    """Consecutive lines of a log.
+    """Consecutive lines of a log."""
 
-    Attributes:
-        blocks: the lines; fewer than requested if they are long.
-        first: the number of the first line.
-        total: the number of lines of the log now.
-        is_final: no line will follow the last one of the log.
-        has_unfinished_line: the log ends with text that can become a line without a further write.
-        error: why lines are missing: they could not be added to the order.
-    """
-
-    blocks: Sequence[tuple[InstanceLog, LineBlock]]
+    blocks: Sequence[tuple[InstanceLog, LineBlock]]  # the lines; fewer than requested if they are long
     first: int
-    total: int
-    is_final: bool
-    has_unfinished_line: bool
-    error: OSError | None
+    total: int  # the number of lines of the log now
+    is_final: bool  # no line will follow the last one of the log
+    has_unfinished_line: bool  # the log ends with text that can become a line without a further write
+    error: OSError | None  # why lines are missing: they could not be added to the order
 
     @property
     def is_complete(self) -> bool:
@@ -224,7 +193,6 @@ class LogReader:
     """Reads a log, as it is at one moment. Safe to use from several threads.
 
     Args:
-        log: of one instance, or of several in one order.
         is_open: whether more lines can follow. Read the status of the job before creating the reader: the log of a
             job that has finished by then is complete.
         window: leaves out lines that were written at other times.
@@ -262,13 +230,9 @@ class LogReader:
     def page(
         self, start: int, limit: int, *, max_bytes: int = _PAGE_BYTES, has_full_lines: bool = False
     ) -> StoredPage:
-        """Returns the lines from a number on.
+        """Returns at most `limit` lines from a number on; a negative `start` counts from the end.
 
-        Args:
-            start: number of the first line, from 0; a negative one counts from the end.
-            limit: the maximum number of lines.
-            max_bytes: of all lines together; one line is returned even if it is longer.
-            has_full_lines: read all of a line that has more than `max_bytes`, instead of the first 1 MiB.
+        One line is returned even if it has more than `max_bytes`: the first 1 MiB, or all with `has_full_lines`.
         """
         total, error = self._order.update(is_open=self.is_open)
         windows = None
@@ -304,12 +268,7 @@ class LogReader:
         return min((self._number_of(instance, line) for instance, line in enumerate(lines)), default=0)
 
     def line_at_byte(self, offset: int, instance: str | None = None) -> int:
-        """Returns the number of the first line that starts at an offset of an instance's log, or after it.
-
-        Args:
-            offset: in bytes, from 0.
-            instance: the instance of the log; the first one by default.
-        """
+        """Returns the number of the first line that starts at an offset of an instance's log, or after it."""
         number = next((n for n, log in enumerate(self.instances) if log.name == instance), 0)
         index = self.instances[number].index
         line = index.line_at(offset)

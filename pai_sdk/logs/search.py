@@ -30,44 +30,27 @@ _MAX_QUERY_CHARS = 1000
 
 
 class Hit(NamedTuple):
-    """A match in a log.
-
-    Attributes:
-        instance: the instance of the log.
-        line: the number of the line in that log, from 0.
-        offset: of the line, in bytes.
-        start, end: the position of the match in `text`, in characters.
-        text: the line; of a long line, the part around the match.
-    """
+    """A match in a log."""
 
     instance: str
-    line: int
-    offset: int
-    start: int
+    line: int  # the number of the line in that log, from 0
+    offset: int  # of the line, in bytes
+    start: int  # `start` and `end` are the position of the match in `text`, in characters
     end: int
-    text: str
+    text: str  # the line; of a long line, the part around the match
 
 
 @dataclass(frozen=True)
 class SearchStep:
-    """The result of one chunk of a log.
+    """The result of one chunk of a log."""
 
-    Attributes:
-        hits: the first hits, up to the maximum of the search.
-        count: the number of all hits.
-        instance: the instance of the log.
-        first_line, last_line: the lines of the chunk; `last_line` is not included.
-        searched_bytes: from the start of all logs to the end of this chunk.
-        trouble: why the search stops before the end of the log; otherwise empty.
-    """
-
-    hits: Sequence[Hit]
-    count: int
+    hits: Sequence[Hit]  # the first hits, up to the maximum of the search
+    count: int  # the number of all hits
     instance: str
     first_line: int
-    last_line: int
-    searched_bytes: int
-    trouble: str = ""
+    last_line: int  # not in the chunk
+    searched_bytes: int  # from the start of all logs to the end of this chunk
+    trouble: str = ""  # why the search stops before the end of the log; otherwise empty
 
 
 _Matches: TypeAlias = Iterator[tuple[int, int]]
@@ -131,10 +114,7 @@ class LogQuery:
     def matches(self, chunk: str, timeout_s: float, check: Callable[[], None] = _never) -> _Matches:
         """Yields start and end of each match within the lines of a chunk.
 
-        Args:
-            chunk: complete lines.
-            timeout_s: for the chunk, in seconds; each slice has at most 2 seconds.
-            check: called between two slices; it stops the search by raising.
+        `check` is called between two slices, and stops the search by raising.
 
         Raises:
             TimeoutError: matching took too long.
@@ -156,14 +136,9 @@ def search(
 ) -> Iterator[SearchStep]:
     """Searches logs one after the other, one chunk a step.
 
-    Args:
-        logs: of one instance or several.
-        query: the text or pattern.
-        after: hits in lines that start before this offset are left out; for one log.
-        max_hits: how many hits are returned with their lines; further hits are counted.
-        time_limit_s: seconds after which the search stops; `trouble` of the last step says so.
-        check: called between two slices; it stops the search by raising.
-        clock: for tests.
+    Hits in lines that start before the offset `after` are left out, which is for one log. Up to `max_hits` hits
+    are returned with their lines; further hits are counted. `check` is called between two slices, and stops the
+    search by raising.
     """
     deadline, remaining, searched = clock() + time_limit_s, max_hits, 0
     for log in logs:
@@ -211,14 +186,7 @@ def _last_character(content: bytes) -> int:
 
 
 class _Chunk:
-    """A chunk of a log, which converts positions in its text to lines.
-
-    Args:
-        log: the log.
-        start: the offset of the chunk.
-        content: complete lines.
-        first_line: the number of the first line.
-    """
+    """A chunk of complete lines of a log, which converts positions in its text to lines."""
 
     def __init__(self, log: InstanceLog, start: int, content: bytes, first_line: int) -> None:
         self._log = log

@@ -20,17 +20,13 @@ END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers 
 class LogTimes:
     """The recorded sizes of one log, in order.
 
-    Attributes:
-        times: seconds since 1970, UTC.
-        sizes: the size of the log at each time, in bytes.
-
     Example:
         >>> LogTimes((10.0, 11.0), (0, 500)).of_byte(499)
         11.0
     """
 
-    times: tuple[float, ...] = ()
-    sizes: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()  # seconds since 1970, UTC
+    sizes: tuple[int, ...] = ()  # the size of the log at each time, in bytes
 
     @classmethod
     def read(cls, path: Path) -> LogTimes:

@@ -31,7 +31,6 @@ class BlockBuilder:
     The rows are stored in parts, so that the memory of each part is released as soon as it is encoded.
 
     Args:
-        schema: of the rows.
         block_bytes: of a complete block. The first rows of a part reserve its buffers for all of it, since a
             growing buffer would be copied within a step. The operating system assigns reserved memory when it is
             written.

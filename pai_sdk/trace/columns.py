@@ -41,12 +41,7 @@ _UNITS = ("D", "s", "ms", "us", "ns")  # units of numpy's times that Arrow has, 
 
 
 class Columns:
-    """Checks the columns of each step against a schema.
-
-    Args:
-        schema: names and types.
-        missing: the treatment of a column that a step does not have: `"error"`, or `"null"`.
-    """
+    """Checks the columns of each step against a schema; `missing` is `"error"` or `"null"`, for absent columns."""
 
     def __init__(self, schema: pa.Schema, *, missing: str = "error") -> None:
         if missing not in ("error", "null"):

@@ -53,12 +53,7 @@ def framed_content(
 def unframed_chunks(
     read: Callable[[int], bytes], *, min_chunk_bytes: int = 1, max_chunk_bytes: int = 2**32
 ) -> Iterator[bytes]:
-    """Yields the chunks of a frame, and checks their checksums.
-
-    Args:
-        read: returns the next bytes of the frame: as many as requested, and fewer only at the end.
-        min_chunk_bytes: the smallest chunk size that is accepted.
-        max_chunk_bytes: the largest chunk size that is accepted.
+    """Yields the chunks of a frame, and checks their checksums; `read` returns fewer bytes only at the end.
 
     Raises:
         FrameError: the frame is truncated, a checksum differs, or the chunks have another size.

@@ -96,11 +96,7 @@ def as_decimal(value: Any) -> decimal.Decimal | None:
 
 
 def as_number(value: Any, *, is_integer: bool = False) -> Any:
-    """Returns a number for Arrow, which checks its range.
-
-    Args:
-        value: the value.
-        is_integer: whether the column is of integers.
+    """Returns a number for Arrow, which checks its range; `is_integer` for a column of integers.
 
     Raises:
         TypeError: the value is not a number.
@@ -147,11 +143,7 @@ def check_plain(values: list[Any], type_: pa.DataType) -> None:
 
 
 def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """Returns times, dates, times of day or durations as a column. Times without a zone are UTC.
-
-    Args:
-        values: of Python, numpy or pandas; NaT is null.
-        type_: of the column.
+    """Returns times, dates, times of day or durations as a column. Times without a zone are UTC, NaT is null.
 
     Raises:
         TypeError: an item is of another type.

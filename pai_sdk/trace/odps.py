@@ -271,19 +271,14 @@ class _Signer:
 
 
 class _Connection:
-    """The requests of upload sessions of one table or partition. Safe to use from several threads.
-
-    Attributes:
-        schema: the columns in the order of the table.
-        sink: the name of the sink in messages.
-    """
+    """The requests of upload sessions of one table or partition. Safe to use from several threads."""
 
     def __init__(self, signer: _Signer, url: str, query: Mapping[str, str], schema: pa.Schema, sink: str) -> None:
         self._signer = signer
         self._url = url
         self._query = dict(query)
-        self.schema = schema
-        self.sink = sink
+        self.schema = schema  # the columns in the order of the table
+        self.sink = sink  # the name of the sink in messages
 
     def call(
         self, method: str, query: Mapping[str, str], body: Any = b"", headers: Mapping[str, str] | None = None

@@ -53,12 +53,7 @@ def current_giver() -> Any:
 
 
 class Steps:
-    """The parts of the next steps. Safe to use from several threads.
-
-    Args:
-        names: the columns of a complete step.
-        allows_missing: whether a step can lack columns.
-    """
+    """The parts of the next steps of a hook with some columns. Safe to use from several threads."""
 
     def __init__(self, names: Iterable[str], *, allows_missing: bool) -> None:
         self._names = frozenset(names)
@@ -91,13 +86,7 @@ class Steps:
                 part.is_foreign |= part.giver is giver
 
     def add(self, name: str, values: Any, *, is_foreign: bool = False) -> bool:
-        """Adds a column to the caller's step; returns True when it replaces values.
-
-        Args:
-            name: the column.
-            values: the values.
-            is_foreign: whether the caller ends the steps of another hook.
-        """
+        """Adds a column to the caller's step; returns True when it replaces values."""
         giver = current_giver()
         with self._lock:
             mine = [part for part in self._parts if part.giver is giver]

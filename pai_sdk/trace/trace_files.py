@@ -66,11 +66,7 @@ def block_name(session: str, block_id: int) -> str:
 
 
 def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
-    """Returns the name of the file that commits a session.
-
-    Args:
-        session: the prefix of the names of the session's files.
-        sizes_bytes: of the session's blocks.
+    """Returns the name of the file that commits a session with blocks of these sizes.
 
     Example:
         >>> commit_name("rank0-a-b-c", [1000, 24])
@@ -103,19 +99,13 @@ def partitions_of(path: str) -> dict[str, str]:
 
 @dataclass
 class RunFiles:
-    """The files of a folder, by the way they are treated.
+    """The files of a folder, by the way they are treated."""
 
-    Attributes:
-        read: the files with rows to read.
-        foreign: path to reason, of files that no trace has written.
-        incomplete: path to reason, of commits with missing blocks, and of the existing blocks of such commits.
-        uncommitted: path to reason, of blocks without a commit.
-    """
-
-    read: list[StoredFile] = field(default_factory=list)
-    foreign: dict[str, str] = field(default_factory=dict)
+    read: list[StoredFile] = field(default_factory=list)  # the files with rows to read
+    foreign: dict[str, str] = field(default_factory=dict)  # path to reason, of files that no trace has written
+    # Path to reason, of commits with missing blocks, and of the existing blocks of such commits.
     incomplete: dict[str, str] = field(default_factory=dict)
-    uncommitted: dict[str, str] = field(default_factory=dict)
+    uncommitted: dict[str, str] = field(default_factory=dict)  # path to reason, of blocks without a commit
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -146,12 +136,7 @@ class _Session:
 
 
 def files_of_runs(files: Iterable[StoredFile], *, uncommitted: bool = False) -> RunFiles:
-    """Selects the files with rows to read.
-
-    Args:
-        files: all files of the folder.
-        uncommitted: read also blocks that are not committed, and those of incomplete commits.
-    """
+    """Selects the files with rows to read; with `uncommitted`, also blocks without a complete commit."""
     parquet = [file for file in files if file.path.endswith(SUFFIX)]
     runs = {file.path: partitions_of(file.path).get("run", "") for file in parquet}
     has_runs = any(runs.values())

@@ -17,10 +17,7 @@ _MAX_DIGITS = 38
 
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Returns the schema with the columns of all files; each has the type that can store the values of all.
-
-    Args:
-        schemas: the path of a file, and its schema.
+    """Returns the schema with the columns of all files, given with their paths, in types that store all values.
 
     Raises:
         InvalidInputError: a column has incompatible types; the error names the column and two files.

@@ -28,17 +28,11 @@ _CLOCK_OF_STORE_S = 60.0
 
 
 class Attempt(NamedTuple):
-    """The points of one tag in one file.
+    """The points of one tag in one file."""
 
-    Attributes:
-        started: when the file was started, by its name; any sort key.
-        changed_s: when the file was changed, by the clock of the store; None where that is unknown.
-        steps: of the points, sorted; at least one.
-    """
-
-    started: Any
-    changed_s: float | None
-    steps: Sequence[int]
+    started: Any  # when the file was started, by its name; any sort key
+    changed_s: float | None  # when the file was changed, by the clock of the store; None where that is unknown
+    steps: Sequence[int]  # of the points, sorted; at least one
 
     @property
     def first(self) -> int:
@@ -52,15 +46,10 @@ class Attempt(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """The points of a file that newer files replace.
+    """The points of a file that newer files replace."""
 
-    Attributes:
-        limit: points of this step and of later ones do not count; None for no limit.
-        replaced_by: the numbers of newer files; points with one of their steps do not count.
-    """
-
-    limit: int | None
-    replaced_by: tuple[int, ...]
+    limit: int | None  # points of this step and of later ones do not count; None for no limit
+    replaced_by: tuple[int, ...]  # the numbers of newer files; points with one of their steps do not count
 
 
 def oldest_first(attempts: Sequence[Attempt]) -> list[int]:

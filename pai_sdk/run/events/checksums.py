@@ -34,11 +34,8 @@ def unmasked(footers: UInt32Array) -> UInt32Array:
 
 
 def header_footers(lengths: UInt32Array) -> UInt32Array:
-    """Returns the masked checksums in the headers of records.
-
-    Args:
-        lengths: of the records, below 2**32, so that the last four of their eight bytes are zeros.
-    """
+    """Returns the masked checksums in the headers of records, whose lengths are below 2**32."""
+    # So the last four of the eight bytes of a length are zeros.
     parts = np.ascontiguousarray(lengths).view(np.uint8).reshape(-1, 4)
     checksums = _sum(_shift_table(8).take(parts + _offsets(1)), 1) ^ np.uint32(_of_zeros(8))
     footers: UInt32Array = ((checksums >> np.uint32(15)) | (checksums << np.uint32(17))) + _MASK_DELTA
@@ -46,12 +43,7 @@ def header_footers(lengths: UInt32Array) -> UInt32Array:
 
 
 class BlockChecksum:
-    """Computes the checksum that rows of records must have.
-
-    Args:
-        headers: of the records of one row; the same in each row.
-        sizes: of the records, with header and footer.
-    """
+    """Computes the checksum that rows of records must have."""
 
     def __init__(self, headers: Sequence[bytes], sizes: Sequence[int]) -> None:
         ends = np.cumsum(sizes)

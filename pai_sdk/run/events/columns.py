@@ -21,25 +21,14 @@ _MAX_STACKED = 4096  # points; larger series are not copied into a matrix
 
 
 class SeriesStats(NamedTuple):
-    """The statistics of the points of one series that columns and summaries need.
+    """The statistics of the points of one series that columns and summaries need."""
 
-    Attributes:
-        points: their number, at least one.
-        first_step: the smallest step.
-        last: the point with the largest step; of several, the last one.
-        is_sorted: whether the points are sorted by step.
-        min_value: the smallest finite value; infinity where there is none.
-        max_value: the largest finite value; minus infinity where there is none.
-        nan_count: how many values are NaN.
-        inf_count: how many values are infinite.
-    """
-
-    points: int
+    points: int  # their number, at least one
     first_step: int
-    last: Point
+    last: Point  # the point with the largest step; of several, the last one
     is_sorted: bool
-    min_value: float
-    max_value: float
+    min_value: float  # the smallest finite value; infinity where there is none
+    max_value: float  # the largest finite value; minus infinity where there is none
     nan_count: int
     inf_count: int
 
@@ -117,23 +106,14 @@ def _stacked_stats(batch: Sequence[Series]) -> Iterator[SeriesStats]:
 
 
 class GrowingSeries:
-    """The points of one tag in one file, in the order of the file. Memory is allocated in large steps.
-
-    Args:
-        series: the first points; at least one.
-        stats: of these points.
-
-    Attributes:
-        first_step: the smallest step.
-        last_step: the largest step.
-    """
+    """The points of one tag in one file, in the order of the file. Memory is allocated in large steps."""
 
     def __init__(self, series: Series, stats: SeriesStats) -> None:
         self._columns: list[npt.NDArray[Any]] = [series.wall, series.step, series.value]
         self._count = len(series)
         self._owns = False  # the columns are shared with the chunk that was read, until they have to grow
         self._is_sorted = stats.is_sorted
-        self.first_step, self.last_step = stats.first_step, stats.last.step
+        self.first_step, self.last_step = stats.first_step, stats.last.step  # the range; `forget` keeps it
 
     @property
     def nbytes(self) -> int:

@@ -47,19 +47,12 @@ _layouts = LayoutCache()  # shared by the process: the files of a thousand runs 
 
 @dataclass(frozen=True)
 class DamagedRange:
-    """Bytes of a file that are not valid records, and were skipped.
+    """Bytes of a file that are not valid records, and were skipped."""
 
-    Attributes:
-        start: the offset of the first byte.
-        end: the offset after the last byte.
-        reason: why the bytes are not valid.
-        path: of the file, where several are read; empty otherwise.
-    """
-
-    start: int
-    end: int
+    start: int  # the offset of the first byte
+    end: int  # the offset after the last byte
     reason: str
-    path: str = ""
+    path: str = ""  # of the file, where several are read; empty otherwise
 
 
 class _Waiting(NamedTuple):
@@ -72,25 +65,16 @@ class _Waiting(NamedTuple):
 
 
 class EventDecoder:
-    """Decodes one file, chunk by chunk, in order.
-
-    Args:
-        layouts: the cached layouts of the records of other files.
-
-    Attributes:
-        other_events: the values that are not numbers.
-        damaged: the ranges that were skipped.
-        open_damage: the start of damaged bytes that no valid record follows yet; None where there are none.
-        next_record_bytes: the size of the incomplete record at the end of the last call; 0 where there is none.
-    """
+    """Decodes one file, chunk by chunk, in order."""
 
     def __init__(self, layouts: LayoutCache = _layouts) -> None:
         self.other_events: list[OtherEvent] = []
         self.damaged: list[DamagedRange] = []
-        self.open_damage: int | None = None
+        self.open_damage: int | None = None  # the start of damaged bytes that no valid record follows yet
+        # The size of the incomplete record at the end of the last call: the next call needs so many bytes.
         self.next_record_bytes = 0
         self._layouts = layouts
-        self._lengths: dict[bytes, int] = {}
+        self._lengths: dict[bytes, int] = {}  # by header; a cached one needs no checksum
         self._min_period = 1
         self._read_by: dict[Cycle, tuple[int, int]] = {}  # uses of each cycle, and the records it has read
         self._plugins: dict[str, str] = {}

@@ -42,23 +42,17 @@ def is_event_file(name: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class EventChunk:
-    """The content that was appended to an event file between two calls.
-
-    Attributes:
-        scalars: the points of each tag, in the order of the file.
-        other_events: values that are not numbers: texts, histograms, tensors, hyperparameters, images.
-        damaged: the ranges that were skipped. Bytes at the end that are not a record are listed each time, until a
-            valid record follows them.
-        size: the bytes of the file that were read until now.
-        error: why reading stopped; the next call continues there.
-        is_partial: `should_stop` has stopped the call before the end of the file; the next call continues there.
-    """
+    """The content that was appended to an event file between two calls."""
 
     scalars: dict[str, Series] = field(default_factory=dict)
+    # Values that are not numbers: texts, histograms, tensors, hyperparameters, images.
     other_events: list[OtherEvent] = field(default_factory=list)
+    # The ranges that were skipped. Bytes at the end that are not a record are listed each time, until a valid
+    # record follows them.
     damaged: list[DamagedRange] = field(default_factory=list)
-    size: int = 0
-    error: StorageError | None = None
+    size: int = 0  # the bytes of the file that were read until now
+    error: StorageError | None = None  # why reading stopped; the next call continues there
+    # `should_stop` has stopped the call before the end of the file; the next call continues there.
     is_partial: bool = False
 
     def __len__(self) -> int:
@@ -68,14 +62,6 @@ class EventChunk:
 
 class EventFileReader:
     """Reads one event file, each call from the end of the last one. Not safe to use from several threads at once.
-
-    Args:
-        store: the store of the file.
-        path: the path of the file in the store.
-
-    Attributes:
-        offset: the start of the next call. A call that fails does not move it.
-        size: the size of the file at the last call, in bytes.
 
     Example:
         >>> import tempfile
@@ -92,7 +78,8 @@ class EventFileReader:
 
     def __init__(self, store: Store, path: str) -> None:
         self.store, self.path = store, path
-        self.offset = self.size = 0
+        self.offset = 0  # the start of the next call; a call that fails does not move it
+        self.size = 0  # of the file at the last call
         self._decoder = EventDecoder()
         self._open_damage: list[DamagedRange] = []
         self._tail = b""  # the last bytes before the offset

@@ -14,21 +14,13 @@ __all__ = ["HostFiles", "lanes"]
 
 
 class HostFiles(NamedTuple):
-    """A file that names a machine.
+    """A file that names a machine."""
 
-    Attributes:
-        rank: of the process, by the folder.
-        host: the machine.
-        started: when the file was started, by its name; any sort key.
-        wall: the smallest and the largest time of its points.
-        step: the smallest and the largest step of its points.
-    """
-
-    rank: int
+    rank: int  # of the process, by the folder
     host: str
-    started: Any
-    wall: tuple[float, float]
-    step: tuple[float, float]
+    started: Any  # when the file was started, by its name; any sort key
+    wall: tuple[float, float]  # the smallest and the largest time of its points
+    step: tuple[float, float]  # the smallest and the largest step of its points
 
 
 def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:

@@ -46,37 +46,25 @@ _NATIVE_DTYPES = ("<f4", "<f8")  # types of the values of a series; all other ty
 
 
 class Block(NamedTuple):
-    """Points of several tags, as arrays with a row for each tag or record and a column for each point.
+    """Points of several tags, as arrays with a row for each tag or record and a column for each point."""
 
-    Attributes:
-        tags: of the rows of `value`.
-        records: for each tag, which row of `wall` and `step` it has; the values of one record share it.
-        wall: when, in seconds since 1970.
-        step: when, in the count of the training.
-        value: the numbers.
-    """
-
-    tags: tuple[str, ...]
+    tags: tuple[str, ...]  # of the rows of `value`
+    # For each tag, which row of `wall` and `step` it has; the values of one record share it.
     records: tuple[int, ...]
-    wall: Floats
-    step: Integers
+    wall: Floats  # when, in seconds since 1970
+    step: Integers  # when, in the count of the training
     value: Values
 
 
 class RecordLayout:
-    """The offsets of the numbers in a record, from the beginning of its header.
-
-    Attributes:
-        size: of the record, in bytes, with header and footer.
-        tags: of its values.
-    """
+    """The offsets of the numbers in a record, from the beginning of its header."""
 
     __slots__ = ("_readers", "fixed", "mask", "size", "step_at", "step_size", "tags", "values", "wall_at")
 
     # Two layouts are equal when they are the same object: `LayoutCache` has one for each.
 
     def __init__(self, record: bytes, message: EventMessage) -> None:
-        self.size = len(record)
+        self.size = len(record)  # with header and footer
         self.wall_at = HEADER_BYTES + message.wall_at
         self.step_at = HEADER_BYTES + message.step_at if message.step_size else 0
         self.step_size = message.step_size
@@ -107,13 +95,7 @@ class RecordLayout:
 
 
 class Cycle:
-    """Layouts in the order in which a file repeats them.
-
-    Attributes:
-        size: of all records of one cycle, in bytes.
-        records: how many records one cycle has.
-        starts: where each of them begins in the cycle.
-    """
+    """Layouts in the order in which a file repeats them."""
 
     def __init__(self, layouts: Sequence[RecordLayout]) -> None:
         sizes = [layout.size for layout in layouts]

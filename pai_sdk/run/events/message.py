@@ -47,45 +47,26 @@ _FLOAT32, _FLOAT64 = STRUCTS["<f4"], STRUCTS["<f8"]
 
 
 class Scalar(NamedTuple):
-    """A number in a record.
-
-    Attributes:
-        tag: its name.
-        value: the number.
-        at: its offset in the record; -1 where it is not stored as it is.
-        code: numpy's name of its type in the record.
-        varies_at: other bytes that change with it, as offsets and sizes.
-    """
+    """A number in a record."""
 
     tag: str
     value: float
-    at: int
-    code: str
-    varies_at: tuple[tuple[int, int], ...] = ()
+    at: int  # its offset in the record; -1 where it is not stored as it is
+    code: str  # numpy's name of its type in the record
+    varies_at: tuple[tuple[int, int], ...] = ()  # other bytes that change with it, as offsets and sizes
 
 
 class EventMessage(NamedTuple):
-    """The content of a record.
+    """The content of a record."""
 
-    Attributes:
-        wall: when, in seconds since 1970.
-        wall_at: the offset of these eight bytes; -1 where there are none.
-        step: the step; 0 where there is none.
-        step_at: the offset of its varint; -1 where there is none.
-        step_size: the bytes of the varint.
-        version: of the file, in its first record; empty in others.
-        scalars: the numbers.
-        other_events: values that are not numbers.
-    """
-
-    wall: float
-    wall_at: int
-    step: int
-    step_at: int
+    wall: float  # when, in seconds since 1970
+    wall_at: int  # the offset of these eight bytes; -1 where there are none
+    step: int  # the step; 0 where there is none
+    step_at: int  # the offset of its varint; -1 where there is none
     step_size: int
-    version: str
+    version: str  # of the file, in its first record; empty in others
     scalars: list[Scalar]
-    other_events: list[OtherEvent]
+    other_events: list[OtherEvent]  # values that are not numbers
 
     @property
     def has_layout(self) -> bool:
@@ -97,14 +78,11 @@ class EventMessage(NamedTuple):
 def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindspore: bool = False) -> EventMessage:
     """Parses one record.
 
-    Args:
-        record: the message.
-        plugins: tag to plugin of TensorBoard, from the first value of each tag: only that one has to name it. Tags
-            of this record are added.
-        is_mindspore: whether the file is MindSpore's, which uses some fields in another way.
+    `plugins` maps tags to plugins of TensorBoard. Only the first value of a tag has to name its plugin, so tags of
+    this record are added. Files of MindSpore use some fields in another way.
 
     Raises:
-        ValueError: the record is no message.
+        ValueError: the record is not a message.
     """
     wall, wall_at, step, step_at, step_size, version = 0.0, -1, 0, -1, 0, ""
     summaries, graph, end_status = [], None, None

@@ -41,24 +41,16 @@ _MINDSPORE_VARINTS = (4, 5, 7)
 
 @dataclass(frozen=True)
 class OtherEvent:
-    """A value that is not a number.
+    """A value that is not a number."""
 
-    Attributes:
-        kind: `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, `end` for the end of the run, or
-            the name of a plugin.
-        tag: its name.
-        step: when, in the count of the training.
-        wall: when, in seconds since 1970.
-        content: its message as it is in the file.
-        form: which of several encodings `content` has: `dims`, `limits`, `buckets`, `encoded` or empty.
-    """
-
+    # `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, `end` for the end of the run, or the
+    # name of a plugin.
     kind: str
     tag: str
-    step: int
-    wall: float
-    content: bytes
-    form: str = ""
+    step: int  # when, in the count of the training
+    wall: float  # when, in seconds since 1970
+    content: bytes  # its message as it is in the file
+    form: str = ""  # which of several encodings `content` has: `dims`, `limits`, `buckets`, `encoded` or empty
 
     def text(self) -> str:
         """Returns the text; of several strings, one a line.

@@ -43,26 +43,17 @@ END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers 
 
 
 class Part(NamedTuple):
-    """Points of one metric, from a part of one file, in the order of the file.
-
-    Attributes:
-        name: of the metric.
-        instance: that has reported or printed the points.
-        is_from_log: whether the points are from the log. Then a step only counts the lines that have values, and a
-            time of 0 is unknown.
-        path: of the file.
-        wall: when, in seconds since 1970.
-        step: when, in the count of the training.
-        value: the numbers; finite.
-    """
+    """Points of one metric, from a part of one file, in the order of the file."""
 
     name: str
-    instance: str
+    instance: str  # that has reported or printed the points
+    # Whether the points are from the log. Then a step only counts the lines that have values, and a time of 0 is
+    # unknown.
     is_from_log: bool
-    path: str
-    wall: Any  # arrays with numpy, lists without
-    step: Any
-    value: Any
+    path: str  # of the file
+    wall: Any  # arrays with numpy, lists without; when, in seconds since 1970
+    step: Any  # when, in the count of the training
+    value: Any  # the numbers; finite
 
     def rows(self, start: int = 0) -> Iterator[tuple[float, int, float]]:
         """Yields time, step and value of each point, as Python numbers."""
@@ -108,7 +99,6 @@ class EventFolder(LocalStore):
     """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are ignored.
 
     Args:
-        root: the folder.
         is_link_allowed: whether the folder itself can be a link; a link of the job could point anywhere.
     """
 
@@ -159,12 +149,8 @@ class JobPoints:
     """Reads new points in the event files of a job. Not safe to use from several threads at once.
 
     Args:
-        store: the folder `tensorboard`.
         instances: of the job; all other files are ignored. None for all files.
         since: in seconds since 1970; files of processes that started earlier are of other jobs.
-
-    Attributes:
-        epoch: grows when earlier points are not valid any more: a file was replaced or removed.
 
     Example:
         >>> from pai_sdk.storage.store import open_store
@@ -178,7 +164,7 @@ class JobPoints:
         self._since = since
         self._files: dict[str, _File] = {}
         self._has_warned = False
-        self.epoch = 0
+        self.epoch = 0  # grows when earlier points are not valid any more: a file was replaced or removed
 
     def read_on(self) -> Iterator[Part]:
         """Yields new points in parts that fit into memory and can be empty, without NaN and infinities.

@@ -45,47 +45,28 @@ class _Key(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One text, histogram or tensor.
+    """One text, histogram or tensor."""
 
-    Attributes:
-        wall: when, in seconds since 1970.
-        step: when, in the count of the training.
-        value: the text; the histogram as left edge, right edge and count of each bucket; or the tensor.
-    """
-
-    wall: float
-    step: int
-    value: Any
+    wall: float  # when, in seconds since 1970
+    step: int  # when, in the count of the training
+    value: Any  # the text; the histogram as left edge, right edge and count of each bucket; or the tensor
 
 
 class ImageEntry(NamedTuple):
-    """One image.
+    """One image."""
 
-    Attributes:
-        number: among all images of its tag, from 0, in the order in which they were written.
-        wall: when, in seconds since 1970.
-        step: when, in the count of the training.
-        size_bytes: of the file.
-        content: of the file, such as PNG; empty in a list of images.
-    """
-
-    number: int
-    wall: float
-    step: int
-    size_bytes: int
-    content: bytes = b""
+    number: int  # among all images of its tag, from 0, in the order in which they were written
+    wall: float  # when, in seconds since 1970
+    step: int  # when, in the count of the training
+    size_bytes: int  # of the file
+    content: bytes = b""  # of the file, such as PNG; empty in a list of images
 
 
 class RunEnd(NamedTuple):
-    """The end of a run, as recorded in its files.
+    """The end of a run, as recorded in its files."""
 
-    Attributes:
-        wall: when, in seconds since 1970.
-        status: `Succeed`, `Failed` or `Terminated`; other programs write another string or none.
-    """
-
-    wall: float
-    status: str
+    wall: float  # when, in seconds since 1970
+    status: str  # `Succeed`, `Failed` or `Terminated`; other programs write another string or none
 
 
 class _File:
@@ -179,16 +160,6 @@ class RunReader:
 
     Not safe to use from several threads at once.
 
-    Args:
-        store: the store of the files.
-        files: the files to read at once.
-
-    Attributes:
-        version: grows with each change of the content.
-        epoch: grows when earlier results are not valid any more: a file was replaced, truncated or removed, or
-            another file replaces points.
-        is_behind: True when the last `refresh` stopped before it had read everything.
-
     Example:
         >>> import tempfile
         >>> from pai_sdk.run.events.writer import EventWriter
@@ -212,20 +183,20 @@ class RunReader:
         self._merged: dict[_Key, Series] = {}
         # For a tag in several files: the newest file, and the step after which it only adds points.
         self._tops: dict[_Key, tuple[str, float]] = {}
-        self.version = self.epoch = 0
-        self.is_behind = False
+        self.version = 0  # grows with each change of the content
+        # Grows when earlier results are not valid any more: a file was replaced, truncated or removed, or another
+        # file replaces points.
+        self.epoch = 0
+        self.is_behind = False  # the last `refresh` has stopped before it had read everything
         self.refresh(files)
 
     def refresh(self, files: Iterable[StoredFile], should_stop: Callable[[bool], bool] = lambda _: False) -> bool:
-        """Reads new content.
+        """Reads new content; returns whether anything has changed.
 
         Args:
             files: all event files of the run, as listed now. Files that are missing from the list were removed.
             should_stop: called repeatedly, with True if anything was read; stops the call when it returns True.
                 The next call continues there.
-
-        Returns:
-            Whether anything has changed.
 
         Raises:
             StorageError: a file cannot be read; all other files are read. The next call tries again.
@@ -305,25 +276,22 @@ class RunReader:
         kinds = [kind for kind, name in self._names if name == tag and is_tensor_kind(kind)]
         return self._entries(kinds[0] if kinds else "tensor", tag, OtherEvent.tensor)
 
-    def images(self, tag: str, selected: int | None = None) -> list[ImageEntry]:
-        """Returns the images of a tag, by step. Each call reads them from the files, since none is cached.
-
-        Args:
-            tag: of the images.
-            selected: the number of the only image to return, with its content; None for all, without content.
+    def images(self, tag: str, number: int | None = None) -> list[ImageEntry]:
+        """Returns the images of a tag, by step; with a number only that image, with its content.
 
         Raises:
             KeyError: no image has this tag.
             StorageError: the files cannot be read again.
         """
+        # Read from the files with each call: the content of images is not cached.
         key = self._names["image", tag]
         images: list[ImageEntry] = []
         for path, file in sorted(self._files.items(), key=lambda item: item[1].order):
             if key in file.points:
                 events = _events_of(EventFileReader(self._store, path), file.read_version[0])
-                images += _images_in(events, key.tag, len(images), selected)
+                images += _images_in(events, key.tag, len(images), number)
         return sorted(
-            (image for image in images if selected in (None, image.number)),
+            (image for image in images if number in (None, image.number)),
             key=lambda image: (image.step, image.number),
         )
 
@@ -604,8 +572,8 @@ def _events_of(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:
             return
 
 
-def _images_in(events: Iterable[OtherEvent], tag: str, first: int, selected: int | None) -> Iterator[ImageEntry]:
-    number = first
+def _images_in(events: Iterable[OtherEvent], tag: str, first: int, number: int | None) -> Iterator[ImageEntry]:
+    next_number = first
     for event in events:
         if event.kind != "image" or event.tag != tag:
             continue
@@ -614,8 +582,10 @@ def _images_in(events: Iterable[OtherEvent], tag: str, first: int, selected: int
         except ValueError:  # another program uses the kind for other content
             continue
         for content in images:
-            yield ImageEntry(number, event.wall, event.step, len(content), content if number == selected else b"")
-            number += 1
+            yield ImageEntry(
+                next_number, event.wall, event.step, len(content), content if next_number == number else b""
+            )
+            next_number += 1
 
 
 def _rank_of(path: str) -> int:

@@ -286,11 +286,11 @@ class EventWriter:
         self._file_lock = threading.Lock()  # guards the file; acquired before `_lock`, never after it
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._wakeup = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wakeup = threading.Event()  # set when there are events to write, or at the end
+        self._thread: threading.Thread | None = None  # started with the first event
         self._file: BinaryIO | None = None
-        self._failure: OSError | None = None
-        self._closing = threading.Event()
+        self._failure: OSError | None = None  # of the last attempt, for the next call
+        self._closing = threading.Event()  # interrupts the pause of the thread, so that `close` is fast
         self._name_file()
 
     def _name_file(self) -> None:

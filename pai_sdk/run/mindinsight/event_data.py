@@ -127,6 +127,7 @@ class _Cache:
                 manager, version, before = self._manager, self._version, self._jobs
             if manager is None or manager.state.version == version:
                 return
+            # Without `_lock`, since `_basic` accesses files.
             page = manager.runs(sort="id", limit=100_000)
             jobs: dict[str, CachedTrainJob] = {}
             for brief in page.runs:
@@ -139,7 +140,7 @@ class _Cache:
                 if manager is not self._manager:  # `use` has replaced it meanwhile: these runs are of the old one
                     return
                 self._version, self._jobs = page.version, jobs
-        self._updated(jobs.values())
+        self._updated(jobs.values())  # without locks, since updaters are code of users
 
     def use(self, manager: RunManager | None) -> None:
         """Switches to the train jobs of another manager."""

@@ -28,21 +28,13 @@ _YEAR_1, _YEAR_9999 = -62135596800.0, 253402300799.0  # the range of a datetime
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, with its ticks.
+    """A range of values, with its ticks."""
 
-    Attributes:
-        low: the value at the left end, or at the bottom.
-        high: the value at the right end, or at the top.
-        ticks: values and their labels.
-        title: the quantity of the axis, with its unit.
-        is_log: equal distances are equal ratios.
-    """
-
-    low: float
-    high: float
-    ticks: tuple[tuple[float, str], ...]
-    title: str = ""
-    is_log: bool = False
+    low: float  # the value at the left end, or at the bottom
+    high: float  # the value at the right end, or at the top
+    ticks: tuple[tuple[float, str], ...]  # values and their labels
+    title: str = ""  # the quantity of the axis, with its unit
+    is_log: bool = False  # equal distances are equal ratios
 
     def positions(self, values: npt.ArrayLike) -> Floats:
         """Returns the positions of values, from 0 at the low end to 1 at the high end; NaN for non-finite values.
@@ -92,13 +84,7 @@ def number_axis(
 ) -> Axis:
     """Returns an axis of plain numbers that contains two values, with ticks at 1, 2 or 5 times a power of ten.
 
-    Args:
-        low: the smallest finite value; above 0 where `is_log`.
-        high: the largest finite value.
-        is_log: logarithmic.
-        title: the quantity of the axis.
-        margin: space beyond both ends, as a fraction of the range.
-        min_step: minimum distance of ticks; 1 for counts.
+    `margin` is the space beyond both ends, as a fraction of the range; ticks are at least `min_step` apart.
 
     Example:
         >>> [text for _, text in number_axis(0.0, 1.0).ticks]
@@ -171,12 +157,7 @@ X_AXES: dict[str, Callable[[float, float], Axis]] = {
 
 
 def x_axis(x: str, low: float, high: float) -> Axis:
-    """Returns the x axis of a plot.
-
-    Args:
-        x: `step`, `relative_step`, `relative_time` (seconds) or `wall` (seconds since 1970).
-        low: the first value.
-        high: the last value.
+    """Returns the x axis of a plot: `step`, `relative_step`, `relative_time` (seconds) or `wall` (since 1970).
 
     Raises:
         InvalidInputError: there is no such axis.

@@ -25,36 +25,22 @@ _FEW_POINTS = 16
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """The values of one series in each bucket. All columns have one entry for each bucket.
+    """The values of one series in each bucket. All columns have one entry for each bucket."""
 
-    Attributes:
-        min: the smallest finite value; NaN where there is none.
-        max: the largest finite value.
-        last: the value with the largest x, finite or not; NaN where the bucket is empty.
-        count: the number of values, finite or not.
-        nan_count: how many values are NaN.
-        inf_count: how many values are infinite.
-    """
-
-    min: Floats
+    min: Floats  # the smallest finite value; NaN where there is none
     max: Floats
-    last: Floats
-    count: Integers
+    last: Floats  # the value with the largest x, finite or not; NaN where the bucket is empty
+    count: Integers  # the number of values, finite or not
     nan_count: Integers
     inf_count: Integers
 
 
 @dataclass(frozen=True, eq=False)
 class SharedX:
-    """Several series that have the same x.
+    """Several series that have the same x."""
 
-    Attributes:
-        x: ascending.
-        rows: the values, a row for each series.
-    """
-
-    x: Floats
-    rows: Values
+    x: Floats  # ascending
+    rows: Values  # the values, a row for each series
 
 
 def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:

@@ -65,29 +65,17 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A curve as it is drawn. A value that is not finite interrupts it.
+    """A curve as it is drawn. A value that is not finite interrupts it."""
 
-    Attributes:
-        name: determines the colour.
-        label: the text beside the line.
-        x: ascending.
-        y: the values.
-        low: the lower end of the band.
-        high: the upper end of the band.
-        nan_x: x of NaN values.
-        inf_x: x of infinite values.
-        not_finite: the number of NaN values, and of infinite values.
-    """
-
-    name: str
+    name: str  # determines the colour
     label: str
-    x: Floats
+    x: Floats  # ascending
     y: Floats
-    low: Floats | None
-    high: Floats | None
-    nan_x: Floats
-    inf_x: Floats
-    not_finite: tuple[int, int]
+    low: Floats | None  # the lower end of the band
+    high: Floats | None  # the upper end of the band
+    nan_x: Floats  # x of NaN values
+    inf_x: Floats  # x of infinite values
+    not_finite: tuple[int, int]  # the number of NaN values, and of infinite values
 
     @property
     def last(self) -> float:
@@ -97,12 +85,7 @@ class Line:
 
 
 def lines_of(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
-    """Returns the lines of curves, without empty buckets.
-
-    Args:
-        curves: the curves.
-        labels: the labels by the names of the curves; the name itself by default.
-    """
+    """Returns the lines of curves, without empty buckets; labels by curve names, the name itself by default."""
     lines = []
     for curve in curves:
         at = curve.count > 0
@@ -122,16 +105,7 @@ def lines_of(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
 def draw(
     lines: Sequence[Line], *, title: str, x: str, view: tuple[float, float] | None, log_y: bool, note: str
 ) -> str:
-    """Returns the picture as SVG.
-
-    Args:
-        lines: the lines.
-        title: above the picture.
-        x: the kind of the x axis, see `x_axis`.
-        view: the ends of the x axis; those of the lines by default.
-        log_y: the y axis is logarithmic; values of 0 or less are counted, and not drawn.
-        note: beside the title.
-    """
+    """Returns the picture as SVG; without a view, the x axis ends with the lines."""
     return _Drawing(lines, title, x, view, log_y, note).svg()
 
 

@@ -62,13 +62,7 @@ def small_curve(
     *,
     colour: str = COLOURS[0],
 ) -> str:
-    """Returns a curve as small inline SVG, with its largest and smallest value, first and last step.
-
-    Args:
-        values: finite values, oldest first; fewer than two return an empty string.
-        first_step: the step of the first value, where steps are known.
-        last_step: the step of the last value, where steps are known.
-        colour: of the line.
+    """Returns finite values as a curve in small inline SVG, with its scale; empty for fewer than two values.
 
     Example:
         >>> "polyline" in small_curve([3.0, 1.0, 2.0], 0, 2), small_curve([3.0])
@@ -116,13 +110,7 @@ def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
 def save_picture(
     path: str | Path, title: str, *, html: Callable[[], str], svg: Callable[[], str] | None = None
 ) -> Path:
-    """Writes a picture or a table to a file, in the format of its suffix.
-
-    Args:
-        path: the file; its name ends with `.html`, or with `.svg` where there is a picture.
-        title: of the page.
-        html: returns the body of the page.
-        svg: returns the picture.
+    """Writes a picture or a table to a file, as `.html`, or as `.svg` if there is a picture.
 
     Raises:
         InvalidInputError: the path has another suffix.

@@ -21,12 +21,10 @@ __all__ = ["smoothed", "smoothed_by_x", "smoothed_together", "smoothed_together_
 def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
     """Smooths by TensorBoard's rule, which does not start from zero.
 
-    Args:
-        values: in the order of their steps. NaN and infinities are returned unchanged, and do not count.
-        weight: from 0, which changes nothing, to less than 1.
+    NaN and infinities are returned unchanged, and do not count. A weight of 0 changes nothing.
 
     Raises:
-        ValueError: the weight is not in this range.
+        ValueError: the weight is not from 0 to less than 1.
 
     Example:
         >>> smoothed([1.0, float("nan"), 3.0], 0.5).round(3).tolist()
@@ -38,13 +36,10 @@ def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
 def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> Floats:
     """Smooths by a half-life in units of x: a value counts half as much after this distance.
 
-    Args:
-        x: ascending, as many as there are values.
-        values: NaN and infinities are returned unchanged, and do not count.
-        half_life: more than 0.
+    NaN and infinities are returned unchanged, and do not count; `x` is ascending.
 
     Raises:
-        ValueError: the half-life is not in this range.
+        ValueError: the half-life is not more than 0.
 
     Example:
         >>> smoothed_by_x([0, 1, 11], [1.0, 3.0, 3.0], half_life=1.0).round(3).tolist()
@@ -54,12 +49,7 @@ def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> 
 
 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
-    """Smooths several series in one pass, each by itself, as `smoothed` does.
-
-    Args:
-        series: arrays of one series, or of several series of one length, as rows.
-        weight: as in `smoothed`.
-    """
+    """Smooths several series in one pass, each by itself, as `smoothed`; an array has one series, or one a row."""
     if not 0 <= weight < 1:
         raise ValueError(f"smooth={weight}: the weight must be at least 0 and less than 1")
     values, sizes = _joined(series), _sizes(series)
@@ -74,13 +64,7 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
 def smoothed_together_by_x(
     x: Sequence[Floats], series: Sequence[npt.NDArray[Any]], half_life: float
 ) -> list[Floats]:
-    """Smooths several series in one pass, each by itself, as `smoothed_by_x` does.
-
-    Args:
-        x: the x of each array, which all of its rows share.
-        series: as in `smoothed_together`.
-        half_life: as in `smoothed_by_x`.
-    """
+    """Smooths several series in one pass, each by itself, as `smoothed_by_x`; the rows of an array share its x."""
     if not half_life > 0 or not math.isfinite(half_life):
         raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
     columns = [np.broadcast_to(column, rows.shape) for column, rows in zip(x, series, strict=True)]

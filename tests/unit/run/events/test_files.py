@@ -542,7 +542,7 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
         wanted = points(whole.read().scalars)
         for constant, sizes in (
             ("pai_sdk.run.events.files._CHUNK_BYTES", [20, 100, 700]),
-            ("pai_sdk.storage.stores.local._PIECE_BYTES", [20, 300]),
+            ("pai_sdk.storage.stores.local._CHUNK_BYTES", [20, 300]),
         ):
             patch.setattr(constant, data.draw(st.sampled_from(sizes)))
         reader = EventFileReader(LocalStore(path.parent), path.name)
@@ -562,7 +562,7 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
 
 def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), frame(bytes(40_000)))
-    for constant in ("pai_sdk.run.events.files._CHUNK_BYTES", "pai_sdk.storage.stores.local._PIECE_BYTES"):
+    for constant in ("pai_sdk.run.events.files._CHUNK_BYTES", "pai_sdk.storage.stores.local._CHUNK_BYTES"):
         monkeypatch.setattr(constant, 100)
     fed: list[int] = []
     feed = EventDecoder.feed
@@ -597,7 +597,7 @@ def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: 
         frame(bytes(5000)),
         event(2, simple("loss", 2)),
     )
-    monkeypatch.setattr("pai_sdk.storage.stores.local._PIECE_BYTES", 300)
+    monkeypatch.setattr("pai_sdk.storage.stores.local._CHUNK_BYTES", 300)
     chunk = read(path)
     assert chunk.scalars["loss"].step.tolist() == [1, 2]
     assert [one.reason for one in chunk.damaged] == ["a record of 5,000 bytes is too large"]
