@@ -48,14 +48,14 @@ from pai_sdk.agent.sandbox import Sandbox
 
 __all__ = ["JobExecution"]
 
-_CHECK_EVERY_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
 _LOG_END_BYTES = 16 * 1024
 _LOG_END_LINES = 20
 # The shell gives the usual exit codes (127: not found, 126: not executable) and writes the reason to the log.
-_ENTER = 'cd "$PAI_WORKING_DIR" || exit 126\nexec "$@"\n'
+_SHELL_SCRIPT = 'cd "$PAI_WORKING_DIR" || exit 126\nexec "$@"\n'
 
 
 @dataclass
@@ -75,7 +75,7 @@ class _Worker:
     environments: dict[str, dict[str, str]]
     status: str = "Pending"
     exit_code: int | None = None
-    is_above_memory_limit: bool = False
+    exceeds_memory_limit: bool = False
 
 
 class JobExecution:
@@ -189,7 +189,7 @@ class JobExecution:
             variables = {**shared, **worker.environments[layout]}
             with self._logs.open(worker.instance.name) as log:
                 child = processes.spawn(
-                    ["/bin/sh", "-c", _ENTER, "launch", *self._job["command"]],
+                    ["/bin/sh", "-c", _SHELL_SCRIPT, "launch", *self._job["command"]],
                     variables,
                     log=log.fileno(),
                     before_exec=self._enter_ml if layout == "mounted" else lambda: None,
@@ -263,7 +263,7 @@ class JobExecution:
                 return
             now = time.monotonic()
             if now >= self._next_check:
-                self._next_check = now + _CHECK_EVERY_S
+                self._next_check = now + _CHECK_INTERVAL_S
                 self._logs.sample(time.time())
                 self._enforce_memory_limit()
             self._wait(min(self._next_check, self._deadline or self._next_check) - now)
@@ -299,7 +299,7 @@ class JobExecution:
     def _failure_reason(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
         """Returns reason code and sentence for an instance that has failed."""
         name = worker.instance.name
-        if worker.is_above_memory_limit and self._memory_limit_bytes:
+        if worker.exceeds_memory_limit and self._memory_limit_bytes:
             return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, self._memory_limit_bytes)
         disk = os.statvfs(self._sandbox.root)
         if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
@@ -322,8 +322,8 @@ class JobExecution:
             return
         for child, worker in self._alive.items():
             tree = [child, *processes.descendants(child)]
-            if worker is not None and memory.is_above(self._memory_limit_bytes, tree):
-                worker.is_above_memory_limit = True
+            if worker is not None and memory.exceeds(self._memory_limit_bytes, tree):
+                worker.exceeds_memory_limit = True
                 processes.signal_group(child, signal.SIGKILL)
 
     def _check_end_conditions(self) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["has_killed_since", "is_above", "kernel_kills"]
+__all__ = ["exceeds", "has_killed_since", "kernel_kills"]
 
 _KIB = 1024
 
 
-def is_above(limit_bytes: int, processes: Iterable[int]) -> bool:
+def exceeds(limit_bytes: int, processes: Iterable[int]) -> bool:
     """Returns True if these processes together use more memory than the limit; shared memory counts once.
 
     Example:
-        >>> is_above(1 << 60, [1])
+        >>> exceeds(1 << 60, [1])
         False
     """
     # What several of them share, as the workers of a data loader do, counts once.

@@ -29,7 +29,7 @@ _MS_UNBINDABLE = 1 << 17
 _MS_SLAVE = 1 << 19
 _MS_RELATIME = 1 << 21
 _MNT_DETACH = 0x2
-_DEEPEST_CHROOT = 100
+_MAX_CHROOT_DEPTH = 100
 # Mount flags that a user namespace may not take away: they have to be named again when a mount is made read-only.
 _LOCKED_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: _MS_RELATIME}
 
@@ -112,7 +112,7 @@ def _make_mounts_slave(folder: Path) -> None:
     root_fd = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir("/")
     os.chroot(folder)
-    for _ in range(_DEEPEST_CHROOT):
+    for _ in range(_MAX_CHROOT_DEPTH):
         os.chdir("..")
     os.chroot(".")
     _mount(None, "/", None, _MS_SLAVE | _MS_REC)

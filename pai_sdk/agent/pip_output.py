@@ -20,22 +20,22 @@ def pip_problem(output: str) -> str:
         >>> pip_problem("ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9")
         'No matching distribution found for tiny==9'
     """
-    problem = "; ".join(filter(None, [_last(_ERROR, output), _built(output), _no_response(output)]))
+    problem = "; ".join(filter(None, [_last_match(_ERROR, output), _build_error(output), _index_error(output)]))
     return problem[:_MAX_CHARS]
 
 
-def _built(output: str) -> str:
-    last_line = _last(_BUILD, output)
+def _build_error(output: str) -> str:
+    last_line = _last_match(_BUILD, output)
     return f"a package could not be built: {last_line}" if last_line else ""
 
 
-def _no_response(output: str) -> str:
+def _index_error(output: str) -> str:
     """Returns the warning that no index responds."""
     # pip then only reports that it finds no version.
-    cause = _last(_NO_RESPONSE, output)
+    cause = _last_match(_NO_RESPONSE, output)
     return f"the package index does not respond: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
 
 
-def _last(pattern: re.Pattern[str], output: str) -> str:
+def _last_match(pattern: re.Pattern[str], output: str) -> str:
     matches = pattern.findall(output)
     return matches[-1].strip().rstrip(".:") if matches else ""

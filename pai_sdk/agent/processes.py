@@ -209,7 +209,7 @@ def kill_orphans(mark: str, *, within: str, ml: Path) -> None:
         orphans = [
             process
             for process in Path("/proc").glob("[0-9]*")
-            if _is_marked(process, variable, folder) or _sees_as_ml(process, ml_id)
+            if _is_marked(process, variable, folder) or _has_ml_root(process, ml_id)
         ]
         killed = len(orphans)
         for process in orphans:
@@ -227,7 +227,7 @@ def _is_marked(process: Path, variable: bytes, folder: bytes) -> bool:
     return folder in environment and variable in environment.split(b"\0")
 
 
-def _sees_as_ml(process: Path, ml_id: tuple[int, int] | None) -> bool:
+def _has_ml_root(process: Path, ml_id: tuple[int, int] | None) -> bool:
     try:
         status = (process / "root" / "ml").stat()
     except OSError:

@@ -134,7 +134,7 @@ def missing_module(lines: Iterable[str]) -> str:
 
 def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:
     """Returns the sentence for an instance that exceeded its memory limit; None for an unknown limit."""
-    limit = f" of {_amount(limit_bytes)}" if limit_bytes else ""
+    limit = f" of {_format_bytes(limit_bytes)}" if limit_bytes else ""
     return (
         f"Instance {instance} ran out of memory: it reached its limit{limit} and was killed (exit code "
         f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
@@ -217,7 +217,7 @@ def node_lost_message(instance: str, node: str, *, is_alive: bool) -> str:
     return f"{event}. The job was ended; its last lines and files are those that had arrived. Submit it again."
 
 
-def _amount(size_bytes: int) -> str:
+def _format_bytes(size_bytes: int) -> str:
     mebibytes = size_bytes / (1 << 20)
     return f"{mebibytes:g} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:g} GiB"
 

@@ -18,7 +18,7 @@ EXACT = "exact"
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"-")
 # Options that name files, and requirements that are files: paths, links to files, archives beside the code.
-_OF_FILES = re.compile(
+_FILE_REQUIREMENT = re.compile(
     r"-[rcef]|--(requirement|constraint|editable|find-links)\b|[./~\\]|.*(file:|\$\{|@\s*[./~])"
 )
 _ARCHIVE = re.compile(r".*\.(whl|zip|tgz|tar\.\w+)\s*(\[[^]]*\])?\s*(;.*)?$")
@@ -43,7 +43,7 @@ def reuse_period(contents: Sequence[str], *, now: float | None = None) -> str:
         ('exact', '1970-01-01', '')
     """
     lines = [*_lines(contents)]
-    if any(_OF_FILES.match(line) or _is_file(line) for line in lines):
+    if any(_FILE_REQUIREMENT.match(line) or _is_file(line) for line in lines):
         return ""
     return EXACT if all(_is_exact(line) for line in lines) else today(now)
 

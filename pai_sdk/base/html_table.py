@@ -20,7 +20,7 @@ BADGE_COLOURS = {
     "unknown": "#656d76",
 }
 
-_WIDEST = 40
+_MAX_WIDTH = 40
 _NUMBER = re.compile(r"-?|[-+]?(\d[\d.,]*(e[-+]?\d+)?|nan|inf)")
 _CELL = "padding:2px 10px;text-align:{side};white-space:nowrap;vertical-align:top"
 _HEAD = f"{_CELL};opacity:.65;font-weight:600"
@@ -63,7 +63,7 @@ def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-")
         ['None', '0.0001', '-']
     """
     text = missing if name not in hparams else "None" if hparams[name] is None else value_text(hparams[name])
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return text if len(text) <= _MAX_WIDTH else f"{text[: _MAX_WIDTH - 1]}…"
 
 
 def html_table(

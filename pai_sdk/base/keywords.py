@@ -112,12 +112,12 @@ class _Call(NamedTuple):
 
     def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
         """Returns the problems; an argument that is missing because it was misspelt is reported once."""
-        problems, meant = [], set[str]()
+        problems, misspelt = [], set[str]()
         for name in unknown:
             problem, candidates = self._problem(name)
             problems.append(problem)
-            meant.update(candidates)
-        return problems + [Problem(name, "is missing") for name in missing if name not in meant]
+            misspelt.update(candidates)
+        return problems + [Problem(name, "is missing") for name in missing if name not in misspelt]
 
     def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
         """Returns the problem of an unknown keyword, and the parameters that it may mean."""

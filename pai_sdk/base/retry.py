@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_PAUSE_S = 86_400.0
 # Retries that take longer are reported by a warning.
-_SILENT_S = 2.0
+_WARN_AFTER_S = 2.0
 _WARNING_INTERVAL_S = 10.0
 
 _is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
@@ -152,19 +152,19 @@ class RetryPolicy:
             nonlocal remaining_s
             # A pause that was interrupted, by a stopped transfer or by a test, counts in full.
             remaining_s = self.deadline_s - max(self.clock() - start, state.idle_for)
-            wish_s = getattr(_error_of(state), "retry_after_s", None)
-            pause_s = self.pause_s(state.attempt_number, wish_s)
-            return pause_s if wish_s is not None else min(pause_s, max(remaining_s, 0.0))
+            requested_s = getattr(_error_of(state), "retry_after_s", None)
+            pause_s = self.pause_s(state.attempt_number, requested_s)
+            return pause_s if requested_s is not None else min(pause_s, max(remaining_s, 0.0))
 
-        def used_up(state: tenacity.RetryCallState) -> bool:
-            late = remaining_s <= 0 or state.upcoming_sleep > remaining_s
-            return late or (self.max_attempts is not None and state.attempt_number >= self.max_attempts)
+        def is_exhausted(state: tenacity.RetryCallState) -> bool:
+            is_late = remaining_s <= 0 or state.upcoming_sleep > remaining_s
+            return is_late or (self.max_attempts is not None and state.attempt_number >= self.max_attempts)
 
         def report(state: tenacity.RetryCallState) -> None:
             error = _error_of(state)
             if error is None:
                 return
-            if self.deadline_s - remaining_s + state.upcoming_sleep >= _SILENT_S:
+            if self.deadline_s - remaining_s + state.upcoming_sleep >= _WARN_AFTER_S:
                 more = None if self.max_attempts is None else self.max_attempts - state.attempt_number
                 self.warnings.warn(error, remaining_s=remaining_s, remaining_attempts=more)
             if on_retry is not None:
@@ -173,7 +173,7 @@ class RetryPolicy:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),
             wait=pause,
-            stop=used_up,
+            stop=is_exhausted,
             before_sleep=report,
             sleep=self.sleep,
             reraise=True,

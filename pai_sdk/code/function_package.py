@@ -159,7 +159,7 @@ def write_package(
     """
     import cloudpickle
 
-    payload, modules = _pickled(call, source_dir)
+    payload, modules = _pickle_call(call, source_dir)
     distributions = _distributions(modules)
     _check_pins(requirements, dict(distributions.values()))
     header = {
@@ -178,14 +178,14 @@ def write_package(
     (target / calling.CALL_FILE).write_bytes(calling.signed(key, header, payload))
 
 
-def _pickled(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[str]]:
+def _pickle_call(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[str]]:
     """Returns the pickled call, and the top-level modules that it needs from the image."""
     # Modules that are neither installed nor in the code folder are pickled by value.
     value = (call.function, tuple(call.args), dict(call.kwargs or {}))
     by_value: set[str] = set()
     while True:
         with _by_value(by_value):
-            payload, modules = _dumped(value, call.name)
+            payload, modules = _dump(value, call.name)
         user_modules = {name for name in modules if name not in by_value and _is_user_file(name, source_dir)}
         if not user_modules:
             return payload, {name.partition(".")[0] for name in modules - by_value}
@@ -193,7 +193,7 @@ def _pickled(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[st
         by_value |= user_modules
 
 
-def _dumped(target: Any, name: str) -> tuple[bytes, set[str]]:
+def _dump(target: Any, name: str) -> tuple[bytes, set[str]]:
     modules: set[str] = set()
 
     class Pickler(pickler_class()):  # type: ignore[misc] # cloudpickle has no types
@@ -273,7 +273,9 @@ def _check_pins(requirements: Sequence[str], installed: Mapping[str, str]) -> No
     problems = []
     for number, requirement in enumerate(requirements):
         pin = _PIN.match(requirement) if isinstance(requirement, str) else None
-        used = next((each for name, each in installed.items() if pin and _plain(name) == _plain(pin[1])), None)
+        used = next(
+            (each for name, each in installed.items() if pin and _normalize(name) == _normalize(pin[1])), None
+        )
         if pin is not None and used is not None and calling.series_of(used) != calling.series_of(pin[2]):
             message = f"{requirement} conflicts with {pin[1]} {used}, with which the function is pickled here"
             problems.append(Problem(f"requirements[{number}]", message, f"'{pin[1]}=={used}'"))
@@ -281,5 +283,5 @@ def _check_pins(requirements: Sequence[str], installed: Mapping[str, str]) -> No
         raise InvalidInputError(problems)
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")

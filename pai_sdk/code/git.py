@@ -280,7 +280,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 _log = logging.getLogger(__name__)
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
-_LARGEST_POINTER_BYTES = 1024
+_MAX_POINTER_BYTES = 1024
 
 
 def warn_of_pointers(root: Path, url: str) -> None:
@@ -305,7 +305,7 @@ def warn_of_pointers(root: Path, url: str) -> None:
 
 def _is_pointer(path: Path) -> bool:
     status = path.lstat()
-    if not stat.S_ISREG(status.st_mode) or not len(_LFS_POINTER) < status.st_size < _LARGEST_POINTER_BYTES:
+    if not stat.S_ISREG(status.st_mode) or not len(_LFS_POINTER) < status.st_size < _MAX_POINTER_BYTES:
         return False
     with path.open("rb") as stream:
         return stream.read(len(_LFS_POINTER)) == _LFS_POINTER

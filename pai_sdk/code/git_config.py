@@ -72,7 +72,7 @@ def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
         >>> parse_git_config({"repo": "git@example.com:team/project.git", "branch": "main"}).branch
         'main'
     """
-    problems = list(_wrong_keys(git_config))
+    problems = list(_key_problems(git_config))
     if problems:
         raise CodeError(problems)
     url, login, password = _split_login(git_config["repo"])
@@ -92,7 +92,7 @@ def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
     return GitSource(url, git_config.get("branch") or None, git_config.get("commit") or None, username, secret)
 
 
-def _wrong_keys(git_config: Mapping[str, str]) -> Iterator[Problem]:
+def _key_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
     if not isinstance(git_config, Mapping):
         yield wrong_type("git_config", git_config, "give a dict")
         return

@@ -59,8 +59,8 @@ def package_code(
     except CodeError:  # an ignore file cannot be read
         raise
     except InvalidInputError as error:
-        raise CodeError([_missing(source_dir, error.problems[0].what)]) from None
-    problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]
+        raise CodeError([_missing_folder_problem(source_dir, error.problems[0].what)]) from None
+    problems = [*listing.problems, *_size_problems(listing, size_limit_bytes)]
     if not allow_secrets:
         problems += secret_problems(listing)
     if not listing.files and not problems:
@@ -75,7 +75,7 @@ def package_code(
         raise CodeError(error.problems) from error
 
 
-def _missing(source_dir: Path, reason: str) -> Problem:
+def _missing_folder_problem(source_dir: Path, reason: str) -> Problem:
     """Returns the problem of a missing folder, with the nearest names beside it."""
     if reason != NO_SUCH_FILE:
         return Problem("source_dir", f"{str(source_dir)!r} {reason}")
@@ -88,7 +88,7 @@ def _missing(source_dir: Path, reason: str) -> Problem:
     return Problem("source_dir", f"{str(source_dir)!r} does not exist", hint or f"looked from {Path.cwd()}")
 
 
-def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:
+def _size_problems(listing: FolderListing, limit_bytes: int) -> list[Problem]:
     total = sum(file.size_bytes for file in listing.files)
     if total <= limit_bytes:
         return []

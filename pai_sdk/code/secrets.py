@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pai_sdk.errors import Problem
 from pai_sdk.storage.walk import FolderListing
 
-_LARGEST_KEY_BYTES = 16_000  # no private key is larger
+_MAX_KEY_BYTES = 16_000  # no private key is larger
 
 _NAMES = (
     ".env",
@@ -104,7 +104,7 @@ def secret_problems(listing: FolderListing) -> Iterator[Problem]:
         # A link with a harmless name may lead to a key.
         if is_secret_path(file.path) or is_secret_path(file.target):
             message = "looks like a key or a password"
-        elif file.size_bytes <= _LARGEST_KEY_BYTES and _has_private_key(f"{listing.root}/{file.path}"):
+        elif file.size_bytes <= _MAX_KEY_BYTES and _has_private_key(f"{listing.root}/{file.path}"):
             message = "holds a private key"
         else:
             continue

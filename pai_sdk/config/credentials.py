@@ -67,11 +67,11 @@ def static_credentials(
         >>> static_credentials("LTAI-example", "secret")().access_key_id
         'LTAI-example'
     """
-    key = _checked(Credentials(access_key_id, access_key_secret, security_token or None))
+    key = _check_key(Credentials(access_key_id, access_key_secret, security_token or None))
     return lambda: key
 
 
-def _checked(key: Credentials) -> Credentials:
+def _check_key(key: Credentials) -> Credentials:
     """Returns the key unchanged.
 
     Raises:
@@ -127,7 +127,7 @@ def provider_of(
         if access_key_id or access_key_secret or security_token:
             raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
         if isinstance(credentials, Credentials):
-            key = _checked(credentials)
+            key = _check_key(credentials)
             return lambda: key
         if type(credentials).__module__ == "alibabacloud_credentials.models":
             return _UserProvider(_of_config(credentials))
@@ -178,18 +178,18 @@ class _UserProvider:
             raise CredentialsError(
                 f"the function given as credentials raised {type(error).__name__}: {_reason(error)}"
             ) from error
-        key = self._checked(key)
+        key = self._check_key(key)
         self._has_succeeded = True
         return key
 
     @staticmethod
-    def _checked(key: object) -> Credentials:
+    def _check_key(key: object) -> Credentials:
         if not isinstance(key, Credentials):
-            was = "None" if key is None else f"a {type(key).__name__}"
+            kind = "None" if key is None else f"a {type(key).__name__}"
             raise CredentialsError(
-                f"the function given as credentials returned {was}; return pai_sdk.credentials.Credentials(…)"
+                f"the function given as credentials returned {kind}; return pai_sdk.credentials.Credentials(…)"
             )
-        return _checked(key)
+        return _check_key(key)
 
 
 class _Chain:
@@ -214,7 +214,7 @@ class _Chain:
                 return key
             provider = self._chosen
         try:
-            return _ask(provider)
+            return _get_key(provider)
         except Exception as error:
             raise _cannot_renew(error, f"log in again, or set {_ID} and {_SECRET}") from error
 
@@ -232,7 +232,7 @@ def _search() -> tuple[Credentials, Any]:
     for name, make in _sources():
         try:
             provider = make()
-            key = _ask(provider)
+            key = _get_key(provider)
         except Exception as error:
             # The next source may have a key.
             tried.append(f"{name}: {_reason(error)}")
@@ -344,7 +344,7 @@ def _library() -> Any:
     return provider
 
 
-def _ask(provider: Any) -> Credentials:
+def _get_key(provider: Any) -> Credentials:
     # One call, not three getters of the provider: between two of them a temporary key may be renewed.
     key = provider.get_credentials()
     return static_credentials(

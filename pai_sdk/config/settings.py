@@ -38,9 +38,11 @@ PROFILE_VARIABLE = "PAI_PROFILE"
 """The variable that names the profile, where no argument does."""
 
 # Names as common as REGION mean ours only where PAI has set them: in its notebooks (DSW) and jobs (DLC).
-_IN_PAI = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
+_PAI_VARIABLES = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
 _REGION_IN_PAI = ("dsw_region", "REGION")
-_OF_A_REGION = frozenset({"workspace_id", "oss_bucket_name", "oss_endpoint", "endpoint", "aiworkspace_endpoint"})
+_REGIONAL_SETTINGS = frozenset(
+    {"workspace_id", "oss_bucket_name", "oss_endpoint", "endpoint", "aiworkspace_endpoint"}
+)
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def load_settings(
     """
     environ = os.environ if environ is None else environ
     profile = active_profile(profile, environ)
-    sources = [_from_arguments(overrides or {}), *_below_arguments(environ, config_path, profile)]
+    sources = [_from_arguments(overrides or {}), *_lower_sources(environ, config_path, profile)]
     region = next((s.values["region_id"] for s in sources if "region_id" in s.values), None)
     values: dict[str, str] = {}
     locations: dict[str, str] = {}
@@ -207,7 +209,7 @@ def load_settings(
         for name, value in source.values.items():
             if name in values:
                 continue
-            if source_region != region and name in _OF_A_REGION:
+            if source_region != region and name in _REGIONAL_SETTINGS:
                 unused_values[name] = f"{source.locations[name]} has one of {source_region}, which is not {region}"
                 continue
             values[name] = CHECKS[name](value, f"{name} ({source.locations[name]})")
@@ -219,7 +221,7 @@ def load_settings(
             for name, location in unused.locations.items()
             if name not in values
         }
-    _refuse_contradiction(values, locations)
+    _check_regions(values, locations)
     pai_region = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
     if "network" not in values and _is_in_pai(environ) and pai_region == region:
         # Inside PAI the internal hosts of its region can always be reached, and are free of charge.
@@ -272,7 +274,7 @@ def _is_price(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _refuse_contradiction(values: Mapping[str, str], locations: Mapping[str, str]) -> None:
+def _check_regions(values: Mapping[str, str], locations: Mapping[str, str]) -> None:
     region = values.get("region_id")
     for name in ("endpoint", "aiworkspace_endpoint"):
         endpoint_region = api_region_of(values[name]) if name in values else None
@@ -323,10 +325,10 @@ def _from_environment(environ: Mapping[str, str]) -> _Source:
 
 
 def _is_in_pai(environ: Mapping[str, str]) -> bool:
-    return any(environ.get(name) for name in _IN_PAI)
+    return any(environ.get(name) for name in _PAI_VARIABLES)
 
 
-def _below_arguments(
+def _lower_sources(
     environ: Mapping[str, str], config_path: str | Path | None, profile: str | None
 ) -> tuple[_Source, ...]:
     """Returns the sources below the arguments, in their order."""

@@ -223,13 +223,13 @@ def _is_expired(record: dict[str, Any]) -> bool:
 
 
 def _in_use(uri: str, holder: dict[str, Any], *, remaining_s: float | None = None) -> InUseError:
-    who = "another process"
+    holder_text = "another process"
     if holder:
         name = f"{holder.get('user') or 'a user'}@{holder.get('host', '?')}"
-        who = f"the process {holder.get('pid', '?')} of {name}, since {holder.get('since', '?')}"
+        holder_text = f"the process {holder.get('pid', '?')} of {name}, since {holder.get('since', '?')}"
     until = "" if remaining_s is None else f" If that has ended, try again in {max(1, round(remaining_s))} s."
     return InUseError(
-        f"{uri} is in use by {who}; one process at a time can work on it.{until}",
+        f"{uri} is in use by {holder_text}; one process at a time can work on it.{until}",
         uri=uri,
         holder={key: value for key, value in holder.items() if key != "token"},
     )

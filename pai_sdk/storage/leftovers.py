@@ -28,7 +28,7 @@ __all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
 
 _PART_NAME = re.compile(r"\.pai-sdk-(?:(?P<machine>[0-9a-f]{8})-)?[0-9a-f]{16}\.part(?P<notes>\.done)?")
 _MACHINE = hashlib.sha256(os.fsencode(socket.gethostname())).hexdigest()[:8]
-_OLD_S = 24 * 3600.0
+_MAX_AGE_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
@@ -91,4 +91,4 @@ def _remove_if_abandoned(path: Path, *, is_local: bool) -> None:
 
 
 def _is_old(status: os.stat_result) -> bool:
-    return time.time() - status.st_mtime > _OLD_S
+    return time.time() - status.st_mtime > _MAX_AGE_S

@@ -22,7 +22,7 @@ from pai_sdk.storage.objects import ObjectInfo, mark_executable, publish_file
 __all__ = ["PartialFile"]
 
 _CHUNK_BYTES = 1 << 20
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 
 
 class PartialFile:
@@ -124,7 +124,7 @@ class PartialFile:
 
 def _open_locked(path: Path) -> int | None:
     """Opens and locks a file; None when another process has locked it, or locks are not supported."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         try:
             file = open_file(path, os.O_RDWR | os.O_CREAT)
         except OSError:

@@ -40,9 +40,9 @@ _FILES_IN_PARTS = 2
 # Queued tasks keep threads busy; those of large files may hold a part of 8 MiB in memory.
 _SPARE = 4
 # Large files fail a few at a time, each after a minute of retries.
-_PATIENT_FAILURES = 2
+_MAX_RETRIED_FAILURES = 2
 
-_OF_NO_SINGLE_FILE = frozenset(
+_FATAL_CODES = frozenset(
     {
         "InvalidAccessKeyId",
         "InvalidSecurityToken",
@@ -53,7 +53,7 @@ _OF_NO_SINGLE_FILE = frozenset(
     }
 )
 # A key may lack the permission for one object only, so one such refusal proves nothing about the others.
-_OF_THE_KEY_OR_THE_FILE = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
+_PERMISSION_CODES = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
 
 _Task: TypeAlias = "tuple[Callable[[], object], Future[Any] | None]"
 
@@ -117,7 +117,7 @@ class TransferPool:
 
     def may_retry(self) -> bool:
         """Returns True if a call that failed may be retried."""
-        return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
+        return not self.gave_up and self._failed_in_a_row < _MAX_RETRIED_FAILURES
 
     @property
     def why_not_all(self) -> str:
@@ -141,7 +141,7 @@ class TransferPool:
         try:
             with self._submitting:
                 for task in tasks:
-                    futures.append(self.submit(partial(_or_set, task, failed)))
+                    futures.append(self.submit(partial(_set_on_failure, task, failed)))
                     if failed.is_set():
                         break
             wait(futures, return_when=FIRST_EXCEPTION)
@@ -193,14 +193,14 @@ class TransferPool:
         try:
             function()
         except Exception as error:
-            self._failed(name, error)
+            self._record_failure(name, error)
         else:
             # Checked without the lock first: most files succeed, and need no lock.
             if self._failed_in_a_row:
                 with self._lock:
                     self._failed_in_a_row = 0
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _record_failure(self, name: str, error: Exception) -> None:
         with self._lock:
             self.failures[name] = error
             self._failed_in_a_row = self._failed_in_a_row + 1 if might_be_fatal_for_transfer(error) else 0
@@ -295,7 +295,7 @@ def _finish(function: Callable[[], object], future: Future[Any] | None) -> None:
             future.set_exception(error)
 
 
-def _or_set(task: Callable[[], T], failed: threading.Event) -> T:
+def _set_on_failure(task: Callable[[], T], failed: threading.Event) -> T:
     try:
         return task()
     except BaseException:
@@ -307,11 +307,11 @@ def is_fatal_for_transfer(error: BaseException) -> bool:
     """Returns True if every other file would fail at once for the same reason."""
     if isinstance(error, UnreachableStorageError | UntrustedEndpointError | CredentialsError):
         return True
-    return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
+    return isinstance(error, StorageError) and error.code in _FATAL_CODES
 
 
 def might_be_fatal_for_transfer(error: BaseException) -> bool:
     """Returns True if many such errors in a row are due to the store or the key (no response, 503, 403)."""
     if isinstance(error, PaiError) and error.retryable:
         return True
-    return isinstance(error, StorageError) and error.code in _OF_THE_KEY_OR_THE_FILE
+    return isinstance(error, StorageError) and error.code in _PERMISSION_CODES

@@ -13,7 +13,7 @@ from pai_sdk.base.kernel import in_notebook
 __all__ = ["NO_BAR", "ByteBar", "ElapsedTime", "FileShare"]
 
 # Quick steps show no bar.
-_PATIENCE_S = 0.5
+_DELAY_S = 0.5
 
 
 class ByteBar:
@@ -33,7 +33,7 @@ class ByteBar:
                 unit="B",
                 unit_scale=True,
                 unit_divisor=1024,
-                delay=_PATIENCE_S,
+                delay=_DELAY_S,
                 leave=False,
             )
 
@@ -68,7 +68,7 @@ class ElapsedTime:
         patience_s: a step that takes no longer is not shown.
     """
 
-    def __init__(self, description: str, *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(self, description: str, *, patience_s: float = _DELAY_S) -> None:
         self._bar: Any = None
         if _is_interactive():
             form = "{desc} {elapsed}"

@@ -82,7 +82,7 @@ class FileTree:
         # One buffer for all: a new one for each file costs more time than the hashing.
         buffer = memoryview(bytearray(_CHUNK_BYTES))
         for file in listing.files:
-            entry = large.get(file.path) or _or_problem(file, partial(_entry, listing.root, file, buffer))
+            entry = large.get(file.path) or _entry_or_problem(file, partial(_entry, listing.root, file, buffer))
             if isinstance(entry, Problem):
                 problems.append(entry)
             else:
@@ -132,15 +132,15 @@ def _hash_large(listing: FolderListing, part_bytes: PartBytes | None) -> dict[st
         def hash_entry(file: WalkEntry) -> StoredFile | Problem:
             is_stopped = pool.stopped.is_set
             if part_bytes is not None and file.size_bytes > (of := part_bytes(file.size_bytes)):
-                return _or_problem(file, partial(_entry_with_parts, listing.root, file, of, is_stopped))
+                return _entry_or_problem(file, partial(_entry_with_parts, listing.root, file, of, is_stopped))
             buffer = memoryview(bytearray(_CHUNK_BYTES))
-            return _or_problem(file, partial(_entry, listing.root, file, buffer, is_stopped))
+            return _entry_or_problem(file, partial(_entry, listing.root, file, buffer, is_stopped))
 
         entries = pool.run_all(partial(hash_entry, file) for file in files)
     return {file.path: entry for file, entry in zip(files, entries, strict=True)}
 
 
-def _or_problem(file: WalkEntry, entry: Callable[[], StoredFile]) -> StoredFile | Problem:
+def _entry_or_problem(file: WalkEntry, entry: Callable[[], StoredFile]) -> StoredFile | Problem:
     try:
         return entry()
     except OSError as error:

@@ -24,9 +24,9 @@ __all__ = ["UnfinishedUpload", "can_be_resumed"]
 
 _log = logging.getLogger(__name__)
 
-_LIFE_S = 30 * 24 * 3600.0
+_RETENTION_S = 30 * 24 * 3600.0
 # Errors of the key or the clock: once they are corrected, the same parts can be used.
-_OF_THE_KEY = frozenset(
+_RECOVERABLE_CODES = frozenset(
     {
         "InvalidAccessKeyId",
         "InvalidSecurityToken",
@@ -42,7 +42,7 @@ def can_be_resumed(error: BaseException) -> bool:
     """Returns True if a transfer that failed with this error can be continued later."""
     if isinstance(error, UnreachableStorageError) or (isinstance(error, PaiError) and error.retryable):
         return True
-    return isinstance(error, StorageError) and error.code in _OF_THE_KEY
+    return isinstance(error, StorageError) and error.code in _RECOVERABLE_CODES
 
 
 class UnfinishedUpload:
@@ -94,7 +94,7 @@ def _folder() -> Path:
 
 def _sweep(folder: Path) -> None:
     """Removes old records."""
-    oldest = time.time() - _LIFE_S
+    oldest = time.time() - _RETENTION_S
     for path in folder.iterdir():
         with suppress(OSError):
             if path.stat().st_mtime < oldest:

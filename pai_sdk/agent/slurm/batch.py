@@ -21,7 +21,7 @@ from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import Ending
 from pai_sdk.agent.reasons import REASON_NODE_LOST, REASON_PREEMPTED
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.agent.slurm.gang_folder import BEAT_EVERY_S, Claim, GangFolder
+from pai_sdk.agent.slurm.gang_folder import BEAT_INTERVAL_S, Claim, GangFolder
 
 __all__ = ["main"]
 
@@ -29,7 +29,7 @@ _RUN = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk.agent.slurm.task import main; "
     "sys.exit(main(*sys.argv[1:]))"
 )
-_STARTED_AGAIN = (
+_RESTARTED_MESSAGE = (
     "Slurm has started the job a second time (restart {restarts} of Slurm job {number}), after {what}. It was not "
     "run again by Slurm; submit it again."
 )
@@ -61,7 +61,7 @@ def main(package: str, root: str) -> int:
     while True:
         gang.beat()
         try:
-            return steps.wait(BEAT_EVERY_S)
+            return steps.wait(BEAT_INTERVAL_S)
         except subprocess.TimeoutExpired:
             _forward_failures(gang, _names(job))
 
@@ -103,13 +103,13 @@ def _wait_for_other_start(gang: GangFolder, job: dict[str, Any], number: str, re
         return 0
     _log(f"an earlier start of this Slurm job has the job: {claim}; waiting for its end")
     while any(map(gang.is_alive, ["", *names])):
-        time.sleep(BEAT_EVERY_S)
+        time.sleep(BEAT_INTERVAL_S)
     # Slurm has started the same job again after the start that has the claim.
     if restarts > claim.restarts:
         was_preempted = gang.has_sigterm(names)
         cause = "another job needed its nodes" if was_preempted else "the node or the daemon that had it was lost"
         code = REASON_PREEMPTED if was_preempted else REASON_NODE_LOST
-        gang.write_ending(Ending(code, _STARTED_AGAIN.format(restarts=restarts, number=number, what=cause)))
+        gang.write_ending(Ending(code, _RESTARTED_MESSAGE.format(restarts=restarts, number=number, what=cause)))
     return 0
 
 

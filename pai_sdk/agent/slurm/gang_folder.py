@@ -29,9 +29,9 @@ from pai_sdk.agent.protocol import Ending, ExecutionState
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import open_plain, publish_once
 
-__all__ = ["BEAT_EVERY_S", "Claim", "GangFolder", "HostPorts"]
+__all__ = ["BEAT_INTERVAL_S", "Claim", "GangFolder", "HostPorts"]
 
-BEAT_EVERY_S = 2.0
+BEAT_INTERVAL_S = 2.0
 # Six beats, because some file systems show the times of files late.
 _DEAD_AFTER_S = 12.0
 _CLAIM = "claim"
@@ -188,7 +188,7 @@ class GangFolder:
         except FileNotFoundError:
             return False
         # Network file systems may round times.
-        return beat - ending > BEAT_EVERY_S
+        return beat - ending > BEAT_INTERVAL_S
 
     def record_sigterm(self, instance: str) -> None:
         """Records that Slurm has sent SIGTERM to an instance."""

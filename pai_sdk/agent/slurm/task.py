@@ -23,7 +23,7 @@ from pai_sdk.agent.processes import adopt_orphans
 from pai_sdk.agent.protocol import Ending, ExecutionState, InstanceState
 from pai_sdk.agent.reasons import REASON_SANDBOX_FAILED, REASON_STOPPED_FROM_OUTSIDE
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.agent.slurm.gang_folder import BEAT_EVERY_S, GangFolder, HostPorts
+from pai_sdk.agent.slurm.gang_folder import BEAT_INTERVAL_S, GangFolder, HostPorts
 from pai_sdk.agent.supervising import job_on_host, start_supervisor
 
 __all__ = ["main"]
@@ -161,7 +161,7 @@ class _Task:
         """Yields the state of the instance repeatedly, with signs of life in between."""
         while True:
             if time.monotonic() >= self._next_beat_at:
-                self._next_beat_at = time.monotonic() + BEAT_EVERY_S
+                self._next_beat_at = time.monotonic() + BEAT_INTERVAL_S
                 self._gang.beat(self._instance.name)
             if self._got_sigterm and not self._is_sigterm_recorded:
                 self._is_sigterm_recorded = True

@@ -154,7 +154,7 @@ class OssTransport:
             stay_on_this_machine(self._session)
         self._size = size
         self._timeouts_s = timeouts_s
-        # None for a server behind a proxy: `_by_requests` sends to it.
+        # None for a server behind a proxy: `_send_by_requests` sends to it.
         self._pools: dict[str, HttpPool | None] = {}
         self._pools_lock = threading.Lock()
 
@@ -170,10 +170,10 @@ class OssTransport:
             # A pool reads the certificates, which takes 20 ms: once, not for each thread that starts.
             with self._pools_lock:
                 if root not in self._pools:
-                    self._pools[root] = self._pool_to(root)
+                    self._pools[root] = self._create_pool(root)
         pool = self._pools[root]
         if pool is None:
-            return self._by_requests(method, root + target, headers, data)
+            return self._send_by_requests(method, root + target, headers, data)
         return pool.request(method, target, headers, (data,) if isinstance(data, bytes) else data)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class OssTransport:
             if pool:
                 pool.close()
 
-    def _pool_to(self, root: str) -> HttpPool | None:
+    def _create_pool(self, root: str) -> HttpPool | None:
         settings = self._session.merge_environment_settings(root, {}, True, None, None)
         if requests.utils.select_proxy(root, settings["proxies"]):
             return None
@@ -198,7 +198,7 @@ class OssTransport:
             verify=settings["verify"] or True,
         )
 
-    def _by_requests(
+    def _send_by_requests(
         self, method: str, url: str, headers: Mapping[str, str], data: bytes | RequestBody | None
     ) -> HttpResponse:
         try:

@@ -236,7 +236,7 @@ class OssClient:
             return self._call(uri, read)
         except StorageError as error:
             if error.code != "InvalidRange":
-                raise _if_changed(error) from error
+                raise _changed_error(error) from error
             return self._call(uri, partial(_head, uri=uri)), b""
 
     def put_bytes(
@@ -381,10 +381,10 @@ class OssClient:
         try:
             return self._call(info.uri, fetch)
         except StorageError as error:
-            raise _if_changed(error) from error
+            raise _changed_error(error) from error
 
 
-def _if_changed(error: StorageError) -> StorageError:
+def _changed_error(error: StorageError) -> StorageError:
     """Returns the error of a read that asked for one version of an object."""
     if error.code != "PreconditionFailed":
         return error

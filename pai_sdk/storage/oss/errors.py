@@ -15,7 +15,7 @@ from pai_sdk.storage.uri import OssUri
 __all__ = ["ForeignResponseError", "NotOssError", "storage_error"]
 
 _SAFE_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
-_CHECK = "check the endpoint, and HTTPS_PROXY if there is a proxy"
+_CHECK_HINT = "check the endpoint, and HTTPS_PROXY if there is a proxy"
 _TRANSIENT_CODES = frozenset(
     {"RequestTimeout", "InvalidDigest", "DownloadTrafficRateLimitExceeded", "QpsLimitExceeded"}
 )
@@ -42,15 +42,15 @@ class NotOssError(requests.RequestException):
 class ForeignResponseError(StorageError):
     """Raised when another server than OSS responded with a success, such as a login page of a network."""
 
-    def __init__(self, uri: OssUri, endpoint: str, how: str) -> None:
-        message = f"{uri}: {endpoint} responded {how}, so it is not OSS; {_CHECK}"
+    def __init__(self, uri: OssUri, endpoint: str, detail: str) -> None:
+        message = f"{uri}: {endpoint} responded {detail}, so it is not OSS; {_CHECK_HINT}"
         super().__init__(message, uri=str(uri), retryable=True)
 
 
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
     """Translates an error of oss2 or requests; possible secrets are removed from the original."""
     if isinstance(error, oss2.exceptions.OssError) and error.status > 0:
-        return _refused(error, uri, endpoint)
+        return _refusal(error, uri, endpoint)
     cause = getattr(error, "exception", error)
     if isinstance(cause, NotOssError):
         return ForeignResponseError(uri, endpoint, str(cause))
@@ -70,7 +70,7 @@ def _no_response(cause: OSError | HTTPError, uri: OssUri, endpoint: str) -> Stor
     )
 
 
-def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
+def _refusal(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
     # The response to a wrong signature quotes the signed text, and with it the security token.
     details = error.details if isinstance(error.details, dict) else {}
     error.details = details = {name: details[name] for name in _SAFE_DETAILS if details.get(name)}
@@ -78,20 +78,18 @@ def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> Sto
     error.body = b""
     request_id = error.request_id or None
     if not details.get("Code") and not request_id:
-        return _refused_by_another(error, is_page, uri, endpoint)
+        return _foreign_refusal(error, is_page, uri, endpoint)
     code = details.get("Code") or {404: "NoSuchKey", 403: "AccessDenied"}.get(error.status, "")
     summary = ", ".join(filter(None, [code, f"HTTP {error.status}", request_id and f"RequestId {request_id}"]))
     sentence = f"{_sentence(code, details, uri, endpoint)} [{summary}]"
     return _error_response(error, sentence, uri, code=code, request_id=request_id)
 
 
-def _refused_by_another(
-    error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str
-) -> StorageError:
+def _foreign_refusal(error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str) -> StorageError:
     """Returns the error of a response without request id and code, which OSS always sends."""
     content = "a web page" if is_page else "no reason"
     server = f"something that is not OSS, at {endpoint} or on the way to it,"
-    return _error_response(error, f"{server} responded with HTTP {error.status} and {content}; {_CHECK}", uri)
+    return _error_response(error, f"{server} responded with HTTP {error.status} and {content}; {_CHECK_HINT}", uri)
 
 
 def _error_response(

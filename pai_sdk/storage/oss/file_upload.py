@@ -57,7 +57,7 @@ class FileUpload:
 
     def run(self, pool: TransferPool) -> str:
         """Sends the parts on the threads of the pool; returns the ETag of the object."""
-        upload_id, arrived = self._resumed() or self._start()
+        upload_id, arrived = self._resume() or self._start()
         try:
             return self._send_all(upload_id, arrived, pool)
         except StorageError as error:
@@ -97,7 +97,7 @@ class FileUpload:
         self._record.save(upload_id)
         return upload_id, {}
 
-    def _resumed(self) -> tuple[str, dict[int, PartInfo]] | None:
+    def _resume(self) -> tuple[str, dict[int, PartInfo]] | None:
         """Returns the upload that was started earlier, with its parts."""
         upload_id = self._record.find()
         if upload_id is None:
@@ -138,7 +138,7 @@ class FileUpload:
         etags = {number: part.etag for number, part in arrived.items() if self._is_same(part)}
         self._share.advance(-sum(part.size_bytes for number, part in arrived.items() if number not in etags))
         missing = [n for n in range(1, len(self._hashed.part_md5s) + 1) if n not in etags]
-        etags.update(zip(missing, pool.run_all(self._sendings(upload_id, missing)), strict=True))
+        etags.update(zip(missing, pool.run_all(self._part_uploads(upload_id, missing)), strict=True))
         return [etags[number] for number in sorted(etags)]
 
     def _is_same(self, part: PartInfo) -> bool:
@@ -147,7 +147,7 @@ class FileUpload:
         md5 = self._hashed.part_md5s[part.number - 1].hex()
         return part.size_bytes == self._hashed.size_of_part(part.number) and part.etag.lower() == md5
 
-    def _sendings(self, upload_id: str, numbers: Iterable[int]) -> Iterator[Callable[[], str]]:
+    def _part_uploads(self, upload_id: str, numbers: Iterable[int]) -> Iterator[Callable[[], str]]:
         with self._path.open("rb") as stream:
             for number in numbers:
                 stream.seek((number - 1) * self._hashed.part_bytes)

@@ -44,7 +44,7 @@ _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |$)")
 _VALUE = re.compile(r"(?:[^\s\0][^\0\r\n]*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 _WITHOUT_BODY = (204, 304)
-_SILENT = "timed out"
+_TIMEOUT_MESSAGE = "timed out"
 
 
 class RequestBody(Protocol):
@@ -279,7 +279,7 @@ class _Connection:
             if head:
                 send(head)
         except BlockingIOError as error:
-            raise TimeoutError(_SILENT) from error
+            raise TimeoutError(_TIMEOUT_MESSAGE) from error
         except BrokenPipeError:
             # A server that refuses a request may respond and close before it has received the whole body.
             pass
@@ -288,7 +288,7 @@ class _Connection:
         status = 0
         # 100 Continue and other 1xx responses come before the response.
         while status < 200:
-            version, status, headers = _parsed(self._read_to(b"\r\n\r\n"))
+            version, status, headers = _parse_head(self._read_to(b"\r\n\r\n"))
         is_reusable = version == "1" and headers.get("connection", "").lower() != "close"
         encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if not has_body or status in _WITHOUT_BODY:
@@ -296,14 +296,14 @@ class _Connection:
         elif encoding is not None:
             # Together with a length it is ambiguous where the response ends.
             is_reusable = is_reusable and length is None and encoding.lower() == "chunked"
-            body = self._chunked() if encoding.lower() == "chunked" else self._until_closed()
+            body = self._read_chunked() if encoding.lower() == "chunked" else self._read_until_closed()
         elif length is not None:
             if not length.isdecimal():
                 raise ProtocolError("the length of the response is no number")
-            body = self._sized(int(length))
+            body = self._read_sized(int(length))
         else:
             is_reusable = False
-            body = self._until_closed()
+            body = self._read_until_closed()
         return HttpResponse(status, headers, body, self._free if is_reusable else self._drop)
 
     def _free(self, is_complete: bool) -> None:
@@ -318,17 +318,17 @@ class _Connection:
         self.close()
 
     def _receive(self, max_bytes: int) -> bytes:
-        received = self._received(max_bytes)
+        received = self._recv(max_bytes)
         if not received:
             raise ProtocolError("the connection ended before the response did")
         return received
 
-    def _received(self, max_bytes: int) -> bytes:
+    def _recv(self, max_bytes: int) -> bytes:
         try:
             with without_permit():
                 return self._socket.recv(max_bytes)
         except BlockingIOError as error:
-            raise TimeoutError(_SILENT) from error
+            raise TimeoutError(_TIMEOUT_MESSAGE) from error
 
     def _read_to(self, end: bytes) -> bytes:
         while (at := self._buffer.find(end)) < 0:
@@ -338,7 +338,7 @@ class _Connection:
         line, self._buffer = self._buffer[:at], self._buffer[at + len(end) :]
         return line
 
-    def _sized(self, length: int) -> Iterator[bytes]:
+    def _read_sized(self, length: int) -> Iterator[bytes]:
         if self._buffer and length:
             chunk, self._buffer = self._buffer[:length], self._buffer[length:]
             length -= len(chunk)
@@ -348,9 +348,9 @@ class _Connection:
             length -= len(chunk)
             yield chunk
 
-    def _chunked(self) -> Iterator[bytes]:
+    def _read_chunked(self) -> Iterator[bytes]:
         while size := self._chunk_size():
-            yield from self._sized(size)
+            yield from self._read_sized(size)
             if self._read_to(b"\r\n"):
                 raise ProtocolError("a chunk of the response is longer than its size line")
         while self._read_to(b"\r\n"):  # headers after the last chunk
@@ -362,9 +362,9 @@ class _Connection:
             raise ProtocolError("a chunk of the response has no size")
         return int(match[1], 16)
 
-    def _until_closed(self) -> Iterator[bytes]:
+    def _read_until_closed(self) -> Iterator[bytes]:
         chunk, self._buffer = self._buffer, b""
-        while chunk or (chunk := self._received(_CHUNK_BYTES)):
+        while chunk or (chunk := self._recv(_CHUNK_BYTES)):
             yield chunk
             chunk = b""
 
@@ -394,7 +394,7 @@ def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     return f"{method} {target} HTTP/1.1\r\n{lines}\r\n\r\n".encode()
 
 
-def _parsed(head: bytes) -> tuple[str, int, dict[str, str]]:
+def _parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:
     """Returns version, status and headers of a response."""
     first, *lines = head.decode("latin-1").split("\r\n")
     match = _STATUS_LINE.match(first)

@@ -207,13 +207,13 @@ class FsspecStore(Store):
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise self._missing_file(path) from error
         if end - start > _CHUNK_BYTES and self.head(path).etag != file.etag:
-            raise self._changed(path)
+            raise self._changed_error(path)
 
     def _range(self, path: str, file: StoredFile, start: int, end: int) -> bytes:
         chunk: bytes = self._fs.cat_file(self._name(path), start=start, end=end)
         if len(chunk) != end - start:
             if self.head(path).etag != file.etag:
-                raise self._changed(path)
+                raise self._changed_error(path)
             raise ConnectionResetError(f"{len(chunk)} bytes arrived, not {end - start}")
         return chunk
 
@@ -226,14 +226,14 @@ class FsspecStore(Store):
         if path.endswith("/"):
             self._change(path, partial(self._fs.makedirs, name, exist_ok=True))
             return StoredFile(path, 0, None, "")
-        again = True
+        can_repeat = True
         if isinstance(content, Iterator):
             # An iterator can be read only once; a small one is buffered, so that it can be sent again.
             head, is_all = _head_of(content)
-            content, again = (head, True) if is_all else (chain((head,), content), False)
+            content, can_repeat = (head, True) if is_all else (chain((head,), content), False)
         put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
         try:
-            self._change(path, lambda: put(name, _marked(chunks_of(content))), again=again)
+            self._change(path, lambda: put(name, _mark_failures(chunks_of(content))), can_repeat=can_repeat)
             return self.head(path)
         except StorageError as error:
             if self._is_object_store or error.retryable or not self._is_name_blocked(name):
@@ -351,7 +351,7 @@ class FsspecStore(Store):
                 self._fs.rmdir(folder)
                 folder = folder.rpartition("/")[0]
 
-    def _request(self, path: str, request: Callable[[], Any], *, again: bool = True) -> Any:
+    def _request(self, path: str, request: Callable[[], Any], *, can_repeat: bool = True) -> Any:
         """Sends a request, again after a transient error.
 
         Raises:
@@ -360,24 +360,24 @@ class FsspecStore(Store):
         """
         try:
             return self._retry.call(
-                request, is_transient=lambda error: again and is_transient_error(error) and self._may_retry()
+                request, is_transient=lambda error: can_repeat and is_transient_error(error) and self._may_retry()
             )
-        except _ContentFailed as error:
+        except _ContentError as error:
             if not isinstance(error.cause, OSError):
                 raise error.cause from error.cause.__cause__
-            raise self._failed(path, error.cause) from error.cause
+            raise self._error_for(path, error.cause) from error.cause
         except (PaiError, FileNotFoundError, NotADirectoryError):
             raise
         except Exception as error:
             # Libraries behind fsspec raise errors that are no OSError.
-            raise self._failed(path, error) from error
+            raise self._error_for(path, error) from error
 
-    def _change(self, path: str, request: Callable[[], Any], *, again: bool = True) -> None:
+    def _change(self, path: str, request: Callable[[], Any], *, can_repeat: bool = True) -> None:
         try:
-            self._request(path, request, again=again)
+            self._request(path, request, can_repeat=can_repeat)
         except OSError as error:
             # Here a FileNotFoundError does not mean that the file itself is missing.
-            raise self._failed(path, error) from error
+            raise self._error_for(path, error) from error
 
     def _file_info(self, path: str) -> Mapping[str, Any]:
         return self._info(path, self._name(path))
@@ -400,16 +400,16 @@ class FsspecStore(Store):
     def _missing_file(self, path: str) -> ObjectNotFoundError:
         return ObjectNotFoundError(f"{self.uri}{path}: there is no such file", uri=f"{self.uri}{path}")
 
-    def _changed(self, path: str) -> FileChangedError:
+    def _changed_error(self, path: str) -> FileChangedError:
         return FileChangedError(f"{self.uri}{path}: it was changed while it was read", uri=f"{self.uri}{path}")
 
-    def _failed(self, path: str, error: Exception) -> StorageError:
+    def _error_for(self, path: str, error: Exception) -> StorageError:
         uri = f"{self.uri}{path}"
         reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         return StorageError(f"{uri}: {reason}", uri=uri, retryable=is_transient_error(error))
 
 
-class _ContentFailed(Exception):
+class _ContentError(Exception):
     """Raised when the content to write cannot be read: not an error of the file system."""
 
     def __init__(self, cause: Exception) -> None:
@@ -417,11 +417,11 @@ class _ContentFailed(Exception):
         self.cause = cause
 
 
-def _marked(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _mark_failures(chunks: Iterator[bytes]) -> Iterator[bytes]:
     try:
         yield from chunks
     except Exception as error:
-        raise _ContentFailed(error) from None
+        raise _ContentError(error) from None
 
 
 def _always() -> bool:
@@ -460,7 +460,7 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
 
             return hdfs_files(uri, options)
         if scheme in ("s3", "s3a"):
-            options = _for_any_s3(options)
+            options = _s3_compatible_options(options)
         files, root = fsspec.url_to_fs(uri, **options)
     except ImportError as error:
         raise MissingExtraError(
@@ -474,7 +474,7 @@ def _file_system(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
     return files, root
 
 
-def _for_any_s3(options: dict[str, Any]) -> dict[str, Any]:
+def _s3_compatible_options(options: dict[str, Any]) -> dict[str, Any]:
     """Returns options of s3fs with which S3-compatible stores accept uploads over https."""
     # botocore 1.36 and later sends bodies over https without a length, with a checksum at the end, which many
     # S3-compatible stores refuse. A value of the caller or of the environment is not changed.

@@ -22,7 +22,7 @@ __all__ = ["HadoopFiles", "WebHdfsFiles", "hdfs_files"]
 # To connect, and the maximum silence within a response.
 _TIMEOUTS_S = (10.0, 60.0)
 # Not idempotent: repeated after a lost response, they would do or report something else.
-_ONCE = frozenset({"APPEND", "RENAME"})
+_NOT_IDEMPOTENT = frozenset({"APPEND", "RENAME"})
 
 
 def hdfs_files(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
@@ -95,7 +95,7 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
                 raise OSError(str(error)) from error
 
         return self._retry.call(
-            attempt, is_transient=lambda error: op.upper() not in _ONCE and is_transient_error(error)
+            attempt, is_transient=lambda error: op.upper() not in _NOT_IDEMPOTENT and is_transient_error(error)
         )
 
     @staticmethod

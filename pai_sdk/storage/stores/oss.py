@@ -28,7 +28,7 @@ __all__ = ["OssStore", "stored_file_of_object"]
 _CHUNK_BYTES = 8 << 20
 _PART_THREADS = 4
 # OSS copies up to this size reliably with one request.
-_LARGEST_COPY_BYTES = 1 << 30
+_MAX_COPY_BYTES = 1 << 30
 
 
 def stored_file_of_object(info: ObjectInfo, path: str) -> StoredFile:
@@ -240,7 +240,7 @@ class OssStore(Store):
         if self._bucket != source._bucket:
             return False
         info = source._info(path)
-        if info.size_bytes > _LARGEST_COPY_BYTES:
+        if info.size_bytes > _MAX_COPY_BYTES:
             return False
         self.client.copy(info.uri, self._uri(target), etag=info.etag, meta=info.meta)
         return True

@@ -15,7 +15,7 @@ __all__ = ["OVERLOADED", "is_transient_error"]
 OVERLOADED = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses that a later attempt may not meet."""
 
-_NEVER = (
+_PERMANENT_ERRORS = (
     FileExistsError,
     FileNotFoundError,
     IsADirectoryError,
@@ -24,7 +24,7 @@ _NEVER = (
     ssl.SSLCertVerificationError,
 )
 # s3fs reports SlowDown and ServiceUnavailable as EBUSY.
-_PASSING = frozenset(
+_TRANSIENT_ERRNOS = frozenset(
     {
         errno.EAGAIN,
         errno.EBUSY,
@@ -38,7 +38,7 @@ _PASSING = frozenset(
     }
 )
 # Bases of the connection errors of aiohttp, asyncio, azure, botocore, http.client, oss2, requests and urllib3.
-_NAMES = frozenset(
+_TRANSIENT_NAMES = frozenset(
     {
         "ClientConnectionError",
         "ClientPayloadError",
@@ -66,12 +66,12 @@ def is_transient_error(error: BaseException) -> bool:
     # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than
     # the class of the error, so it decides first.
     chain = list(_with_causes(error))
-    if any(isinstance(each, (*_NEVER, PaiError)) or _is_unknown_host(each) for each in chain):
+    if any(isinstance(each, (*_PERMANENT_ERRORS, PaiError)) or _is_unknown_host(each) for each in chain):
         return False
     status = next((http_status for each in chain if (http_status := _status_of(each))), 0)
     if status:
         return status in OVERLOADED
-    return any(_is_of_connection(each) for each in chain)
+    return any(_is_connection_error(each) for each in chain)
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -109,7 +109,7 @@ def _status_of(error: BaseException) -> int:
     return 0
 
 
-def _is_of_connection(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in _PASSING:
+def _is_connection_error(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
         return True
-    return any(kind.__name__ in _NAMES for kind in type(error).__mro__)
+    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(error).__mro__)

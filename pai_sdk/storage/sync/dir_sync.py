@@ -38,7 +38,7 @@ __all__ = ["DirSync", "SyncReport", "move_file"]
 # Attempts for a file that changes while it is read.
 _MAX_READS = 4
 _MAX_CACHED_FOLDERS = 1000
-_DELETED_AT_ONCE = 1000
+_DELETE_BATCH = 1000
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 
 
@@ -365,7 +365,7 @@ class DirSync:
     def _delete_all(self, deferred: _Deferred, report: SyncReport) -> None:
         """Deletes files that the source does not have, if the source could be listed completely."""
         while deferred.gone and not report.unlisted:
-            self._delete_now(list(islice(deferred.gone, _DELETED_AT_ONCE)), deferred, report)
+            self._delete_now(list(islice(deferred.gone, _DELETE_BATCH)), deferred, report)
 
     def _delete_now(self, paths: Sequence[str], deferred: _Deferred, report: SyncReport) -> None:
         for path in paths:

@@ -196,21 +196,21 @@ class SyncMemory:
 
 def _open(path: Path) -> sqlite3.Connection:
     try:
-        return _prepared(path)
+        return _connect(path)
     except sqlite3.DatabaseError as error:
         _log.warning("%s cannot be read (%s), so all files are moved again", path, error)
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(FileNotFoundError):
                 path.with_name(name).unlink()
     try:
-        return _prepared(path)
+        return _connect(path)
     except sqlite3.OperationalError as error:
         # A full disk must not prevent the files from being moved.
         _log.warning("%s cannot be created (%s), so all files are moved again by the next sync", path, error)
-        return _prepared(":memory:")
+        return _connect(":memory:")
 
 
-def _prepared(path: Path | Literal[":memory:"]) -> sqlite3.Connection:
+def _connect(path: Path | Literal[":memory:"]) -> sqlite3.Connection:
     # autocommit is off only within `with database:`
     database = sqlite3.connect(path, timeout=30, check_same_thread=False)
     try:

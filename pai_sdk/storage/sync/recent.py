@@ -31,7 +31,7 @@ _MAX_TREES = 200
 _SKETCH_HASHES = 16
 _HASH_DIGITS = 8
 _FOLDER_NAME = re.compile(r"[0-9a-f]{16,64}")
-_CANDIDATES = 3
+_MAX_CANDIDATES = 3
 
 
 def is_content_addressed(tree: FileTree, folder: OssUri) -> bool:
@@ -70,7 +70,7 @@ class RecentTrees:
             if other.sketch & tree.sketch and other.name != tree.name and len(other.name) == len(tree.name)
         ]
         # Of equally similar trees the newest, which is the least likely to have been deleted.
-        for other in sorted(similar, key=lambda other: -len(other.sketch & tree.sketch))[:_CANDIDATES]:
+        for other in sorted(similar, key=lambda other: -len(other.sketch & tree.sketch))[:_MAX_CANDIDATES]:
             try:
                 return other, read_manifest(self._client, self.folder_of(other))
             except (StorageError, InvalidInputError, ValueError) as error:

@@ -35,12 +35,12 @@ _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 # About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only for the files left.
-_QUICKLY_HASHED_BYTES = 1_000_000_000
+_MAX_QUICK_HASH_BYTES = 1_000_000_000
 _MAX_PROBLEMS = 20
 # The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
-_LARGEST_COPY_BYTES = 1_000_000_000
+_MAX_COPY_BYTES = 1_000_000_000
 # After this many refusals no more copies are tried: the earlier tree is being deleted, or may not be read.
-_REFUSALS = 8
+_MAX_REFUSALS = 8
 
 
 class TreeIndex(SyncMemory):
@@ -103,18 +103,18 @@ class TreeIndex(SyncMemory):
         if listing is None:
             return
         objects, self.has_manifest = listing
-        maybe = {
+        unchecked = {
             number: info.etag
             for number, entry in enumerate(tree.entries)
             if (info := objects.get(entry.path)) and _can_contain(info, entry.size_bytes)
         }
         checks: list[Callable[[Mapping[int, str]], list[int]]] = [partial(_with_same_md5, tree)]
         if self.has_manifest:
-            at = 1 if tree.size_bytes <= _QUICKLY_HASHED_BYTES else 0
+            at = 1 if tree.size_bytes <= _MAX_QUICK_HASH_BYTES else 0
             checks.insert(at, partial(_in_manifest, self._client, tree, self._folder))
         for check in checks:
-            for number in check(maybe) if maybe else ():
-                self.etags[number] = maybe.pop(number)
+            for number in check(unchecked) if unchecked else ():
+                self.etags[number] = unchecked.pop(number)
 
     def copy_existing(self, bar: ByteBar, workers: int | None) -> None:
         """Copies files of the most similar earlier tree, if the folder is named by the hash of its content.
@@ -138,7 +138,7 @@ class TreeIndex(SyncMemory):
         by_content = {
             (file.sha256, file.size_bytes): (source.join(file.path), file.etag)
             for file in earlier[1]
-            if file.etag and file.size_bytes <= _LARGEST_COPY_BYTES
+            if file.etag and file.size_bytes <= _MAX_COPY_BYTES
         }
         missing = self._missing()
         with TransferPool(workers) as pool:
@@ -154,7 +154,7 @@ class TreeIndex(SyncMemory):
             self._replaced = earlier[0]
 
     def _copy(self, client: OssClient, source: OssUri, etag: str, number: int, bar: ByteBar) -> None:
-        if self._refused >= _REFUSALS:
+        if self._refused >= _MAX_REFUSALS:
             return
         entry = self._tree.entries[number]
         meta = object_meta(entry.sha256, executable=entry.executable)
@@ -209,12 +209,12 @@ def _list_objects(
     """
     manifest = manifest_uri(folder)
     objects: dict[str, ObjectInfo] = {}
-    strange: list[str] = []
+    invalid_keys: list[str] = []
     has_manifest = False
     try:
         # Without the slash at the end, the same listing has the manifest beside the folder, too.
         beginning = replace(folder, key=folder.key.rstrip("/"))
-        for info in client.list(beginning, unnamed=lambda key, _: strange.append(key)):
+        for info in client.list(beginning, unnamed=lambda key, _: invalid_keys.append(key)):
             if info.uri.key.startswith(folder.key):
                 objects[info.uri.key.removeprefix(folder.key)] = info
             has_manifest |= info.uri.key == manifest.key
@@ -228,7 +228,7 @@ def _list_objects(
         for path, info in objects.items()
         if path not in expected_paths and (info.size_bytes or not info.uri.is_dir)
     ]
-    _refuse(folder, [*extra, *strange])
+    _refuse(folder, [*extra, *invalid_keys])
     return objects, has_manifest
 
 

@@ -443,14 +443,14 @@ def test_connections_are_kept(oss: FakeOss, client: OssClient) -> None:
 
 def test_threads_that_begin_together_share_one_pool(oss: FakeOss, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    make = OssTransport._pool_to
+    make = OssTransport._create_pool
 
     def slowly(wires: OssTransport, root: str) -> HttpPool | None:
         made.append(root)
         time.sleep(0.05)
         return make(wires, root)
 
-    monkeypatch.setattr(OssTransport, "_pool_to", slowly)
+    monkeypatch.setattr(OssTransport, "_create_pool", slowly)
     with (
         OssClient(oss.endpoint, lambda: Credentials("id", SECRET), region="cn-test") as client,
         ThreadPoolExecutor(8) as threads,
