@@ -153,9 +153,9 @@ def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: b
         while True:
             if console.is_terminal and not once:
                 console.clear()
-            refresh = show() is not False
+            is_running = show() is not False
             sys.stdout.flush()
-            if once or not refresh or not (console.is_terminal or in_pipe):
+            if once or not is_running or not (console.is_terminal or in_pipe):
                 return
             time.sleep(_POLL_INTERVAL_S)
 

@@ -148,14 +148,14 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
     lines = _lines(source)
     is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
     has_python = is_other and _OF_PYTHON.match(lines[0]) is not None
-    findings, python, refresh = [], [], False
+    findings, python, is_continued = [], [], False
     for number, line in enumerate(lines, 1):
-        match = None if refresh else _MAGIC.match(line)
-        if not is_other and not refresh and match is None:
+        match = None if is_continued else _MAGIC.match(line)
+        if not is_other and not is_continued and match is None:
             python.append(line)
             continue
         python.append(f"{match[1]}pass\n" if match and not is_other else "\n")
-        refresh = not is_other and line.rstrip().endswith("\\")
+        is_continued = not is_other and line.rstrip().endswith("\\")
         if _OF_ALIPAI.search(line):
             instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else install_command()
             findings.append(Leftover(number, line.strip(), instead))

@@ -51,9 +51,9 @@ class LocalLogs:
         deadline = time.monotonic() + wait_s
         while True:
             # Checked before the log is read: a log that was read after the end of the job is complete.
-            refresh = is_open()
-            page = self._open(files, instance, is_open=refresh).page(start, limit, max_bytes=sys.maxsize)
-            if page.count or not refresh or time.monotonic() >= deadline:
+            can_grow = is_open()
+            page = self._open(files, instance, is_open=can_grow).page(start, limit, max_bytes=sys.maxsize)
+            if page.count or not can_grow or time.monotonic() >= deadline:
                 lines = tuple(page.decoded_lines)
                 return LogPage(lines, complete=page.is_complete, waited=wait_s > 0, total=page.total)
             time.sleep(_POLL_INTERVAL_S)
