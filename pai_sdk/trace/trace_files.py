@@ -130,7 +130,7 @@ class _Session:
             ):
                 return (
                     f"its commit has {name['blocks']} blocks with {name['bytes']} bytes, and {len(self.blocks)} "
-                    f"with {size_bytes} bytes are here: they are still being copied, or were lost"
+                    f"with {size_bytes} bytes exist: others are still being copied, or were lost"
                 )
         return ""
 

@@ -64,12 +64,6 @@ def oldest_first(attempts: Sequence[Attempt]) -> list[int]:
     # The order is that of the times in the names. A file whose first and last step are later than those of a file
     # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
     # sorted after that file.
-    # The order is that of the times in the names. A file whose first and last step are later than those of a file
-    # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
-    # sorted after that file.
-    # The order is that of the times in the names. A file whose first and last step are later than those of a file
-    # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
-    # sorted after that file.
     positions: dict[int, tuple[int, int]] = {}
     for position, number in enumerate(by_name):
         attempt = attempts[number]

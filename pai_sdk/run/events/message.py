@@ -64,7 +64,7 @@ class EventMessage(NamedTuple):
     step: int  # the step; 0 where there is none
     step_at: int  # the offset of its varint; -1 where there is none
     step_size: int
-    version: str  # of the file, in its first record; empty in others
+    version: str  # of the file, in its first record; empty in all other records
     scalars: list[Scalar]
     other_events: list[OtherEvent]  # values that are not numbers
 

@@ -122,7 +122,7 @@ class EventFolder(LocalStore):
         """Yields the bytes from `start` to `end`, in chunks.
 
         Raises:
-            ObjectNotFoundError: there is no such file, or the job has replaced it by something else.
+            ObjectNotFoundError: there is no such file, or the job has replaced it by a link or a pipe.
         """
         try:
             yield from super().read(path, start, end)

@@ -32,7 +32,7 @@ class EventRecord:
 
     Attributes:
         payload: the message.
-        end: the offset in the file behind the record.
+        end: the offset in the file after the record.
     """
 
     payload: bytes
@@ -48,7 +48,7 @@ class ScalarEvent:
         step: when, in the count of the training.
         value: the number; as float64 where `EventWriter` has written it.
         wall_time: when, in seconds since 1970.
-        end: the offset in the file behind the record that holds it.
+        end: the offset in the file after the record of the number.
     """
 
     tag: str

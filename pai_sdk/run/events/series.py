@@ -74,7 +74,7 @@ class Series:
         return f"Series({self.tag!r}, {len(self)} points, last={self.last()})"
 
     def __getitem__(self, which: slice | npt.NDArray[Any]) -> Series:
-        """Some of the points: a slice, a mask, or indices."""
+        """Returns the points of a slice, a mask, or indices."""
         return Series(self.tag, self.wall[which], self.step[which], self.value[which])
 
     @property
@@ -83,22 +83,22 @@ class Series:
         return self.wall.nbytes + self.step.nbytes + self.value.nbytes
 
     def finite(self) -> Series:
-        """The points without NaN and infinities."""
+        """Returns the points without NaN and infinities."""
         is_finite = np.isfinite(self.value)
         return self if is_finite.all() else self[is_finite]
 
     def last(self) -> Point | None:
-        """The point with the largest step; None where there are no points."""
+        """Returns the point with the largest step; None without points."""
         return self._point(-1) if len(self) else None
 
     def after(self, step: int) -> Series:
-        """The points whose step is larger."""
+        """Returns the points with a larger step."""
         return self[int(np.searchsorted(self.step, step, side="right")) :]
 
     def between(
         self, start: float | None = None, end: float | None = None, *, x: Literal["step", "wall"] = "step"
     ) -> Series:
-        """The points from `start` to `end`, both included; None is no limit.
+        """Returns the points from `start` to `end`, both included; None is no limit.
 
         Args:
             start: the smallest step, or time in seconds since 1970.
@@ -140,13 +140,13 @@ class Series:
         grid = np.full((rows, width), np.nan)
         grid.reshape(-1)[: len(self)] = self.value
         starts = np.arange(rows) * width
-        # A part of nothing but NaN keeps its first point.
+        # Of a part with NaN only, the first point is returned.
         min_indices = starts + np.where(np.isnan(grid), np.inf, grid).argmin(axis=1)
         max_indices = starts + np.where(np.isnan(grid), -np.inf, grid).argmax(axis=1)
         return self[np.unique(np.concatenate([[0], min_indices, max_indices, [len(self) - 1]]))]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame with the columns `wall`, `step` and `value`.
+        """Returns a data frame with the columns `wall`, `step` and `value`.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -155,7 +155,7 @@ class Series:
         return pandas.DataFrame({"wall": self.wall, "step": self.step, "value": self.value})
 
     def summary(self) -> TagSummary:
-        """Count, first step, last point and extremes."""
+        """Returns count, first step, last point and extremes."""
         finite = self.finite().value
         nan_count = int(np.isnan(self.value).sum())
         return TagSummary(
@@ -185,8 +185,8 @@ class TagSummary:
 
     Attributes:
         tag: its name.
-        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, `metadata` for what a plugin has stored without a
-            value, or the name of another plugin of TensorBoard, whose values are tensors.
+        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, `metadata` for content of a plugin without a value,
+            or the name of another plugin of TensorBoard, whose values are tensors.
         count: of all points.
         first_step: the smallest step; None where there are no points.
         last: the point with the largest step; its value is NaN for values that are not numbers, such as text.
