@@ -31,7 +31,7 @@ from pai_sdk.storage.transfer import unpack
 from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator, describe_algorithm
 from pai_sdk.submit.parameters import JobParameters
-from pai_sdk.submit.registered import AlgorithmChoice, given_algorithm, registered_algorithm
+from pai_sdk.submit.registered import AlgorithmChoice, explicit_algorithm, registered_algorithm
 from pai_sdk.submit.submitter import Description, EstimatorBase, training_outputs
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ class ModelRecipe(EstimatorBase):
         if missing:
             hint = "give it, or the model_name of a registered model with a recipe"
             raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
-        known = None if algorithm is None else algorithm.as_whole().spec
+        known = None if algorithm is None else algorithm.with_full_spec().spec
         if known is not None and self._has_own_code():
             known = known.model_copy(update={"code_dir": None})
         own = wire_names(
@@ -325,7 +325,7 @@ class ModelRecipe(EstimatorBase):
             input_channels=[_wire_channel(channel) for channel in self.input_channels or ()],
             output_channels=[_wire_channel(channel) for channel in self.output_channels or training_outputs()],
         )
-        return given_algorithm({**(known.to_wire() if known else {}), **own})
+        return explicit_algorithm({**(known.to_wire() if known else {}), **own})
 
 
 @short_tracebacks
@@ -421,7 +421,7 @@ def _type_of(given: ModelRecipeType | str) -> ModelRecipeType:
 def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> AlgorithmChoice:
     """The algorithm that a recipe runs."""
     if spec.algorithm_spec is not None:
-        return AlgorithmChoice(spec.algorithm_spec, name=f"recipe of {model}").as_whole()
+        return AlgorithmChoice(spec.algorithm_spec, name=f"recipe of {model}").with_full_spec()
     if spec.algorithm_name is None:
         what = f"the recipe of {model!r} names no algorithm"
         raise InvalidInputError([Problem("model_name", what, "it needs an AlgorithmName or an AlgorithmSpec")])

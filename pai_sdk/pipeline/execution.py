@@ -151,7 +151,7 @@ class StepExecution:
             key=key,
             labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
         )
-        folder = new_folder(plan.request.training_job_name, is_given=True, key=key)
+        folder = new_folder(plan.request.training_job_name, is_explicit=True, key=key)
         parts = parts_of_plan(
             plan, self._executions_of(work.inputs), session, function_of(submitter), job_folder=folder
         )

@@ -103,22 +103,22 @@ class AlgorithmEstimator(EstimatorBase):
         from pai_sdk.submit import registered  # for weight: it needs pydantic
 
         if self.algorithm_spec is not None:
-            return registered.given_algorithm(self.algorithm_spec)
+            return registered.explicit_algorithm(self.algorithm_spec)
         key = (self.algorithm_name, self.algorithm_version, self.algorithm_provider)
         if key not in self._fetched:
             self._fetched[key] = registered.registered_algorithm(self._session().algorithms, *key)
         return self._fetched[key]
 
     def _check_which(self) -> None:
-        named = ("algorithm_name", "algorithm_version", "algorithm_provider")
-        given = {name: value for name in named if (value := getattr(self, name)) is not None}
+        names = ("algorithm_name", "algorithm_version", "algorithm_provider")
+        explicit = {name: value for name in names if (value := getattr(self, name)) is not None}
         problems = [
             Problem(name, "must be a text that is not empty")
-            for name, value in given.items()
+            for name, value in explicit.items()
             if not isinstance(value, str) or not value.strip()
         ]
         if self.algorithm_spec is not None:
-            problems += [Problem(name, "contradicts algorithm_spec", "give one of them") for name in given]
+            problems += [Problem(name, "contradicts algorithm_spec", "give one of them") for name in explicit]
         elif self.algorithm_name is None:
             hint = "the name of a registered algorithm, or algorithm_spec with a whole one"
             problems.append(Problem("algorithm_name", "is missing", hint))
@@ -144,7 +144,7 @@ def describe_algorithm(
         allow_secrets: upload files that look like keys, too.
     """
     if backend_for_type(instance_type).is_local:
-        algorithm = algorithm.as_whole()
+        algorithm = algorithm.with_full_spec()
     definition = algorithm.definition
     return Description(
         hyperparameters=hyperparameters,

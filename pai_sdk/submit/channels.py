@@ -106,7 +106,7 @@ class ChannelResolver:
         if local_uri is not None:
             return local_uri
         wrong = remote_uri_problems(target, parameter)
-        self._problems.found += wrong
+        self._problems.entries += wrong
         return None if wrong else target
 
     def _checked(
@@ -117,7 +117,7 @@ class ChannelResolver:
             self._problems.add(where, type_problem(channels), "give a dict of channel names and URIs or paths")
             channels = None
         channels = channels or {}
-        self._problems.found += name_problems(channels, where)
+        self._problems.entries += name_problems(channels, where)
         defined = [definition.name for definition in definitions]
         for name in channels if defined else ():
             if name not in defined:
@@ -228,13 +228,13 @@ def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: 
     if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):
         problems.add(where, is_of_type(channels), "give a list: [Channel(name='data')]")
         problems.raise_if_any()
-    found: list[Channel] = []
+    checked: list[Channel] = []
     for number, definition in enumerate(channels):
         with problems.under(f"{where}[{number}]"):
-            found.append(Channel.model_validate(definition))
-    names = [channel.name for channel in found]
-    problems.found += name_problems(names, where)
+            checked.append(Channel.model_validate(definition))
+    names = [channel.name for channel in checked]
+    problems.entries += name_problems(names, where)
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add(f"{where}[{name!r}]", "is defined more than once", "give each channel a name of its own")
     problems.raise_if_any()
-    return found
+    return checked

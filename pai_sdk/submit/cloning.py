@@ -17,12 +17,12 @@ from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChan
 from pai_sdk.storage.uri import remote_uri_problems
 from pai_sdk.submit import request_fields
 from pai_sdk.submit.job_names import name_of_copy, new_folder
-from pai_sdk.submit.parameter_types import check_texts
+from pai_sdk.submit.parameter_types import check_strings
 from pai_sdk.submit.problems import Problems
 
 __all__ = ["clone_plan"]
 
-_OF_ONE_JOB = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
+_NOT_COPIED = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
 
 
@@ -71,10 +71,10 @@ def clone_plan(
     request = request_of(record)
     sees_files = backend_for_job(record.training_job_id).capabilities.shares_files
     problems = Problems()
-    before = {each.name: each.value for each in request.hyperparameters}
-    new = name_of_copy(request.training_job_name, before, {**before, **(hyperparameters or {})})
+    previous = {each.name: each.value for each in request.hyperparameters}
+    new = name_of_copy(request.training_job_name, previous, {**previous, **(hyperparameters or {})})
     name = request_fields.job_name(job_name if job_name is not None else new, new, problems)
-    folder = new_folder(name, is_given=job_name is not None)
+    folder = new_folder(name, is_explicit=job_name is not None)
     changed: dict[str, Any] = {
         "training_job_name": name,
         "labels": _labels(request, labels, problems),
@@ -91,13 +91,13 @@ def clone_plan(
         changed["scheduler"] = request_fields.scheduler(max_run_time, problems)
     problems.raise_if_any()
     cloned = request.model_copy(update=changed)
-    check_texts(cloned.to_wire(), "")
+    check_strings(cloned.to_wire(), "")
     return Plan(cloned).labelled()
 
 
 def _labels(request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems) -> list[Label]:
-    kept = {label.key: label.value for label in request.labels if label.key not in _OF_ONE_JOB}
-    return request_fields.labels({**kept, **(changes or {})}, problems)
+    copied = {label.key: label.value for label in request.labels if label.key not in _NOT_COPIED}
+    return request_fields.labels({**copied, **(changes or {})}, problems)
 
 
 def _hyperparameters(
@@ -138,9 +138,11 @@ def _outputs(
         parts = (channel.output_uri or "").split("/")
         uri = "/".join(_renamed(part, request.training_job_name, folder) for part in parts)
         if uri == (channel.output_uri or ""):
-            what = f"would be written to {uri or channel.dataset_id}, like that of the earlier job"
+            message = f"would be written to {uri or channel.dataset_id}, like that of the earlier job"
             problems.add(
-                f"outputs[{channel.name!r}]", what, "give it a folder by its URI; the same one, to continue in it"
+                f"outputs[{channel.name!r}]",
+                message,
+                "give it a folder by its URI; the same one, to continue in it",
             )
         channels[channel.name] = channel.model_copy(update={"output_uri": uri}) if uri else channel
     for key, uri in changes.items():

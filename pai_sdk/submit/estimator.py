@@ -227,11 +227,16 @@ class FunctionEstimator(Estimator):
             )
         if isinstance(self.source_dir, str) and "://" in self.source_dir:
             problems.append(Problem("source_dir", "is in OSS; for a function, it must be a local folder"))
-        found = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
-        here = sys.version_info[:2]
+        image_python = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
+        local_python = sys.version_info[:2]
         capabilities = self._session().backend_for(self.instance_type).capabilities
-        if found and capabilities.uses_images and (int(found[1]), int(found[2])) != here:
-            what = f"its Python is {found[1]}.{found[2]}, and {name} is pickled by Python {here[0]}.{here[1]}"
-            problems.append(Problem("image_uri", f"{self.image_uri}: {what}", "both must be the same"))
+        if (
+            image_python
+            and capabilities.uses_images
+            and (int(image_python[1]), int(image_python[2])) != local_python
+        ):
+            versions = f"{image_python[1]}.{image_python[2]}", ".".join(map(str, local_python))
+            message = f"its Python is {versions[0]}, and {name} is pickled by Python {versions[1]}"
+            problems.append(Problem("image_uri", f"{self.image_uri}: {message}", "both must be the same"))
         if problems:
             raise InvalidInputError(problems)

@@ -22,7 +22,7 @@ __all__ = ["FunctionEstimator", "RemoteFunction", "remote"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_AT_ONCE = 8
+_MAX_SUBMISSIONS = 8
 
 
 @short_tracebacks
@@ -68,7 +68,7 @@ class RemoteFunction(Generic[P, R]):
         calls = [_arguments(item) for item in items]
         for args, kwargs in calls:  # wrong ones, before anything is sent
             self._check(args, kwargs)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_MAX_SUBMISSIONS) as pool:
             jobs = list(pool.map(lambda call: self._submit(*call), calls))
         results = [_result_or_error(job) for job in jobs]
         errors = [error for _, error in results if error is not None]
@@ -109,11 +109,11 @@ def _result_or_error(job: TrainingJob) -> tuple[Any, BaseException | None]:
 
 def _is_remote(error: BaseException) -> bool:
     """True for an error that was raised in a job: its last cause is the traceback there."""
-    cause, seen = error.__cause__, {id(error)}
-    while cause is not None and id(cause) not in seen:
+    cause, visited = error.__cause__, {id(error)}
+    while cause is not None and id(cause) not in visited:
         if isinstance(cause, RemoteTraceback):
             return True
-        seen.add(id(cause))
+        visited.add(id(cause))
         cause = cause.__cause__
     return False
 

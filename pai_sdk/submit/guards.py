@@ -17,23 +17,23 @@ ON_DEMAND = "on-demand"
 
 
 def fallbacks(
-    given: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
+    alternatives: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
 ) -> tuple[ComputeResource, ...]:
     """The alternatives of a job's resources, in their order.
 
     Args:
-        given: instance types, which keep the spot terms of the job; `on-demand`; or a dict with `instance_type`,
-            `spot_spec` or both.
+        alternatives: instance types, which keep the spot terms of the job; `on-demand`; or a dict with
+            `instance_type`, `spot_spec` or both.
         compute: what the job asks for first.
         problems: where to note what is wrong.
     """
-    if not given or compute is None:
+    if not alternatives or compute is None:
         return ()
     if compute.ecs_spec is None or backend_for_type(compute.ecs_spec).is_local:
         problems.add("fallback", "works only with public instances", "give an instance_type of the cloud")
         return ()
-    found = []
-    for number, each in enumerate(given):
+    resources = []
+    for number, each in enumerate(alternatives):
         where = f"fallback[{number}]"
         if isinstance(each, str):
             each = {"spot_spec": None} if each == ON_DEMAND else {"instance_type": each}
@@ -53,8 +53,8 @@ def fallbacks(
             spot = each.get("spot_spec", compute.spot_spec)
             spot = None if spot is None else SpotSpec.model_validate(spot)
             changes = {"ecs_spec": instance_type, "spot_spec": spot, "use_spot_instance": True if spot else None}
-            found.append(compute.model_copy(update=changes))
-    return tuple(found)
+            resources.append(compute.model_copy(update=changes))
+    return tuple(resources)
 
 
 def check_cost(
@@ -103,8 +103,8 @@ def check_cost(
         count = each.ecs_count or 1
         cost = price * (seconds or 0) / 3600 * count
         if not cost <= max_cost:  # NaN is no cost that is allowed
-            what = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
-            problems.add("max_cost", what, "lower max_run_time, or raise max_cost")
+            message = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
+            problems.add("max_cost", message, "lower max_run_time, or raise max_cost")
 
 
 def _is_price(price: object) -> bool:

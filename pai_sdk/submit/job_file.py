@@ -23,7 +23,7 @@ from pai_sdk.submit.channels import DATASET
 from pai_sdk.submit.estimator import Estimator
 from pai_sdk.submit.processor import Processor
 from pai_sdk.submit.submitter import JobSubmitter
-from pai_sdk.submit.yaml_file import Place, YamlFile, read_yaml
+from pai_sdk.submit.yaml_file import KeyPath, YamlFile, read_yaml
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
@@ -44,9 +44,9 @@ CALL = ("inputs", "outputs", "job_name")
 CHANNELS = ("input_channels", "output_channels")
 """Keys of a Processor for the channels that it defines."""
 
-_NOT_IN_FILES = frozenset({"session", "jobs", "notify"})
+_EXCLUDED = frozenset({"session", "jobs", "notify"})
 _MERGED = frozenset({"hyperparameters", "parameters", "environments", "labels", "inputs", "outputs"})
-_TEXTS_OF_SCALARS = frozenset({"environments", "labels"})  # `DEBUG: 1` is the text 1
+_STRING_MAPPINGS = frozenset({"environments", "labels"})  # `DEBUG: 1` is the text 1
 _STAND_IN = "-"
 
 
@@ -57,8 +57,10 @@ def parameters_of(kind: type[JobSubmitter]) -> list[str]:
         >>> "image_uri" in parameters_of(Estimator), "session" in parameters_of(Estimator)
         (True, False)
     """
-    own = [f.name for f in fields(kind) if f.init and not f.name.startswith("_") and f.name not in _NOT_IN_FILES]
-    return [*own, *CALL, *(CHANNELS if kind is Processor else ())]
+    init_fields = [
+        f.name for f in fields(kind) if f.init and not f.name.startswith("_") and f.name not in _EXCLUDED
+    ]
+    return [*init_fields, *CALL, *(CHANNELS if kind is Processor else ())]
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class JobFile:
     values: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "Estimator"
     file: YamlFile | None = None
-    overridden: frozenset[Place] = frozenset()
+    overridden: frozenset[KeyPath] = frozenset()
 
     @classmethod
     def load(cls, path: str | Path) -> JobFile:
@@ -91,8 +93,8 @@ class JobFile:
         """
         file = read_yaml(expanded(path))
         if not isinstance(file.value, dict):
-            what = "is empty" if file.value is None else "is not a mapping of keys to values"
-            raise InvalidInputError([Problem(f"{file.path}:1", what, "such as `image_uri: python:3.11`")])
+            message = "is empty" if file.value is None else "is not a mapping of keys to values"
+            raise InvalidInputError([Problem(f"{file.path}:1", message, "such as `image_uri: python:3.11`")])
         values = {str(key): value for key, value in file.value.items()}
         return cls(values, str(values.pop("kind", "Estimator")), file)
 
@@ -135,7 +137,7 @@ class JobFile:
             >>> submitter, plan = JobFile.load("job.yaml").plan()  # doctest: +SKIP
             >>> job = submitter.submit(plan)  # doctest: +SKIP
         """
-        submitter, call, problems = self._made(session)
+        submitter, call, problems = self._create(session)
         try:
             plan = submitter.plan(**call)
         except InvalidInputError as error:
@@ -151,10 +153,10 @@ class JobFile:
             InvalidInputError: as `plan`.
         """
         self.plan(session)
-        submitter, call, _ = self._made(session)
+        submitter, call, _ = self._create(session)
         return submitter, call
 
-    def _made(self, session: Session | None) -> tuple[JobSubmitter, dict[str, Any], list[Problem]]:
+    def _create(self, session: Session | None) -> tuple[JobSubmitter, dict[str, Any], list[Problem]]:
         """The submitter, the arguments of its `plan`, and what is wrong so far."""
         problems = list(self.file.problems) if self.file else []
         kind = KINDS.get(self.kind)
@@ -163,12 +165,12 @@ class JobFile:
                 self._located(Problem("kind", f"{self.kind!r} is not known", name_hint(self.kind, KINDS)))
             )
             kind = Estimator
-        known = parameters_of(kind)
-        problems += [self._located(_unknown(name, known)) for name in self.values if name not in known]
-        values = self._prepared({name: value for name, value in self.values.items() if name in known})
+        names = parameters_of(kind)
+        problems += [self._located(_unknown(name, names)) for name in self.values if name not in names]
+        values = self._prepared({name: value for name, value in self.values.items() if name in names})
         for needed in fields(kind):
             if needed.default is MISSING and needed.default_factory is MISSING and values.get(needed.name) is None:
-                if not _is_misspelt(needed.name, self.values, known):
+                if not _is_misspelt(needed.name, self.values, names):
                     problems.append(self._located(Problem(needed.name, "is missing")))
                 values[needed.name] = _STAND_IN
         call = {name: values.pop(name) for name in CALL if name in values}
@@ -182,7 +184,7 @@ class JobFile:
         """The values as the classes take them: paths of the file from its folder, texts of scalars."""
         if self.file is None:
             return values
-        for name in _TEXTS_OF_SCALARS & values.keys():
+        for name in _STRING_MAPPINGS & values.keys():
             if isinstance(values[name], dict):
                 values[name] = {
                     str(key): self._text((name, str(key)), value) for key, value in values[name].items()
@@ -196,18 +198,18 @@ class JobFile:
             }
         return values
 
-    def _text(self, place: Place, value: Any) -> Any:
+    def _text(self, key_path: KeyPath, value: Any) -> Any:
         is_scalar = isinstance(value, str | int | float | bool)
-        if self.file is None or not is_scalar or place in self.overridden or place[:1] in self.overridden:
+        if self.file is None or not is_scalar or key_path in self.overridden or key_path[:1] in self.overridden:
             return value
-        return self.file.texts.get(place, value)
+        return self.file.scalars.get(key_path, value)
 
-    def _path(self, place: Place, text: str) -> str:
+    def _path(self, key_path: KeyPath, text: str) -> str:
         """A local path of the file, from the folder of the file."""
-        is_given_elsewhere = place in self.overridden or place[:1] in self.overridden
+        is_overridden = key_path in self.overridden or key_path[:1] in self.overridden
         if (
             self.file is None
-            or is_given_elsewhere
+            or is_overridden
             or not text
             or uri_scheme(text) is not None
             or DATASET.fullmatch(text)
@@ -225,22 +227,22 @@ class JobFile:
 
 def _line(problem: Problem) -> int:
     """The line that a problem names; those without one come last."""
-    found = re.search(r":(\d+): ", problem.where)
-    return int(found[1]) if found else sys.maxsize
+    match = re.search(r":(\d+): ", problem.where)
+    return int(match[1]) if match else sys.maxsize
 
 
-def _unknown(name: str, known: list[str]) -> Problem:
-    if hint := keyword_hint(name, known):
+def _unknown(name: str, names: list[str]) -> Problem:
+    if hint := keyword_hint(name, names):
         return Problem(name, "is not known", hint)
     # What is near in meaning and not in letters.
     meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
-    hint = f"did you mean {meant!r}?" if meant in known else name_hint(name, known, max_names=len(known))
+    hint = f"did you mean {meant!r}?" if meant in names else name_hint(name, names, max_names=len(names))
     return Problem(name, "is not known", hint)
 
 
-def _is_misspelt(name: str, given: Mapping[str, Any], known: list[str]) -> bool:
+def _is_misspelt(name: str, values: Mapping[str, Any], names: list[str]) -> bool:
     """True where a missing parameter is given under a similar name: that is one mistake, not two."""
-    hints = (_unknown(other, known).hint for other in given if other not in known)
+    hints = (_unknown(other, names).hint for other in values if other not in names)
     return any(hint == f"did you mean {name!r}?" or hint.startswith(f"{name}=") for hint in hints)
 
 
@@ -252,9 +254,11 @@ def _define(processor: Processor, channels: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(name, is_of_type(definitions), "give a list, such as [data]"))
             continue
         # A name alone is a channel, too.
-        given: list[Any] = [{"name": each} if isinstance(each, str) else each for each in definitions]
+        channel_list: list[Any] = [{"name": each} if isinstance(each, str) else each for each in definitions]
         try:
-            (processor.set_input_channels if name == "input_channels" else processor.set_output_channels)(given)
+            (processor.set_input_channels if name == "input_channels" else processor.set_output_channels)(
+                channel_list
+            )
         except InvalidInputError as error:
             problems += error.problems
     return problems

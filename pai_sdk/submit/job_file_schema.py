@@ -29,7 +29,7 @@ __all__ = ["job_file_schema"]
 
 _TEXT_BY_NAME = {"type": "object", "additionalProperties": {"type": "string"}}
 _SCALAR_BY_NAME = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-_OF_FILES: dict[str, tuple[dict[str, Any], str]] = {
+_FILE_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "inputs": (
         _TEXT_BY_NAME,
         "Input channel to its source: a URI, a local file or folder, the id of a dataset.",
@@ -76,8 +76,8 @@ def _kind_schema(kind: type[JobSubmitter], definitions: dict[str, Any]) -> dict[
     described = _descriptions(JobParameters) | _descriptions(kind)
     properties: dict[str, Any] = {"kind": {"const": kind.__name__}}
     for name in parameters_of(kind):
-        if name in _OF_FILES:
-            schema, description = _OF_FILES[name]
+        if name in _FILE_KEYS:
+            schema, description = _FILE_KEYS[name]
         elif name in ("input_channels", "output_channels"):
             schema, description = (
                 _schema(Sequence[str | Channel], definitions),
@@ -104,11 +104,11 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
 def _of_files(hint: Any) -> Any:
     """The type as files have it: texts for paths, no null, no mapping where its fields are known."""
     if get_origin(hint) in (Union, types.UnionType):
-        kept = [_of_files(each) for each in get_args(hint)]
-        kept = [each for each in kept if each not in (os.PathLike, Experiment, types.NoneType)]
-        has_model = any(isinstance(each, type) and issubclass(each, BaseModel) for each in kept)
-        kept = [each for each in kept if not (has_model and get_origin(each) in _MAPPINGS)]
-        return Union[tuple(kept)]  # noqa: UP007 - made from a list
+        variants = [_of_files(each) for each in get_args(hint)]
+        variants = [each for each in variants if each not in (os.PathLike, Experiment, types.NoneType)]
+        has_model = any(isinstance(each, type) and issubclass(each, BaseModel) for each in variants)
+        variants = [each for each in variants if not (has_model and get_origin(each) in _MAPPINGS)]
+        return Union[tuple(variants)]  # noqa: UP007 - made from a list
     if get_origin(hint) is os.PathLike or hint is os.PathLike:
         return os.PathLike
     if get_origin(hint) in _SEQUENCES:
@@ -133,9 +133,9 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 def _descriptions(kind: type) -> dict[str, str]:
     """The attributes of a class, as its docstring describes them."""
     _, _, attributes = cleandoc(kind.__doc__ or "").partition("Attributes:")
-    found = _ATTRIBUTE.finditer(attributes.partition("Example:")[0])
-    texts = {each[1]: " ".join(each[2].split()) for each in found}
-    return {name: text[:1].upper() + text[1:] for name, text in texts.items()}
+    matches = _ATTRIBUTE.finditer(attributes.partition("Example:")[0])
+    descriptions = {each[1]: " ".join(each[2].split()) for each in matches}
+    return {name: text[:1].upper() + text[1:] for name, text in descriptions.items()}
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from pai_sdk.schemas.job_names import SUFFIX_LENGTH, new_suffix, suffix_of_key, 
 
 __all__ = ["base_of_command", "name_of_copy", "new_folder", "new_name"]
 
-_LONGEST = 100  # the limit of the service
+_MAX_LENGTH = 100  # the limit of the service
 _SHORT = {"learning_rate": "lr", "batch_size": "bs", "num_train_epochs": "epochs", "num_epochs": "epochs"}
 _FIRST = ("lr", "bs", "epochs")  # in this order; other numbers come behind them
-_SHOWN = 2
-_LONGEST_VALUE = 10
-_SAYS_LITTLE = re.compile(r"seed|worker|thread|step|port|interval|key|token|secret|passw", re.IGNORECASE)
+_MAX_PARTS = 2
+_MAX_VALUE_LENGTH = 10
+_UNINFORMATIVE = re.compile(r"seed|worker|thread|step|port|interval|key|token|secret|passw", re.IGNORECASE)
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 _NUMBER = re.compile(r"-?[0-9][0-9.]*(?:e-?[0-9]+)?")
 _SCRIPT = re.compile(r"(?:^|[\s/'\"])([A-Za-z0-9][\w.-]*)\.(?:py|sh)\b")
@@ -35,17 +35,17 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
     """
     name = base.rstrip("-_.") or base
     for part in _parts(hyperparameters):
-        if len(name) + len(part) + SUFFIX_LENGTH + 2 <= _LONGEST:
+        if len(name) + len(part) + SUFFIX_LENGTH + 2 <= _MAX_LENGTH:
             name = f"{name}-{part}"
     return f"{name}-{new_suffix()}"
 
 
-def new_folder(name: str, *, is_given: bool, key: str | None = None) -> str:
+def new_folder(name: str, *, is_explicit: bool, key: str | None = None) -> str:
     """The name of a new job's output folder; no other job has it.
 
     Args:
         name: of the job.
-        is_given: whether the user gave it. A name that was made here is the name of the folder as well.
+        is_explicit: whether the user gave it. A name that was made here is the name of the folder as well.
         key: the idempotency key. Every submission with this key plans the same folder.
 
     Example:
@@ -54,7 +54,7 @@ def new_folder(name: str, *, is_given: bool, key: str | None = None) -> str:
         >>> new_folder("digits", is_given=True).rpartition("-")[0]
         'digits'
     """
-    if not is_given:
+    if not is_explicit:
         return name
     return f"{name}-{new_suffix() if key is None else suffix_of_key(key)}"
 
@@ -69,7 +69,7 @@ def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any])
     base = without_suffix(name)
     for part in reversed(_parts(before)):
         base = base.removesuffix(f"-{part}")
-    return new_name(base[: _LONGEST - SUFFIX_LENGTH - 1], after)
+    return new_name(base[: _MAX_LENGTH - SUFFIX_LENGTH - 1], after)
 
 
 def base_of_command(command: str | Sequence[str]) -> str:
@@ -80,19 +80,19 @@ def base_of_command(command: str | Sequence[str]) -> str:
         ('train', '')
     """
     text = command if isinstance(command, str) else " ".join(str(word) for word in command)
-    found = _SCRIPT.search(text) or _MODULE.search(text)
-    return found[1][:40].rstrip("-_.") if found else ""
+    match = _SCRIPT.search(text) or _MODULE.search(text)
+    return match[1][:40].rstrip("-_.") if match else ""
 
 
 def _parts(hyperparameters: Mapping[str, Any] | None) -> list[str]:
     """Returns the hyperparameters to show. Only numbers are shown, so that no secret becomes part of a name."""
     if not isinstance(hyperparameters, Mapping):
         return []
-    shown: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for key, value in hyperparameters.items():
         name, text = _SHORT.get(str(key), str(key)), str(value).replace("+", "")
-        is_number = not isinstance(value, bool) and len(text) <= _LONGEST_VALUE and _NUMBER.fullmatch(text)
-        if is_number and _PARAMETER.fullmatch(name) and not _SAYS_LITTLE.search(name):
-            shown.setdefault(name, f"{name}{text}")
-    order = sorted(shown, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return [shown[name] for name in order[:_SHOWN]]
+        is_number = not isinstance(value, bool) and len(text) <= _MAX_VALUE_LENGTH and _NUMBER.fullmatch(text)
+        if is_number and _PARAMETER.fullmatch(name) and not _UNINFORMATIVE.search(name):
+            parts.setdefault(name, f"{name}{text}")
+    order = sorted(parts, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return [parts[name] for name in order[:_MAX_PARTS]]

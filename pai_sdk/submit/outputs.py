@@ -71,26 +71,26 @@ def default_outputs(
         return _experiment(parameters.experiment_config, session, problems)
 
     def uri(channel: str) -> str:
-        found = experiment() if parent is None or channel == _TENSORBOARD else None
-        if found is not None and channel == _TENSORBOARD and (logs := found.tensorboard_data()):
+        of_job = experiment() if parent is None or channel == _TENSORBOARD else None
+        if of_job is not None and channel == _TENSORBOARD and (logs := of_job.tensorboard_data()):
             return f"{logs.rstrip('/')}/{folder}/"
         if parent is not None:
             return f"{parent.rstrip('/')}/{job_folder}/{channel}/"
-        if found is not None and found.artifact_uri:
-            return f"{found.artifact_uri.rstrip('/')}/{folder}/{channel}/"
+        if of_job is not None and of_job.artifact_uri:
+            return f"{of_job.artifact_uri.rstrip('/')}/{folder}/{channel}/"
         return backend.default_output(job_folder, channel)
 
     return uri
 
 
 def _experiment(
-    given: Experiment | ExperimentConfig | Mapping[str, Any] | None, session: Session, problems: Problems
+    config: Experiment | ExperimentConfig | Mapping[str, Any] | None, session: Session, problems: Problems
 ) -> Experiment | None:
     """The experiment of the job; None if it has none, or one that is reported elsewhere."""
-    if given is None or isinstance(given, Experiment):
-        return given
+    if config is None or isinstance(config, Experiment):
+        return config
     try:
-        experiment_id = ExperimentConfig.model_validate(given).experiment_id
+        experiment_id = ExperimentConfig.model_validate(config).experiment_id
     except ValueError:  # of pydantic or ours; the field of the request reports it
         return None
     try:
@@ -102,7 +102,7 @@ def _experiment(
             "outputs do not go to the folder of experiment %s, which cannot be read: %s", experiment_id, error
         )
     except InvalidInputError as error:
-        problems.found += error.problems
+        problems.entries += error.problems
     return None
 
 
@@ -129,8 +129,8 @@ def resume_point(
     if resume is None or resume is False:
         return None
     target = next((channel for channel in channels if channel.name == _CHECKPOINTS), None)
-    is_given = _CHECKPOINTS in description.placed_outputs or _CHECKPOINTS in (outputs or {})
-    if resume is True and not is_given:
+    has_target = _CHECKPOINTS in description.placed_outputs or _CHECKPOINTS in (outputs or {})
+    if resume is True and not has_target:
         problems.add(
             "resume",
             "True needs the URI of the earlier checkpoints",
@@ -138,14 +138,14 @@ def resume_point(
         )
     if target is not None and not target.output_uri:
         problems.add("resume", "cannot look into a dataset", "give checkpoints_path='oss://…'")
-    if problems.found or target is None:
+    if problems.entries or target is None:
         return None
     with problems.under("resume"):
-        return _found(resume, target.output_uri or "", session)
+        return _find_resume_point(resume, target.output_uri or "", session)
     return None
 
 
-def _found(resume: bool | str | os.PathLike[str], target: str, session: Session) -> ResumePoint:
+def _find_resume_point(resume: bool | str | os.PathLike[str], target: str, session: Session) -> ResumePoint:
     source = target if resume is True else _source(resume, session)
     try:
         return find_resume_point(source, target, session, required=resume is not True)

@@ -21,7 +21,7 @@ class _ParameterType:
     """The check of a parameter's type, and its name in messages."""
 
     fits: Callable[[Any], bool]
-    wanted: str
+    hint: str
 
 
 def _is_list(value: object) -> bool:
@@ -72,7 +72,7 @@ _TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
 }
 # Whole numbers of numpy and similar libraries are converted.
-_WHOLE_NUMBERS = ("instance_count", "max_run_time", "max_retries", "priority")
+_INTEGERS = ("instance_count", "max_run_time", "max_retries", "priority")
 # Replaces a refused value where a missing one would be reported as a second problem.
 _STAND_IN = "-"
 
@@ -87,23 +87,23 @@ def with_checked_types(parameters: _Parameters, problems: Problems) -> _Paramete
         problems: where to note what is wrong.
     """
     checked = copy(parameters)
-    for given in fields(parameters):
-        expected, value = _TYPES.get(given.name), getattr(parameters, given.name)
-        if given.name in _WHOLE_NUMBERS:
+    for parameter in fields(parameters):
+        expected, value = _TYPES.get(parameter.name), getattr(parameters, parameter.name)
+        if parameter.name in _INTEGERS:
             value = _as_int(value)
-            setattr(checked, given.name, value)
-        if value is None and given.default is not MISSING:
-            setattr(checked, given.name, given.default)
+            setattr(checked, parameter.name, value)
+        if value is None and parameter.default is not MISSING:
+            setattr(checked, parameter.name, parameter.default)
             continue
         if expected is None or expected.fits(value):
             continue
-        problems.add(given.name, type_problem(value), f"give {expected.wanted}")
-        needed = given.default is MISSING or given.name == "instance_type"
-        setattr(checked, given.name, _STAND_IN if needed else given.default)
+        problems.add(parameter.name, type_problem(value), f"give {expected.hint}")
+        needed = parameter.default is MISSING or parameter.name == "instance_type"
+        setattr(checked, parameter.name, _STAND_IN if needed else parameter.default)
     return checked
 
 
-def check_texts(value: object, where: str) -> None:
+def check_strings(value: object, where: str) -> None:
     """See that every text within can be sent, and can be a program's argument.
 
     Raises:

@@ -131,21 +131,21 @@ class JobParameters:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        shown = [
+        arguments = [
             f"{f.name}={_names_of(value) if f.name in _SECRET else repr(_without_secrets(value))}"
             for f in fields(self)
             if f.name not in ("session", "jobs")  # a session is long
             and not f.name.startswith("_")
-            and not _says_nothing(value := getattr(self, f.name), f.default)
+            and not _is_default(value := getattr(self, f.name), f.default)
         ]
-        return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(shown))})"
+        return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(arguments))})"
 
 
 _SECRET = ("environments", "git_config")  # their values may be; of those, names only
 _USER_IN_URL = r"//[^\s/'\"]*@"
 
 
-def _says_nothing(value: object, default: object) -> bool:
+def _is_default(value: object, default: object) -> bool:
     if isinstance(value, list | dict | tuple):
         return not value
     # Only values of one type are compared: an array would be compared item by item.

@@ -28,7 +28,7 @@ from pai_sdk.submit import guards, request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
 from pai_sdk.submit.job_names import base_of_command, new_folder
 from pai_sdk.submit.outputs import default_outputs, resume_point
-from pai_sdk.submit.parameter_types import check_texts, with_checked_types
+from pai_sdk.submit.parameter_types import check_strings, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
 from pai_sdk.submit.problems import Problems
 
@@ -62,7 +62,7 @@ def make_plan(
     command = algorithm.command if algorithm else request_fields.command_list(description.command, problems)
     base = parameters.base_job_name or base_of_command(command) or request_fields.base_of(type(parameters))
     name = request_fields.job_name(job_name, base, problems, description.hyperparameters)
-    folder = new_folder(name, is_given=job_name is not None, key=parameters.idempotency_key)
+    folder = new_folder(name, is_explicit=job_name is not None, key=parameters.idempotency_key)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     if parameters.git_labels and code_uploads:
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
@@ -106,7 +106,7 @@ def make_plan(
     problems.raise_if_any()
     with problems.under("request"):
         request = TrainingJobRequest.model_validate(fields)
-        check_texts(request.to_wire(), "")
+        check_strings(request.to_wire(), "")
         plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
     return _guarded(plan, parameters, session, backend)
@@ -155,7 +155,7 @@ def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -
     try:
         description = parameters.describe()
     except InvalidInputError as error:
-        problems.found += error.problems
+        problems.entries += error.problems
         # The unknown algorithm may have a default instance type, so a missing one is no second problem.
         if parameters.instance_type is None and parameters.instance_spec is None:
             parameters.instance_type = "-"
@@ -217,7 +217,7 @@ def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -
     try:
         tags = JobRetries.checked(parameters.max_retries, parameters.retry_on).tags()
     except InvalidInputError as error:
-        problems.found += error.problems
+        problems.entries += error.problems
         return settings
     if tags and not backend.capabilities.retries:
         hint = "leave it out; resume='<id of the earlier job>' goes on from its newest checkpoint"
@@ -271,8 +271,8 @@ def _ship_package(
 ) -> Sequence[str]:
     """The command, and one more input channel, with which code that mentions pai_sdk finds it in every image."""
     tree = code[0].tree if code else None
-    is_taken = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
-    if is_taken or not command or not mentions_pai_sdk(tree, command):
+    is_used = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
+    if is_used or not command or not mentions_pai_sdk(tree, command):
         return command
     before = len(resolver.uploads)
     input_channels += resolver.resolve_inputs({CHANNEL: job_package()}, ())
@@ -282,8 +282,8 @@ def _ship_package(
 
 def _definitions(defined: Sequence[Channel], channels: Sequence[InputChannel | OutputChannel]) -> list[Channel]:
     """The channels of the algorithm: those defined, and one for every further channel of this job."""
-    known = {channel.name for channel in defined}
+    names = {channel.name for channel in defined}
     return [
         *defined,
-        *(Channel(name=channel.name, required=False) for channel in channels if channel.name not in known),
+        *(Channel(name=channel.name, required=False) for channel in channels if channel.name not in names),
     ]

@@ -23,11 +23,11 @@ class Problems:
     """
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.entries: list[Problem] = []
 
-    def add(self, where: str, what: str, hint: str = "") -> None:
+    def add(self, where: str, message: str, hint: str = "") -> None:
         """Note one problem."""
-        self.found.append(Problem(where, what, hint))
+        self.entries.append(Problem(where, message, hint))
 
     @contextmanager
     def under(self, where: str) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Problems:
         try:
             yield
         except ValidationError as error:
-            self.found += problems_of(error, where)
+            self.entries += problems_of(error, where)
         except InvalidInputError as error:
             for problem in error.problems:
                 self.add(_joined(where, problem.where), problem.what, problem.hint)
@@ -50,11 +50,11 @@ class Problems:
         Raises:
             InvalidInputError: something was found.
         """
-        if self.found:
-            raise InvalidInputError(self.found)
+        if self.entries:
+            raise InvalidInputError(self.entries)
 
 
-def _joined(where: str, inside: str) -> str:
-    if not inside or inside == where or inside.startswith((f"{where}[", f"{where}.", f"{where}/")):
-        return inside or where
-    return f"{where}: {inside}"
+def _joined(where: str, inner: str) -> str:
+    if not inner or inner == where or inner.startswith((f"{where}[", f"{where}.", f"{where}/")):
+        return inner or where
+    return f"{where}: {inner}"

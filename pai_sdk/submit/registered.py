@@ -51,7 +51,7 @@ class AlgorithmChoice:
         """The type of instances that comes first among those it runs on."""
         return next(iter(self.definition.supported_instance_types), None)
 
-    def as_whole(self) -> AlgorithmChoice:
+    def with_full_spec(self) -> AlgorithmChoice:
         """The same with its whole spec, for this machine, which knows no registered algorithms.
 
         Raises:
@@ -66,19 +66,19 @@ class AlgorithmChoice:
         return replace(self, spec=spec)
 
     def hyperparameters(
-        self, given: Sequence[HyperParameter], where: str, problems: Problems
+        self, explicit: Sequence[HyperParameter], where: str, problems: Problems
     ) -> list[HyperParameter]:
         """The values given and the defaults of the others, checked against the algorithm's definitions."""
         definitions = self.definition.hyperparameter_definitions
-        values = with_defaults(definitions, given)
-        problems.found += hyperparameter_problems(definitions, values, where)
+        values = with_defaults(definitions, explicit)
+        problems.entries += hyperparameter_problems(definitions, values, where)
         return values
 
     def check_instances(self, instance_type: str | None, instance_count: int, problems: Problems) -> None:
         """See that the algorithm runs on such instances."""
         names = ("instance_type", "instance_count")
         rented = None if backend_for_type(instance_type).is_local else instance_type
-        problems.found += instance_problems(self.definition, rented, instance_count, names)
+        problems.entries += instance_problems(self.definition, rented, instance_count, names)
 
     def fields(
         self,
@@ -116,7 +116,7 @@ class AlgorithmChoice:
         }
 
 
-def given_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
+def explicit_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
     """The algorithm of a whole spec.
 
     Raises:
@@ -143,27 +143,27 @@ def registered_algorithm(
     Raises:
         InvalidInputError: there is no such algorithm or version, or the service does not show its spec.
     """
-    found = algorithms.find(str(name), provider)
-    record = _version(algorithms, found.algorithm_id, name, version)
+    algorithm = algorithms.find(str(name), provider)
+    record = _version(algorithms, algorithm.algorithm_id, name, version)
     if record.algorithm_spec is None:
         raise InvalidInputError(
             [Problem("algorithm_name", f"the service does not show the spec of {name!r}", "ask its provider")]
         )
-    provider = found.algorithm_provider or provider
+    provider = algorithm.algorithm_provider or provider
     return AlgorithmChoice(record.algorithm_spec, name=name, version=record.algorithm_version, provider=provider)
 
 
 def _version(
-    algorithms: Algorithms, algorithm_id: str, name: str | None, wanted: str | None
+    algorithms: Algorithms, algorithm_id: str, name: str | None, number: str | None
 ) -> AlgorithmVersionRecord:
-    if wanted is None:
+    if number is None:
         latest = algorithms.latest_version(algorithm_id)
         if latest is None:
             raise InvalidInputError([Problem("algorithm_name", f"the algorithm {name!r} has no version yet")])
-        wanted = latest.algorithm_version
+        number = latest.algorithm_version
     try:
-        return algorithms.get_version(algorithm_id, wanted)
+        return algorithms.get_version(algorithm_id, number)
     except NotFoundError:
-        there = [version.algorithm_version for version in algorithms.list_versions(algorithm_id)]
-        what = f"the algorithm {name!r} has no version {wanted!r}"
-        raise InvalidInputError([Problem("algorithm_version", what, name_hint(wanted, there))]) from None
+        available = [record.algorithm_version for record in algorithms.list_versions(algorithm_id)]
+        message = f"the algorithm {name!r} has no version {number!r}"
+        raise InvalidInputError([Problem("algorithm_version", message, name_hint(number, available))]) from None

@@ -31,8 +31,8 @@ from pai_sdk.submit.job_names import new_name
 from pai_sdk.submit.problems import Problems
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_LONGEST_BASE = 75  # hyperparameters and a random ending come behind it
-_MOST = 2**31 - 1  # the numbers of the wire have 32 bits
+_MAX_BASE_LENGTH = 75  # hyperparameters and a random ending come behind it
+_MAX_INT32 = 2**31 - 1  # the numbers of the wire have 32 bits
 _INTERPRETERS = ("python", "python3", "sh", "bash")
 # Their failure matters little, or cannot happen: they only feed the program behind the pipe.
 _FEEDERS = frozenset(("echo", "printf", "yes", "cat", "seq", "ls", "find", "true", ":", "zcat", "gunzip"))
@@ -43,15 +43,15 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def job_name(
-    given: str | None, base: str, problems: Problems, hyperparameters: Mapping[str, Any] | None = None
+    name: str | None, base: str, problems: Problems, hyperparameters: Mapping[str, Any] | None = None
 ) -> str:
     """The name given, or a readable one that no other job has."""
-    if given is not None:
-        if not isinstance(given, str) or not _JOB_NAME.fullmatch(given):
-            problems.add("job_name", f"{given!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
-        return given
-    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _LONGEST_BASE:
-        hint = f"letters, digits, '-', '_', '.', {_LONGEST_BASE} at most"
+    if name is not None:
+        if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
+            problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+        return name
+    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _MAX_BASE_LENGTH:
+        hint = f"letters, digits, '-', '_', '.', {_MAX_BASE_LENGTH} at most"
         problems.add("base_job_name", f"{base!r} is not usable", hint)
         return "job"  # the problem keeps the job from being sent
     return new_name(base, hyperparameters)
@@ -76,7 +76,7 @@ def base_of(kind: type) -> str:
         'mytrainer'
     """
     usable = re.sub(r"[^a-z0-9_.-]+", "-", kind.__name__.lower()).strip("-._")
-    return usable[:_LONGEST_BASE] or "job"
+    return usable[:_MAX_BASE_LENGTH] or "job"
 
 
 def compute_resource(
@@ -90,7 +90,11 @@ def compute_resource(
     problems: Problems,
 ) -> ComputeResource | None:
     """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
-    if isinstance(instance_count, bool) or not isinstance(instance_count, int) or not 1 <= instance_count <= _MOST:
+    if (
+        isinstance(instance_count, bool)
+        or not isinstance(instance_count, int)
+        or not 1 <= instance_count <= _MAX_INT32
+    ):
         problems.add(
             "instance_count", f"{instance_count!r} is not a number of instances", "a whole number, 1 or more"
         )
@@ -155,14 +159,14 @@ def _is_nearly_local(instance_type: object) -> bool:
     """True for a misspelt local type; a service would run it, and may charge for it."""
     meant = str(instance_type).lower().replace("-", "_")
     return bool(
-        nearest(meant, [name for place in BACKENDS.values() for name in place.instance_types], cutoff=0.75)
+        nearest(meant, [name for backend in BACKENDS.values() for name in backend.instance_types], cutoff=0.75)
     )
 
 
-def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
+def hyperparameters(arguments: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
     """Values as text; those that are None are left out, for the code to take its own default."""
-    present = {name: value for name, value in (given or {}).items() if value is not None}
-    problems.found += name_problems(present, where)
+    present = {name: value for name, value in (arguments or {}).items() if value is not None}
+    problems.entries += name_problems(present, where)
     values: list[HyperParameter] = []
     for name, value in present.items():
         if not isinstance(name, str):
@@ -175,10 +179,10 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
     return values
 
 
-def environment(given: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
+def environment(variables: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
     """Environment variables, names and values as the operating system takes them; a secret is a placeholder."""
     values: dict[str, str] = {}
-    for name, value in (given or {}).items():
+    for name, value in (variables or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             problems.add(f"environments[{name!r}]", "not a name of a variable")
         elif is_contract_variable(name):
@@ -193,45 +197,45 @@ def environment(given: Mapping[str, str | Secret] | None, problems: Problems) ->
 
 
 # The name as pip reads it; with an address behind "@" it is what the address has.
-_OF_A_STRANGER = re.compile(r"\s*pai[-_.]+(training[-_.]+)?sdk\s*($|[\[=<>!~;#,(])(?!.*@)", re.IGNORECASE)
+_FOREIGN_PACKAGE = re.compile(r"\s*pai[-_.]+(training[-_.]+)?sdk\s*($|[\[=<>!~;#,(])(?!.*@)", re.IGNORECASE)
 
 
-def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
+def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> list[str] | None:
     """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
-    for number, requirement in enumerate(given or ()):
+    for number, requirement in enumerate(requirements or ()):
         if not isinstance(requirement, str):
-            what = is_of_type(requirement)
+            message = is_of_type(requirement)
         elif not requirement.strip():
-            what = "is empty"
+            message = "is empty"
         elif "\n" in requirement or "\r" in requirement:
-            what = "has a line end"
-        elif _OF_A_STRANGER.match(requirement):
-            what = "is not the name of pai_sdk on PyPI, where it is another company's, or may become one"
+            message = "has a line end"
+        elif _FOREIGN_PACKAGE.match(requirement):
+            message = "is not the name of pai_sdk on PyPI, where it is another company's, or may become one"
             hint = "leave it out: jobs get `pai_sdk.report` without it; `pai-sdk wheel` makes a wheel for images"
-            problems.add(f"requirements[{number}]", what, hint)
+            problems.add(f"requirements[{number}]", message, hint)
             continue
         else:
             continue
-        problems.add(f"requirements[{number}]", what, "give one requirement, such as 'numpy==2.1'")
-    return list(given) if given else None
+        problems.add(f"requirements[{number}]", message, "give one requirement, such as 'numpy==2.1'")
+    return list(requirements) if requirements else None
 
 
-def labels(given: Mapping[str, str] | None, problems: Problems) -> list[Label]:
+def labels(values_by_key: Mapping[str, str] | None, problems: Problems) -> list[Label]:
     """Labels as key and value."""
-    found: list[Label] = []
-    for key, value in (given or {}).items():
+    checked: list[Label] = []
+    for key, value in (values_by_key or {}).items():
         if key == SUBMISSION_LABEL:
             problems.add(f"labels[{key!r}]", "is set for each submission", "choose another name")
         with problems.under(f"labels[{key!r}]"):
-            found.append(Label.model_validate({"key": key, "value": value}))
-    return found
+            checked.append(Label.model_validate({"key": key, "value": value}))
+    return checked
 
 
 def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig | None:
     """The time limit."""
     if max_run_time is None:
         return None
-    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MOST:
+    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MAX_INT32:
         hint = "a whole number, 1 or more, or None for no limit"
         problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
         return None
@@ -239,14 +243,14 @@ def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig |
 
 
 def metrics(
-    given: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
+    definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
 ) -> list[MetricDefinition]:
     """Metric definitions whose regular expressions compile and have a group for the value."""
-    found: list[MetricDefinition] = []
-    for number, definition in enumerate(given or ()):
+    checked: list[MetricDefinition] = []
+    for number, definition in enumerate(definitions or ()):
         with problems.under(f"metric_definitions[{number}]"):
             metric = MetricDefinition.model_validate(definition)
-            found.append(metric)
+            checked.append(metric)
             try:
                 groups = re.compile(metric.regex).groups
             except re.error as error:
@@ -255,7 +259,7 @@ def metrics(
             if groups < 1:
                 hint = "put the number into parentheses: 'loss=([0-9.]+)'"
                 problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
-    return found
+    return checked
 
 
 # ---- the command
@@ -264,8 +268,8 @@ def metrics(
 def check_values(image: str, command: str | Sequence[str], problems: Problems) -> None:
     """Note an image or a command that is the value of another SDK, such as a role in the place of the command."""
     for name, value in (("image_uri", image), ("command", command)):
-        if found := value_hint(value):
-            problems.add(name, *found)
+        if hint := value_hint(value):
+            problems.add(name, *hint)
 
 
 def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
@@ -291,8 +295,10 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
         if is_windows_line(part):
             problems.add(f"command[{number}]", WINDOWS_LINE_END, "remove it: part.rstrip('\\r')")
     if is_shell(parts) and "\r\n" in parts[-1]:
-        what = "has Windows line ends, which a shell takes for a part of names and values"
-        problems.add(f"command[{len(parts) - 1}]", what, "give the script as one text, or replace them by '\\n'")
+        message = "has Windows line ends, which a shell takes for a part of names and values"
+        problems.add(
+            f"command[{len(parts) - 1}]", message, "give the script as one text, or replace them by '\\n'"
+        )
     return parts
 
 
@@ -306,27 +312,27 @@ def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> N
         InvalidInputError: the script is missing, and the nearest name is offered; or files have Windows line ends
             or another encoding.
     """
-    if found := [*file_problems(command, tree)]:
-        raise InvalidInputError(found)
+    if problems := [*file_problems(command, tree)]:
+        raise InvalidInputError(problems)
     script = _first_script(command)
     names = [entry.path for entry in tree.entries]
     if script is None or script in names:
         return
-    what = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
-    raise InvalidInputError([Problem("", what, name_hint(script, names, intro="it has"))])
+    message = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
+    raise InvalidInputError([Problem("", message, name_hint(script, names, intro="it has"))])
 
 
 def _first_script(command: Sequence[str]) -> str | None:
-    words = list(command)
-    if words[:2] in (["sh", "-c"], ["bash", "-c"]):
-        first_line = words[2].strip().splitlines()[0] if len(words) > 2 and words[2].strip() else ""
+    tokens = list(command)
+    if tokens[:2] in (["sh", "-c"], ["bash", "-c"]):
+        first_line = tokens[2].strip().splitlines()[0] if len(tokens) > 2 and tokens[2].strip() else ""
         try:
-            words = shlex.split(first_line, comments=True)
+            tokens = shlex.split(first_line, comments=True)
         except ValueError:
             return None
-    if len(words) < 2 or words[0] not in _INTERPRETERS:
+    if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
         return None
-    script = words[1].rstrip(";").removeprefix("./")
+    script = tokens[1].rstrip(";").removeprefix("./")
     if not script.endswith((".py", ".sh")) or script.startswith("/") or "$" in script or ".." in script:
         return None
     return script
@@ -347,11 +353,11 @@ def hiding_pipe(command: Sequence[str]) -> str:
     *shell, script = command or [""]
     is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in SHELLS and shell[-1].startswith("-")
     # Characters that are quoted or in a comment are replaced, so that places in both texts are the same.
-    plain = _NOT_SHELL.sub(lambda found: "_" * len(found[0]), script)
+    plain = _NOT_SHELL.sub(lambda quoted: "_" * len(quoted[0]), script)
     if not is_shell or "pipefail" in f"{shell}{plain}" or _NOT_EXAMINED.search(plain):
         return ""
-    for found in _PIPELINE.finditer(plain):
-        *first, _ = re.split(r"(?<!>)\|&?", found[0])
-        if any((begin := PROGRAM.match(part)) and begin[1] not in _FEEDERS for part in first):
-            return script[found.start() : found.end()].strip(" \t()")
+    for match in _PIPELINE.finditer(plain):
+        *first, _ = re.split(r"(?<!>)\|&?", match[0])
+        if any((program := PROGRAM.match(part)) and program[1] not in _FEEDERS for part in first):
+            return script[match.start() : match.end()].strip(" \t()")
     return ""

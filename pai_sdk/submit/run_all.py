@@ -112,23 +112,23 @@ def _planned(
     Raises:
         InvalidInputError: with what is wrong with all of them.
     """
-    given: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
-    if not given and not isinstance(submitters, Sequence):
+    items: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
+    if not items and not isinstance(submitters, Sequence):
         raise InvalidInputError([wrong_type("submitters", submitters, _HINT)])
     planned: list[tuple[str, Callable[[], TrainingJob]]] = []
     problems: list[Problem] = []
-    for number, one in enumerate(given):
-        if isinstance(one, Plan):
-            planned.append((one.request.training_job_name, partial(_submit_plan, one, session)))
-        elif isinstance(one, JobSubmitter):
+    for number, submitter in enumerate(items):
+        if isinstance(submitter, Plan):
+            planned.append((submitter.request.training_job_name, partial(_submit_plan, submitter, session)))
+        elif isinstance(submitter, JobSubmitter):
             try:
-                plan = one.plan(inputs)
+                plan = submitter.plan(inputs)
             except InvalidInputError as error:
                 problems += [Problem(f"submitters[{number}].{p.where}", p.what, p.hint) for p in error.problems]
                 continue
-            planned.append((plan.request.training_job_name, partial(one.submit, plan, show_logs=False)))
+            planned.append((plan.request.training_job_name, partial(submitter.submit, plan, show_logs=False)))
         else:
-            problems.append(wrong_type(f"submitters[{number}]", one, _HINT))
+            problems.append(wrong_type(f"submitters[{number}]", submitter, _HINT))
     if problems:
         raise InvalidInputError(problems)
     return planned
@@ -137,5 +137,5 @@ def _planned(
 def _submit_plan(plan: Plan, session: Session | None) -> TrainingJob:
     compute = plan.request.compute_resource
     is_local = compute is not None and backend_for_type(compute.ecs_spec).is_local
-    found: Session = session_or_default(session, local=is_local)
-    return found.submit(plan)
+    target_session: Session = session_or_default(session, local=is_local)
+    return target_session.submit(plan)

@@ -71,15 +71,15 @@ class _ChannelBuilder:
         Raises:
             InvalidInputError: a required channel is missing, or the parameters are wrong.
         """
-        given = {**(default_inputs or {}), **(inputs or {})}
+        sources = {**(default_inputs or {}), **(inputs or {})}
         problems = [
             Problem(f"inputs[{channel.name!r}]", "is required and missing")
             for channel in input_channels or ()
-            if channel.required and channel.name not in given
+            if channel.required and channel.name not in sources
         ]
         if problems:
             raise InvalidInputError(problems)
-        return [channel.to_wire() for channel in self._planned_request(inputs=given).input_channels]
+        return [channel.to_wire() for channel in self._planned_request(inputs=sources).input_channels]
 
     def build_outputs(
         self,
@@ -183,7 +183,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         if wait:
             on_interrupt = backend_for_job(job.id).capabilities.on_interrupt
             return self._wait(
-                job, lambda one: one.wait(show_logs=show_logs, display=display, on_interrupt=on_interrupt)
+                job, lambda job: job.wait(show_logs=show_logs, display=display, on_interrupt=on_interrupt)
             )
         job.keep_card_live()
         return job
@@ -218,7 +218,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         last = self._last_job()
         for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
             try:
-                last = self._wait(job, lambda one: one.wait(timeout, interval=interval, show_logs=show_logs))
+                last = self._wait(job, lambda job: job.wait(timeout, interval=interval, show_logs=show_logs))
             except (JobFailed, JobStopped) as failure:
                 failures.append(failure)
         if failures:
@@ -228,7 +228,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
     def _wait(self, job: TrainingJob, wait_for: Callable[[TrainingJob], object]) -> TrainingJob:
         from pai_sdk.submission.capacity import wait_with_fallback
 
-        return wait_with_fallback(job, wait_for, lambda one: self._plans.get(one.id), self._send)
+        return wait_with_fallback(job, wait_for, lambda job: self._plans.get(job.id), self._send)
 
     def _send(self, plan: Plan) -> TrainingJob:
         job = self._session().submit(plan, instance_type=self.instance_type)
@@ -350,6 +350,6 @@ class EstimatorBase(JobSubmitter):
     def _output(self, channel: str) -> str:
         outputs = self.get_outputs_data()
         if channel not in outputs:
-            what = f"job {self.jobs[-1].id} has no output {channel!r}"
-            raise InvalidInputError([Problem("job", what, f"it has: {', '.join(outputs) or 'none'}")])
+            message = f"job {self.jobs[-1].id} has no output {channel!r}"
+            raise InvalidInputError([Problem("job", message, f"it has: {', '.join(outputs) or 'none'}")])
         return outputs[channel]

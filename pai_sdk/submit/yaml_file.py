@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Place", "YamlFile", "read_scalar", "read_yaml", "way_to"]
+__all__ = ["KeyPath", "YamlFile", "path_text", "read_scalar", "read_yaml"]
 
-Place: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys and numbers that lead to a value."""
 
 _STEP = re.compile(r"""\[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]|\[(?P<number>\d+)\]|(?P<name>[\w-]+)""")
@@ -48,8 +48,8 @@ class YamlFile:
 
     path: Path
     value: Any
-    lines: Mapping[Place, int]
-    texts: Mapping[Place, str] = field(repr=False)
+    lines: Mapping[KeyPath, int]
+    scalars: Mapping[KeyPath, str] = field(repr=False)
     problems: Sequence[Problem] = ()
 
     def where(self, parameter: str) -> str:
@@ -68,17 +68,19 @@ class YamlFile:
 
     def _line(self, parameter: str) -> int | None:
         """The line of the deepest value on the way that the file has."""
-        place: Place = ()
+        key_path: KeyPath = ()
         for step in _STEP.finditer(parameter):
-            wanted = int(step["number"]) if step["number"] else step["key"] if step["quote"] else step["name"]
-            inside = {
-                each[len(place)] for each in self.lines if len(each) == len(place) + 1 and each[:-1] == place
+            expected = int(step["number"]) if step["number"] else step["key"] if step["quote"] else step["name"]
+            keys = {
+                each[len(key_path)]
+                for each in self.lines
+                if len(each) == len(key_path) + 1 and each[:-1] == key_path
             }
-            found = next((key for key in inside if key == wanted or _is_named(key, wanted)), None)
-            if found is None:
+            match = next((key for key in keys if key == expected or _matches(key, expected)), None)
+            if match is None:
                 break
-            place = (*place, found)
-        return self.lines.get(place)
+            key_path = (*key_path, match)
+        return self.lines.get(key_path)
 
 
 def read_yaml(path: Path) -> YamlFile:
@@ -100,19 +102,19 @@ def read_yaml(path: Path) -> YamlFile:
     try:
         loader = _loader_class()(text)
         node = loader.get_single_node()
-        lines: dict[Place, int] = {}
-        texts: dict[Place, str] = {}
+        lines: dict[KeyPath, int] = {}
+        scalars: dict[KeyPath, str] = {}
         problems: list[Problem] = []
-        problems.extend(_walk(node, (), path, lines, texts, ()))
+        problems.extend(_walk(node, (), path, lines, scalars, ()))
         value = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        what = " ".join(part for part in (error.context, error.problem) if part)
-        raise InvalidInputError([Problem(where, f"not YAML: {what}")]) from None
+        message = " ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidInputError([Problem(where, f"not YAML: {message}")]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInputError([Problem(str(path), f"not YAML: {' '.join(str(error).split())}")]) from None
-    return YamlFile(path, value, lines, texts, problems)
+    return YamlFile(path, value, lines, scalars, problems)
 
 
 def read_scalar(text: str) -> Any:
@@ -132,10 +134,10 @@ def read_scalar(text: str) -> Any:
 
 def _walk(
     node: Any,
-    place: Place,
+    key_path: KeyPath,
     path: Path,
-    lines: dict[Place, int],
-    texts: dict[Place, str],
+    lines: dict[KeyPath, int],
+    scalars: dict[KeyPath, str],
     around: tuple[int, ...],
 ) -> Iterator[Problem]:
     """Note the lines and texts of a node and all below it; gives keys that are given twice."""
@@ -144,39 +146,39 @@ def _walk(
     if id(node) in around:
         raise ValueError(f"line {node.start_mark.line + 1} contains itself")
     if isinstance(node, yaml.ScalarNode):
-        texts[place] = node.value
+        scalars[key_path] = node.value
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            inside = (*place, number)
-            lines[inside] = item.start_mark.line + 1
-            yield from _walk(item, inside, path, lines, texts, (*around, id(node)))
+            child_path = (*key_path, number)
+            lines[child_path] = item.start_mark.line + 1
+            yield from _walk(item, child_path, path, lines, scalars, (*around, id(node)))
     elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-            if name in seen and name != "<<":
-                where = f"{path}:{line}: {way_to((*place, name))}"
-                yield Problem(where, f"is given twice, first in line {seen[name]}")
-            inside = (*place, name)
-            seen[name] = lines[inside] = line
-            yield from _walk(value, inside, path, lines, texts, (*around, id(node)))
+            if name in first_lines and name != "<<":
+                where = f"{path}:{line}: {path_text((*key_path, name))}"
+                yield Problem(where, f"is given twice, first in line {first_lines[name]}")
+            child_path = (*key_path, name)
+            first_lines[name] = lines[child_path] = line
+            yield from _walk(value, child_path, path, lines, scalars, (*around, id(node)))
 
 
-def way_to(place: Place) -> str:
+def path_text(key_path: KeyPath) -> str:
     """The way to a value, as problems name it.
 
     Example:
         >>> way_to(("inputs", "train")), way_to(("requirements", 0))
         ("inputs['train']", 'requirements[0]')
     """
-    first, *rest = place
-    return f"{first}{''.join(f'[{step!r}]' for step in rest)}"
+    first, *steps = key_path
+    return f"{first}{''.join(f'[{step!r}]' for step in steps)}"
 
 
-def _is_named(key: str | int, wanted: str | int) -> bool:
+def _matches(key: str | int, expected: str | int) -> bool:
     """True where a problem means that key: problems of the wire's models have the names of the wire."""
-    plain = [str(name).replace("_", "").lower() for name in (key, wanted)]
+    plain = [str(name).replace("_", "").lower() for name in (key, expected)]
     return plain[0] == plain[1]
 
 
@@ -187,8 +189,8 @@ def _loader_class() -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - of the class, as its base has it
 
-    for name, (pattern, begins_with) in _CORE.items():
-        first = ["" if sign == "\0" else sign for sign in begins_with]
+    for name, (pattern, first_characters) in _CORE.items():
+        first = ["" if sign == "\0" else sign for sign in first_characters]
         Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), first)
     Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node), 0))
     return Loader

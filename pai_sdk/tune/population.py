@@ -168,7 +168,7 @@ def checked_population(sampler: object, problems: Problems) -> PopulationBased |
         sampler = _from_mapping(sampler[_NAME], problems)
     if not isinstance(sampler, PopulationBased):
         return None
-    problems.found += settings_problems(sampler)
+    problems.entries += settings_problems(sampler)
     return sampler
 
 

@@ -133,7 +133,7 @@ class TrialTemplate:
             try:
                 self.plan(params, 0, None, inputs)
             except InvalidInputError as error:
-                problems.found += [problem for problem in error.problems if problem not in problems.found]
+                problems.entries += [problem for problem in error.problems if problem not in problems.entries]
 
     def samples(self, space: SearchSpace) -> list[dict[str, Any]]:
         """Returns hyperparameters to plan with: the first value of each range, and each value of a resource."""

@@ -412,7 +412,7 @@ def _read_only_estimator(config: Any) -> None:
 
 def _check_function(value: object, problems: Problems) -> None:
     if isinstance(value, type) or not callable(value):
-        problems.found.append(no_estimator(value))
+        problems.entries.append(no_estimator(value))
         return
     with problems.under("estimator"):
         kind_of(value)

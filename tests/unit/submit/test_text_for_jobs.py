@@ -124,11 +124,11 @@ def test_the_package_of_another_company_is_no_requirement(
 ) -> None:
     problems = Problems()
     requirement_list(["numpy", form.format(separator.join(words))], problems)
-    assert [problem.where for problem in problems.found] == ["requirements[1]"]
+    assert [problem.where for problem in problems.entries] == ["requirements[1]"]
 
 
 @pytest.mark.parametrize("name", ["pai-sdk-tools", "pai-sdk @ file:///wheels/pai_sdk.whl", "./pai_sdk.whl"])
 def test_others_are(name: str) -> None:
     problems = Problems()
     assert requirement_list([name], problems) == [name]
-    assert problems.found == []
+    assert problems.entries == []

@@ -196,7 +196,7 @@ def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: 
     problems = Problems()
     (found,) = checked_objectives(metric, None, problems)
     assert found.direction == direction
-    assert bool(problems.found) == (direction is None)
+    assert bool(problems.entries) == (direction is None)
     assert checked_objectives(metric, "maximize", Problems())[0].direction == "maximize"
 
 
@@ -216,7 +216,7 @@ def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: 
 def test_objectives_that_contradict_themselves(objective: Any, direction: Any, what: str) -> None:
     problems = Problems()
     checked_objectives(objective, direction, problems)
-    assert what in "; ".join(map(str, problems.found))
+    assert what in "; ".join(map(str, problems.entries))
 
 
 def test_the_value_of_an_objective() -> None:
