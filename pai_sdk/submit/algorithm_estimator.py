@@ -94,7 +94,7 @@ class AlgorithmEstimator(EstimatorBase):
         )
 
     def _algorithm(self) -> AlgorithmChoice:
-        """The algorithm; requested at the first call.
+        """Returns the algorithm; requested at the first call.
 
         Raises:
             InvalidInputError: no algorithm was named, or none has that name.
@@ -134,7 +134,7 @@ def describe_algorithm(
     *,
     allow_secrets: bool,
 ) -> Description:
-    """The description of jobs that run an algorithm.
+    """Returns the description of jobs that run an algorithm.
 
     Args:
         algorithm: that they run.

@@ -1,4 +1,4 @@
-"""Turns the inputs and outputs that a user gives into channels of a request, and lists the files to upload."""
+"""Converts the inputs and outputs of a call to channels of a request, and lists the files to upload."""
 
 from __future__ import annotations
 
@@ -36,11 +36,6 @@ _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
 class ChannelResolver:
     """Resolves the inputs and outputs of one job.
 
-    Args:
-        backend: runs the job; says where its jobs see local files, or where local files are uploaded to.
-        region_id: of the session; some file systems need it.
-        problems: collects what is wrong.
-
     Attributes:
         uploads: the local files to upload for the inputs resolved so far.
     """
@@ -54,7 +49,7 @@ class ChannelResolver:
     def resolve_inputs(
         self, inputs: Mapping[str, InputSource] | None, definitions: Sequence[Channel]
     ) -> list[InputChannel]:
-        """The input channels of the request. Local files are hashed, and get the URI they will be uploaded to."""
+        """Returns the input channels of the request. Local files are hashed and get the URIs of their uploads."""
         inputs = self._checked(inputs, definitions, "inputs")
         for definition in definitions:
             if definition.required and definition.name not in inputs:
@@ -74,7 +69,7 @@ class ChannelResolver:
         *,
         may_add: bool = False,
     ) -> list[OutputChannel]:
-        """The output channels of the request.
+        """Returns the output channels of the request.
 
         Args:
             outputs: output channel to target, as given to the call.
@@ -101,7 +96,7 @@ class ChannelResolver:
         return channels
 
     def output_uri(self, target: str, parameter: str) -> str | None:
-        """The URI of a folder for outputs, given as URI or local path; None, with the reason noted, if wrong."""
+        """Returns the URI of an output folder, given as URI or local path; None after a recorded problem."""
         local_uri = self._local_output(target)
         if local_uri is not None:
             return local_uri
@@ -112,7 +107,7 @@ class ChannelResolver:
     def _checked(
         self, channels: Mapping[str, _T] | None, definitions: Sequence[Channel], where: str
     ) -> Mapping[str, _T]:
-        """The inputs or outputs of a call; wrong names are noted. Anything but a dict is noted and left out."""
+        """Returns the inputs or outputs of a call without invalid ones, which become problems."""
         if channels is not None and not isinstance(channels, Mapping):
             self._problems.add(where, type_problem(channels), "give a dict of channel names and URIs or paths")
             channels = None
@@ -125,7 +120,7 @@ class ChannelResolver:
         return channels
 
     def _resolve_input(self, name: str, source: InputSource) -> InputChannel:
-        """The first that applies: a local URI, a URI or a dataset of the service, an upload."""
+        """Resolves a source: a local URI, otherwise a URI or dataset of the service, otherwise an upload."""
         if isinstance(source, InputChannel):
             return source.model_copy(update={"name": name})
         path = _local_path(source)
@@ -160,7 +155,7 @@ class ChannelResolver:
         return InputChannel(name=name, input_uri=upload.uri + ("" if path.is_dir() else tree.entries[0].path))
 
     def _local_output(self, target: OutputTarget) -> str | None:
-        """The URI of a local folder, on a backend whose jobs see it; None for everything else."""
+        """Returns the URI of a local folder that the jobs of the backend can access; None for other targets."""
         path = _local_path(target)
         return None if path is None else self._backend.local_uri(path, folder=True)
 
@@ -185,11 +180,7 @@ class ChannelResolver:
         return OutputChannel(name=name, output_uri=remote)
 
     def _remote(self, source: InputSource | OutputTarget) -> str | DatasetConfig | None:
-        """The URI or dataset that the service reads by itself; None for a local path and for a wrong type.
-
-        Raises:
-            InvalidInputError: the service cannot read that URI.
-        """
+        """Returns the URI or dataset that the service reads itself; None for a local path or a wrong type."""
         if isinstance(source, DatasetConfig):
             return source
         if isinstance(source, FileSystemInputBase):
@@ -210,7 +201,7 @@ class ChannelResolver:
 
 
 def _local_path(source: InputSource | OutputTarget) -> Path | None:
-    """The local path that a `file:` URI, a text or a path object means; None for anything else."""
+    """Returns the local path of a `file:` URI, a string or a path object; None for anything else."""
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     elif isinstance(source, str) and (scheme := uri_scheme(source)) is not None:
@@ -219,7 +210,7 @@ def _local_path(source: InputSource | OutputTarget) -> Path | None:
 
 
 def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: str) -> list[Channel]:
-    """The channel definitions of a submitter; each name once.
+    """Returns the channel definitions of a submitter, whose names are unique.
 
     Raises:
         InvalidInputError: with everything that is wrong with them.

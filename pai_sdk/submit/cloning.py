@@ -1,4 +1,4 @@
-"""The plan of a job like an earlier one, with changes."""
+"""Plans a job like an earlier one, with changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def clone_plan(
     max_run_time: int | None = None,
     job_name: str | None = None,
 ) -> Plan:
-    """A job like an earlier one: the same code, inputs and settings, a name and output folders of its own.
+    """Plans a copy of an earlier job: with its code, inputs and settings, but a new name and new output folders.
 
     Args:
         record: of the earlier job.
@@ -152,7 +152,7 @@ def _outputs(
 
 
 def _renamed(part: str, name: str, folder: str) -> str:
-    """A part of an output's path, with the folder of the new job in the place of that of the job `name`."""
+    """Returns a segment of an output path, with the folder of the new job in place of that of the job `name`."""
     if folder_pattern(name).fullmatch(part):
         return folder
     folder_of = request_fields.folder_of  # within an experiment

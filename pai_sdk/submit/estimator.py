@@ -217,7 +217,7 @@ class FunctionEstimator(Estimator):
         return replace(described, command=_COMMAND + PROGRAM, output_channels=[*described.output_channels, result])
 
     def _check_image(self, name: str) -> None:
-        """Refuse what is certain to fail: an image whose name says that its Python is another one."""
+        """Refuses what is certain to fail: an image whose name says that its Python is another one."""
         problems = []
         if self.git_config is not None:
             problems.append(

@@ -119,7 +119,7 @@ def _is_remote(error: BaseException) -> bool:
 
 
 def _check_returns(function: Callable[..., Any]) -> None:
-    """Refuse what gives no value when it is called.
+    """Refuses what gives no value when it is called.
 
     Raises:
         InvalidInputError: it is a generator function or an async one.

@@ -1,4 +1,4 @@
-"""Guards of a plan: its highest cost, and other instance types for where there is no capacity."""
+"""Guards of a plan: its maximum cost, and alternative instance types for a lack of capacity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ON_DEMAND = "on-demand"
 def fallbacks(
     alternatives: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
 ) -> tuple[ComputeResource, ...]:
-    """The alternatives of a job's resources, in their order.
+    """Returns the alternatives of a job's resources, in their order.
 
     Args:
         alternatives: instance types, which keep the spot terms of the job; `on-demand`; or a dict with
@@ -64,10 +64,7 @@ def check_cost(
     alternatives: Sequence[ComputeResource],
     problems: Problems,
 ) -> None:
-    """Note a problem where a job, or one of its alternatives, may cost more than it may.
-
-    The cost is the price of an instance and hour times the time limit times the number of instances. Jobs on this
-    machine and in a quota cost nothing more.
+    """Adds a problem if a job, or one of its alternatives, may cost more than `max_cost`.
 
     Args:
         max_cost: the highest cost, in the currency of the prices; None for no limit.

@@ -51,7 +51,7 @@ _STAND_IN = "-"
 
 
 def parameters_of(kind: type[JobSubmitter]) -> list[str]:
-    """The keys that a file of this kind may have, beside `kind`.
+    """Returns the keys that a file of this kind can have, beside `kind`.
 
     Example:
         >>> "image_uri" in parameters_of(Estimator), "session" in parameters_of(Estimator)
@@ -157,7 +157,7 @@ class JobFile:
         return submitter, call
 
     def _create(self, session: Session | None) -> tuple[JobSubmitter, dict[str, Any], list[Problem]]:
-        """The submitter, the arguments of its `plan`, and what is wrong so far."""
+        """Returns the submitter, the arguments of its `plan`, and the problems so far."""
         problems = list(self.file.problems) if self.file else []
         kind = KINDS.get(self.kind)
         if kind is None:
@@ -181,7 +181,7 @@ class JobFile:
         return submitter, call, problems
 
     def _prepared(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values as the classes take them: paths of the file from its folder, texts of scalars."""
+        """Converts the values for the classes: paths are relative to the file, scalars become strings."""
         if self.file is None:
             return values
         for name in _STRING_MAPPINGS & values.keys():
@@ -205,7 +205,7 @@ class JobFile:
         return self.file.scalars.get(key_path, value)
 
     def _path(self, key_path: KeyPath, text: str) -> str:
-        """A local path of the file, from the folder of the file."""
+        """Returns a local path of the file, relative to the folder of the file."""
         is_overridden = key_path in self.overridden or key_path[:1] in self.overridden
         if (
             self.file is None
@@ -218,7 +218,7 @@ class JobFile:
         return str(self.file.path.parent / expanded(text))
 
     def _located(self, problem: Problem) -> Problem:
-        """The problem, with the line of the file that it is about."""
+        """Returns the problem with the line of the file to which it refers."""
         key = problem.where.partition("[")[0].partition(".")[0].partition(":")[0]
         if self.file is None or (key,) in self.overridden:
             return problem
@@ -226,7 +226,7 @@ class JobFile:
 
 
 def _line(problem: Problem) -> int:
-    """The line that a problem names; those without one come last."""
+    """Returns the line of a problem; those without a line are last."""
     match = re.search(r":(\d+): ", problem.where)
     return int(match[1]) if match else sys.maxsize
 
@@ -241,13 +241,13 @@ def _unknown(name: str, names: list[str]) -> Problem:
 
 
 def _is_misspelt(name: str, values: Mapping[str, Any], names: list[str]) -> bool:
-    """True where a missing parameter is given under a similar name: that is one mistake, not two."""
+    """Returns whether a missing parameter has a similar key: that is one mistake, not two."""
     hints = (_unknown(other, names).hint for other in values if other not in names)
     return any(hint == f"did you mean {name!r}?" or hint.startswith(f"{name}=") for hint in hints)
 
 
 def _define(processor: Processor, channels: Mapping[str, Any]) -> list[Problem]:
-    """Define the channels of a processor; gives what is wrong with them."""
+    """Defines the channels of a processor; returns the problems with them."""
     problems: list[Problem] = []
     for name, definitions in channels.items():
         if not isinstance(definitions, list):

@@ -41,7 +41,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def job_file_schema() -> dict[str, Any]:
-    """The schema.
+    """Builds the schema.
 
     Example:
         >>> sorted(job_file_schema()["properties"]["kind"]["enum"])
@@ -102,7 +102,7 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
 
 
 def _of_files(hint: Any) -> Any:
-    """The type as files have it: texts for paths, no null, no mapping where its fields are known."""
+    """Returns the type of a value in a file: strings for paths, no null, no mapping if its fields are known."""
     if get_origin(hint) in (Union, types.UnionType):
         variants = [_of_files(each) for each in get_args(hint)]
         variants = [each for each in variants if each not in (os.PathLike, Experiment, types.NoneType)]
@@ -131,7 +131,7 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _descriptions(kind: type) -> dict[str, str]:
-    """The attributes of a class, as its docstring describes them."""
+    """Returns the descriptions of a class's attributes from its docstring."""
     _, _, attributes = cleandoc(kind.__doc__ or "").partition("Attributes:")
     matches = _ATTRIBUTE.finditer(attributes.partition("Example:")[0])
     descriptions = {each[1]: " ".join(each[2].split()) for each in matches}

@@ -27,7 +27,7 @@ _MODULE = re.compile(r"\s-m\s+(?:\w+\.)*([A-Za-z0-9]\w*)")
 
 
 def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
-    """The name of a new job: base, up to two hyperparameters, six random characters.
+    """Returns the name of a new job: its base, up to two hyperparameters, six random characters.
 
     Example:
         >>> new_name("train", {"seed": 1, "learning_rate": 0.1}).rpartition("-")[0]
@@ -41,12 +41,7 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
 
 
 def new_folder(name: str, *, is_explicit: bool, key: str | None = None) -> str:
-    """The name of a new job's output folder; no other job has it.
-
-    Args:
-        name: of the job.
-        is_explicit: whether the user gave it. A name that was made here is the name of the folder as well.
-        key: the idempotency key. Every submission with this key plans the same folder.
+    """Returns the name of a new job's output folder, which is unique.
 
     Example:
         >>> new_folder("train-lr0.1-3f2a9c", is_given=False)
@@ -60,7 +55,7 @@ def new_folder(name: str, *, is_explicit: bool, key: str | None = None) -> str:
 
 
 def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """A new name for a changed copy of the job `name`, with the new hyperparameters in the place of the old ones.
+    """Returns the name of a changed copy of a job, with the new hyperparameters in place of the old ones.
 
     Example:
         >>> name_of_copy("train-lr0.1-3f2a9c", {"lr": "0.1"}, {"lr": "0.2"}).rpartition("-")[0]
@@ -73,7 +68,7 @@ def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any])
 
 
 def base_of_command(command: str | Sequence[str]) -> str:
-    """The name of the script or module that a command starts; empty where it names none.
+    """Returns the name of the script or module that a command starts; empty if it names none.
 
     Example:
         >>> base_of_command("torchrun --nproc_per_node 2 src/train.py $PAI_USER_ARGS"), base_of_command("ls /ml")
@@ -85,7 +80,7 @@ def base_of_command(command: str | Sequence[str]) -> str:
 
 
 def _parts(hyperparameters: Mapping[str, Any] | None) -> list[str]:
-    """Returns the hyperparameters to show. Only numbers are shown, so that no secret becomes part of a name."""
+    """Returns the hyperparameters in a name. Only numbers, so that no secret becomes part of a name."""
     if not isinstance(hyperparameters, Mapping):
         return []
     parts: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The places of a job's outputs: those that were given none, and the checkpoint that a job resumes from."""
+"""The targets of a job's outputs without an explicit one, and the checkpoint from which a job resumes."""
 
 from __future__ import annotations
 
@@ -46,20 +46,7 @@ def default_outputs(
     resolver: ChannelResolver,
     problems: Problems,
 ) -> Callable[[str], str]:
-    """The URI of each output channel that is given none.
-
-    Outputs of a job in an experiment go to the experiment's folder, unless `output_path` is set. Its TensorBoard
-    logs always go to the experiment's folder for these, so that one TensorBoard shows all its jobs. An experiment
-    that is given by its id is requested when the first such channel is resolved.
-
-    Args:
-        parameters: of the job.
-        job_folder: the name of the job's folder; no other job has it.
-        backend: runs the job.
-        session: finds the experiment.
-        resolver: checks `output_path`.
-        problems: collects what is wrong.
-    """
+    """Returns a function that returns the URI of an output channel without an explicit one."""
     output_path = parameters.output_path
     parent = None if output_path is None else resolver.output_uri(output_path, "output_path")
     folder = folder_of(job_folder)
@@ -71,6 +58,7 @@ def default_outputs(
         return _experiment(parameters.experiment_config, session, problems)
 
     def uri(channel: str) -> str:
+        # TensorBoard logs go to the experiment even with `output_path`: one TensorBoard then shows all its jobs.
         of_job = experiment() if parent is None or channel == _TENSORBOARD else None
         if of_job is not None and channel == _TENSORBOARD and (logs := of_job.tensorboard_data()):
             return f"{logs.rstrip('/')}/{folder}/"
@@ -86,7 +74,7 @@ def default_outputs(
 def _experiment(
     config: Experiment | ExperimentConfig | Mapping[str, Any] | None, session: Session, problems: Problems
 ) -> Experiment | None:
-    """The experiment of the job; None if it has none, or one that is reported elsewhere."""
+    """Returns the experiment of the job; None if it has none, or an invalid one, which is reported elsewhere."""
     if config is None or isinstance(config, Experiment):
         return config
     try:
@@ -116,15 +104,7 @@ def resume_point(
     session: Session,
     problems: Problems,
 ) -> ResumePoint | None:
-    """Finds the checkpoint to resume from; None without `resume`, or when its value is wrong, which is noted.
-
-    Args:
-        description: has the parameter `resume`.
-        outputs: as the user gave them.
-        channels: the resolved output channels.
-        session: finds jobs, and has the keys of `oss://`.
-        problems: collects what is wrong. Nothing is looked for when something else is wrong already.
-    """
+    """Finds the checkpoint from which to resume; None without `resume`, or after a recorded problem."""
     resume = description.resume
     if resume is None or resume is False:
         return None
@@ -160,7 +140,7 @@ def _find_resume_point(resume: bool | str | os.PathLike[str], target: str, sessi
 
 
 def _source(resume: bool | str | os.PathLike[str], session: Session) -> str:
-    """The URI or path of the checkpoints to resume from."""
+    """Returns the URI or path of the checkpoints from which to resume."""
     if isinstance(resume, os.PathLike):
         return str(Path(resume).expanduser())
     text = str(resume)

@@ -1,4 +1,4 @@
-"""The types of parameters. They are checked first, so that the code that follows can rely on them."""
+"""Checks the types of parameters, before all other checks, which rely on them."""
 
 from __future__ import annotations
 
@@ -80,12 +80,7 @@ _Parameters = TypeVar("_Parameters", bound=JobParameters)
 
 
 def with_checked_types(parameters: _Parameters, problems: Problems) -> _Parameters:
-    """The same parameters; those of a wrong type are noted, and replaced by a harmless stand-in.
-
-    Args:
-        parameters: as the user gave them.
-        problems: where to note what is wrong.
-    """
+    """Returns a copy of the parameters; those of a wrong type become problems, and get a harmless value."""
     checked = copy(parameters)
     for parameter in fields(parameters):
         expected, value = _TYPES.get(parameter.name), getattr(parameters, parameter.name)
@@ -104,11 +99,7 @@ def with_checked_types(parameters: _Parameters, problems: Problems) -> _Paramete
 
 
 def check_strings(value: object, where: str) -> None:
-    """See that every text within can be sent, and can be a program's argument.
-
-    Raises:
-        InvalidInputError: some contain a zero byte or a lone surrogate. Values are not shown: they may be secrets.
-    """
+    """Raises InvalidInputError for a string with a zero byte or a lone surrogate, without its value."""
     if problems := [*_text_problems(value, where)]:
         raise InvalidInputError(problems)
 
@@ -136,7 +127,7 @@ def _as_int(value: object) -> object:
 
 
 def type_problem(value: object) -> str:
-    """The problem of a value of a wrong type; the value itself is not shown."""
+    """Describes a value of a wrong type, without the value itself."""
     if isinstance(value, str):
         return "is a text" if value.strip() else "is empty"  # it may be a token
     return "is None" if value is None else is_of_type(value)

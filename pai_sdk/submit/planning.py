@@ -1,4 +1,4 @@
-"""Makes a plan from parameters: hashes and checks, without network and upload."""
+"""Plans a job from its parameters: hashes and checks, without network and upload."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_plan(
     outputs: Mapping[str, OutputTarget] | None,
     job_name: str | None = None,
 ) -> Plan:
-    """The request and the uploads of one job; the request has the label of its one submission.
+    """Returns the plan of one job; its request has the label of its only submission.
 
     Raises:
         InvalidInputError: with everything that is wrong.
@@ -113,11 +113,7 @@ def make_plan(
 
 
 def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: Backend) -> Plan:
-    """The plan with its alternatives and key, and with what the user should know.
-
-    Raises:
-        InvalidInputError: it may cost too much, or these parameters are wrong.
-    """
+    """Adds alternatives, idempotency key, warnings and notes to a plan."""
     problems = Problems()
     request = plan.request
     if parameters.idempotency_key is not None:
@@ -143,7 +139,7 @@ def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
 
 
 def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:
-    """Returns facts that may surprise the user when the job runs."""
+    """Returns the properties of a job that may surprise the user."""
     spec = request.algorithm_spec
     if spec is None or not spec.image or backend.capabilities.uses_images:
         return ()
@@ -151,7 +147,7 @@ def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:
 
 
 def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -> Description:
-    """The submitter's description of the job. When it fails, its problems are noted and the rest is checked."""
+    """Returns the submitter's description of the job. Its errors become problems, and other checks go on."""
     try:
         description = parameters.describe()
     except InvalidInputError as error:
@@ -169,7 +165,7 @@ def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -
 
 
 def _values(parameters: JobParameters, description: Description, problems: Problems) -> dict[str, Any]:
-    """The fields that each come from parameters of their own."""
+    """Returns the fields that depend on one parameter each."""
     values: dict[str, Any] = {
         "training_job_description": parameters.description,
         "compute_resource": request_fields.compute_resource(
@@ -206,7 +202,7 @@ def _values(parameters: JobParameters, description: Description, problems: Probl
 
 
 def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -> Settings | None:
-    """The finer settings, with the retries of the job among their tags."""
+    """Returns the settings, with the retries of the job among their tags."""
     settings = None
     with problems.under("settings"):
         settings = None if parameters.settings is None else Settings.model_validate(parameters.settings)
@@ -231,7 +227,7 @@ def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -
 def _resolve_code(
     description: Description, command: Sequence[str], backend: Backend, problems: Problems
 ) -> tuple[CodeDir | None, list[Upload], object]:
-    """The code folder of the request, the files to upload to it, and what must live until they are uploaded."""
+    """Returns the code folder, the files to upload to it, and an object that must live until they are uploaded."""
     source_dir = description.source_dir
     git_config = description.git_config
     keep: object = None
@@ -253,7 +249,7 @@ def _resolve_code(
 
 
 def _origin(git_config: Mapping[str, str] | None, tree: FileTree) -> str:
-    """The user's name of a clone, which is in a temporary folder."""
+    """Returns the name of a clone for users; its folder is temporary."""
     if git_config is None:
         return ""
     state = git_state(tree.root)
@@ -261,7 +257,7 @@ def _origin(git_config: Mapping[str, str] | None, tree: FileTree) -> str:
 
 
 def with_git_labels(labels: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
-    """Labels, and those that name the state of the repository that a folder is in; labels that are given win."""
+    """Returns labels with those of the state of the folder's repository; explicit labels take precedence."""
     state = git_state(folder)
     return {**(state.labels() if state else {}), **(labels or {})}
 
@@ -269,7 +265,7 @@ def with_git_labels(labels: Mapping[str, str] | None, folder: Path) -> dict[str,
 def _ship_package(
     command: Sequence[str], code: Sequence[Upload], input_channels: list[InputChannel], resolver: ChannelResolver
 ) -> Sequence[str]:
-    """The command, and one more input channel, with which code that mentions pai_sdk finds it in every image."""
+    """Adds an input channel and a command with which code that mentions pai_sdk can import it in every image."""
     tree = code[0].tree if code else None
     is_used = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
     if is_used or not command or not mentions_pai_sdk(tree, command):
@@ -281,7 +277,7 @@ def _ship_package(
 
 
 def _definitions(defined: Sequence[Channel], channels: Sequence[InputChannel | OutputChannel]) -> list[Channel]:
-    """The channels of the algorithm: those defined, and one for every further channel of this job."""
+    """Returns the defined channels, and a definition for each additional channel of this job."""
     names = {channel.name for channel in defined}
     return [
         *defined,

@@ -18,7 +18,7 @@ class Problems:
         >>> problems = Problems()
         >>> with problems.under("max_run_time"):
         ...     raise InvalidInputError([Problem("", "must be positive")])
-        >>> str(problems.found[0])
+        >>> str(problems.entries[0])
         'max_run_time: must be positive'
     """
 
@@ -26,12 +26,12 @@ class Problems:
         self.entries: list[Problem] = []
 
     def add(self, where: str, message: str, hint: str = "") -> None:
-        """Note one problem."""
+        """Adds a problem."""
         self.entries.append(Problem(where, message, hint))
 
     @contextmanager
     def under(self, where: str) -> Iterator[None]:
-        """Turn errors of validation raised inside into problems of that parameter."""
+        """Converts validation errors in its block to problems of a parameter."""
         try:
             yield
         except ValidationError as error:
@@ -45,11 +45,7 @@ class Problems:
             self.add(where, str(error))
 
     def raise_if_any(self) -> None:
-        """Raise one error with everything.
-
-        Raises:
-            InvalidInputError: something was found.
-        """
+        """Raises InvalidInputError with all problems, if there are any."""
         if self.entries:
             raise InvalidInputError(self.entries)
 

@@ -1,4 +1,4 @@
-"""The algorithm of a job that is defined elsewhere: registered under a name, or a complete spec."""
+"""The algorithm of a job: registered under a name, or a complete spec."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class AlgorithmChoice:
 
     @property
     def command(self) -> Sequence[str]:
-        """The command that runs."""
+        """Returns the command."""
         return self.definition.command
 
     @property
     def usual_instance_type(self) -> str | None:
-        """The type of instances that comes first among those it runs on."""
+        """Returns the first supported instance type."""
         return next(iter(self.definition.supported_instance_types), None)
 
     def with_full_spec(self) -> AlgorithmChoice:
-        """The same with its whole spec, for this machine, which knows no registered algorithms.
+        """Returns the choice with its full spec, for local jobs, which have no registered algorithms.
 
         Raises:
             InvalidInputError: the service does not show all of it, or it has parts that are not known here.
@@ -68,14 +68,14 @@ class AlgorithmChoice:
     def hyperparameters(
         self, explicit: Sequence[HyperParameter], where: str, problems: Problems
     ) -> list[HyperParameter]:
-        """The values given and the defaults of the others, checked against the algorithm's definitions."""
+        """Returns the explicit values and the defaults of the others, checked against the definitions."""
         definitions = self.definition.hyperparameter_definitions
         values = with_defaults(definitions, explicit)
         problems.entries += hyperparameter_problems(definitions, values, where)
         return values
 
     def check_instances(self, instance_type: str | None, instance_count: int, problems: Problems) -> None:
-        """See that the algorithm runs on such instances."""
+        """Checks that the algorithm supports the instances."""
         names = ("instance_type", "instance_count")
         rented = None if backend_for_type(instance_type).is_local else instance_type
         problems.entries += instance_problems(self.definition, rented, instance_count, names)
@@ -87,14 +87,7 @@ class AlgorithmChoice:
         outputs: Sequence[Channel],
         problems: Problems,
     ) -> Mapping[str, Any]:
-        """The fields of the request that define what runs.
-
-        Args:
-            code_dir: the job's own code, if it has some.
-            inputs: a definition for each input of the job, for an algorithm that defines none.
-            outputs: likewise for its outputs.
-            problems: where to note that the algorithm takes no code.
-        """
+        """Returns the fields of the request that define the algorithm."""
         has_code = self.definition.code_dir is not None or self.spec is None
         if code_dir is not None and has_code and not self.definition.takes_code:
             problems.add("source_dir", "the algorithm has code of its own, and takes no other", "leave it out")
@@ -117,7 +110,7 @@ class AlgorithmChoice:
 
 
 def explicit_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
-    """The algorithm of a whole spec.
+    """Returns the algorithm of a complete spec.
 
     Raises:
         InvalidInputError: the spec is wrong.
@@ -132,7 +125,7 @@ def explicit_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoi
 def registered_algorithm(
     algorithms: Algorithms, name: str | None, version: str | None, provider: str | None
 ) -> AlgorithmChoice:
-    """A registered algorithm, as the service describes it.
+    """Requests a registered algorithm.
 
     Args:
         algorithms: the API.

@@ -1,4 +1,4 @@
-"""Turns the parameters of a submitter into fields of a request; problems are collected."""
+"""Converts the parameters of a submitter to fields of a request, and collects problems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def job_name(
     name: str | None, base: str, problems: Problems, hyperparameters: Mapping[str, Any] | None = None
 ) -> str:
-    """The name given, or a readable one that no other job has."""
+    """Returns the explicit name, or a readable one that no other job has."""
     if name is not None:
         if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
             problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
@@ -58,7 +58,7 @@ def job_name(
 
 
 def folder_of(job_folder: str) -> str:
-    """The folder of a job within that of its experiment. PAI gives it the job's id: letters and digits.
+    """Returns the folder of a job within that of its experiment: letters and digits, as PAI uses the job's id.
 
     Example:
         >>> folder_of("train-lr0.1-3f2a9c")
@@ -68,7 +68,7 @@ def folder_of(job_folder: str) -> str:
 
 
 def base_of(kind: type) -> str:
-    """The default beginning of job names: the name of the class.
+    """Returns the default prefix of job names: the name of the class.
 
     Example:
         >>> class _MyTrainer: ...
@@ -89,7 +89,7 @@ def compute_resource(
     spot_spec: SpotSpec | Mapping[str, Any] | None,
     problems: Problems,
 ) -> ComputeResource | None:
-    """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
+    """Returns public instances, or instances of a quota; a mixture of both is a problem."""
     if (
         isinstance(instance_count, bool)
         or not isinstance(instance_count, int)
@@ -146,7 +146,7 @@ def compute_resource(
 def _check_lingjun(
     resource_type: str | None, resource_id: str | None, instance_type: str | None, problems: Problems
 ) -> None:
-    """The kind of resource is not sent: the instance type or the quota decides it, so they must agree."""
+    """Checks that `resource_type`, which is not sent, agrees with the instance type or the quota."""
     is_other = instance_type is not None and not str(instance_type).startswith("ml.")
     if resource_type == "Lingjun" and is_other and not backend_for_type(instance_type).is_local:
         hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
@@ -164,7 +164,7 @@ def _is_nearly_local(instance_type: object) -> bool:
 
 
 def hyperparameters(arguments: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
-    """Values as text; those that are None are left out, for the code to take its own default."""
+    """Returns the values as strings; None is left out, so that the code uses its own default."""
     present = {name: value for name, value in (arguments or {}).items() if value is not None}
     problems.entries += name_problems(present, where)
     values: list[HyperParameter] = []
@@ -180,7 +180,7 @@ def hyperparameters(arguments: Mapping[str, Any] | None, where: str, problems: P
 
 
 def environment(variables: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
-    """Environment variables, names and values as the operating system takes them; a secret is a placeholder."""
+    """Returns valid environment variables; a secret is a placeholder."""
     values: dict[str, str] = {}
     for name, value in (variables or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
@@ -201,7 +201,7 @@ _FOREIGN_PACKAGE = re.compile(r"\s*pai[-_.]+(training[-_.]+)?sdk\s*($|[\[=<>!~;#
 
 
 def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> list[str] | None:
-    """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
+    """Returns the requirements. An invalid one is not displayed: an index URL may contain a password."""
     for number, requirement in enumerate(requirements or ()):
         if not isinstance(requirement, str):
             message = is_of_type(requirement)
@@ -221,7 +221,7 @@ def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> 
 
 
 def labels(values_by_key: Mapping[str, str] | None, problems: Problems) -> list[Label]:
-    """Labels as key and value."""
+    """Returns the labels."""
     checked: list[Label] = []
     for key, value in (values_by_key or {}).items():
         if key == SUBMISSION_LABEL:
@@ -232,7 +232,7 @@ def labels(values_by_key: Mapping[str, str] | None, problems: Problems) -> list[
 
 
 def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig | None:
-    """The time limit."""
+    """Returns the time limit."""
     if max_run_time is None:
         return None
     if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MAX_INT32:
@@ -245,7 +245,7 @@ def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig |
 def metrics(
     definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
 ) -> list[MetricDefinition]:
-    """Metric definitions whose regular expressions compile and have a group for the value."""
+    """Returns the metric definitions whose regular expressions compile and have a group."""
     checked: list[MetricDefinition] = []
     for number, definition in enumerate(definitions or ()):
         with problems.under(f"metric_definitions[{number}]"):
@@ -266,14 +266,14 @@ def metrics(
 
 
 def check_values(image: str, command: str | Sequence[str], problems: Problems) -> None:
-    """Note an image or a command that is the value of another SDK, such as a role in the place of the command."""
+    """Adds a problem for a value of another SDK, such as a role in place of the command."""
     for name, value in (("image_uri", image), ("command", command)):
         if hint := value_hint(value):
             problems.add(name, *hint)
 
 
 def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
-    """The command as it is sent: text is run by `sh -c`, with Unix line ends; a list is sent unchanged.
+    """Returns the command as it is sent: a string runs by `sh -c`, with Unix line ends; a list is unchanged.
 
     Args:
         command: as the user gave it.
@@ -303,7 +303,7 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
 
 
 def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
-    """Check that the first script of the command is in the code folder, and that the job can read the scripts.
+    """Checks that the first script of the command is in the code folder, and that the job can read the scripts.
 
     Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
     relative path. Anything else may come from the image or from an earlier step.
@@ -339,10 +339,7 @@ def _first_script(command: Sequence[str]) -> str | None:
 
 
 def hiding_pipe(command: Sequence[str]) -> str:
-    """The pipe of a shell command that hides the failure of a program; empty where none certainly does.
-
-    The shell reports how the last program of a pipe ended. A script with `pipefail`, with here-documents, `case`
-    or substitutions outside quotes is not examined.
+    """Returns the pipe of a shell command that hides the failure of a program; empty if none certainly does.
 
     Example:
         >>> hiding_pipe(["sh", "-c", "cd src; python train.py 2>&1 | tee log.txt"])
@@ -350,6 +347,8 @@ def hiding_pipe(command: Sequence[str]) -> str:
         >>> hiding_pipe(["bash", "-o", "pipefail", "-c", "python train.py | tee log.txt"])
         ''
     """
+    # A shell returns the exit code of the last program of a pipe. Scripts with `pipefail`, here-documents, `case`
+    # or substitutions outside quotes are not examined.
     *shell, script = command or [""]
     is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in SHELLS and shell[-1].startswith("-")
     # Characters that are quoted or in a comment are replaced, so that places in both texts are the same.

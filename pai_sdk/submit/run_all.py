@@ -90,7 +90,7 @@ def _submit_next(
     jobs: list[TrainingJob],
     max_parallel: int,
 ) -> None:
-    """Submit until `max_parallel` jobs are unfinished. A failed submission is the last one."""
+    """Submits until `max_parallel` jobs are unfinished; stops after a failed submission."""
     while waiting and len(watch.unfinished) < max_parallel:
         name, submit = waiting.popleft()
         try:
@@ -107,11 +107,7 @@ def _submit_next(
 def _planned(
     submitters: Iterable[JobSubmitter | Plan], inputs: Mapping[str, InputSource] | None, session: Session | None
 ) -> list[tuple[str, Callable[[], TrainingJob]]]:
-    """The name of each job, and what submits it.
-
-    Raises:
-        InvalidInputError: with what is wrong with all of them.
-    """
+    """Returns the name of each job, and the function that submits it."""
     items: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
     if not items and not isinstance(submitters, Sequence):
         raise InvalidInputError([wrong_type("submitters", submitters, _HINT)])

@@ -34,7 +34,7 @@ MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 
 
 def training_outputs() -> list[Channel]:
-    """The outputs of jobs that train, where nothing else is defined."""
+    """Returns the outputs of jobs that train, where nothing else is defined."""
     from pai_sdk.schemas.spec import Channel
 
     return [
@@ -51,7 +51,7 @@ class _ChannelBuilder:
     base_job_name: str | None
 
     def job_name(self, job_name: str | None = None) -> str:
-        """The name given, or a new one that begins with `base_job_name`."""
+        """Returns the name given, or a new one that begins with `base_job_name`."""
         base = self.base_job_name or type(self).__name__.lower()
         return job_name or f"{base}-{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(3)}"
 
@@ -61,7 +61,7 @@ class _ChannelBuilder:
         input_channels: Sequence[Any] | None = None,
         default_inputs: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """The input channels of a request; nothing is uploaded, `fit()` and `submit()` do this.
+        """Returns the input channels of a request; nothing is uploaded, `fit()` and `submit()` do this.
 
         Args:
             inputs: input channel to what fills it.
@@ -87,7 +87,7 @@ class _ChannelBuilder:
         output_channels: Sequence[Any] | None = None,
         outputs: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """The output channels of a request.
+        """Returns the output channels of a request.
 
         Args:
             job_name: the name of the job; it is part of the default place.

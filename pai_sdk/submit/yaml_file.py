@@ -53,7 +53,7 @@ class YamlFile:
     problems: Sequence[Problem] = ()
 
     def where(self, parameter: str) -> str:
-        """The file and the line of a value, in front of the way to it.
+        """Returns the file and the line of a value, before its path.
 
         Args:
             parameter: the way, as problems name it: `inputs['train']`, `requirements[0]`, `spot_spec.a`.
@@ -67,7 +67,7 @@ class YamlFile:
         return f"{self.path}:{line}: {parameter}" if line else f"{self.path}: {parameter}"
 
     def _line(self, parameter: str) -> int | None:
-        """The line of the deepest value on the way that the file has."""
+        """Returns the line of the deepest value on the path that the file has."""
         key_path: KeyPath = ()
         for step in _STEP.finditer(parameter):
             expected = int(step["number"]) if step["number"] else step["key"] if step["quote"] else step["name"]
@@ -84,7 +84,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read a file.
+    """Reads a file.
 
     Raises:
         InvalidInputError: it cannot be read, or is not YAML.
@@ -118,7 +118,7 @@ def read_yaml(path: Path) -> YamlFile:
 
 
 def read_scalar(text: str) -> Any:
-    """A value as in a file: `3` is a number, `[a, b]` a list, anything that is no YAML a text.
+    """Parses a value as in a file: `3` is a number, `[a, b]` a list; a string that is no YAML stays as it is.
 
     Example:
         >>> read_scalar("1e-3"), read_scalar("[a, 2]"), read_scalar("yes"), read_scalar("a: b: c")
@@ -140,7 +140,7 @@ def _walk(
     scalars: dict[KeyPath, str],
     around: tuple[int, ...],
 ) -> Iterator[Problem]:
-    """Note the lines and texts of a node and all below it; gives keys that are given twice."""
+    """Records the lines and strings of a node and its children; yields duplicate keys."""
     import yaml
 
     if id(node) in around:
@@ -166,7 +166,7 @@ def _walk(
 
 
 def path_text(key_path: KeyPath) -> str:
-    """The way to a value, as problems name it.
+    """Formats the path of a value.
 
     Example:
         >>> way_to(("inputs", "train")), way_to(("requirements", 0))
@@ -177,7 +177,7 @@ def path_text(key_path: KeyPath) -> str:
 
 
 def _matches(key: str | int, expected: str | int) -> bool:
-    """True where a problem means that key: problems of the wire's models have the names of the wire."""
+    """Returns whether a problem refers to a key: problems of the wire's models have wire names."""
     plain = [str(name).replace("_", "").lower() for name in (key, expected)]
     return plain[0] == plain[1]
 

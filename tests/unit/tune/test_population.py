@@ -366,7 +366,7 @@ def test_a_population_is_given_by_its_name_and_in_a_file(tmp_path: Path) -> None
     assert checked_population("pbt", problems) == PopulationBased()
     assert checked_population({"pbt": None}, problems) == PopulationBased()
     assert checked_population("tpe", problems) is None
-    assert not problems.found
+    assert not problems.entries
     file = tmp_path / "space.yaml"
     file.write_text(
         "search:\n  lr: {log_uniform: [1e-3, 1]}\n"
