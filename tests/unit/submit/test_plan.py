@@ -215,7 +215,7 @@ def test_a_loaded_plan_whose_files_are_not_in_oss_says_so(cloud: Cloud, source: 
     assert {*reported} == {"source_dir", "inputs['train']"}
     for text in reported.values():
         assert "its files are not in oss://models/pai/" in text
-        assert "submit the plan where it was made, or plan again" in text
+        assert "submit the plan where it was created, or create it again" in text
     assert cloud.bodies == []
 
 
