@@ -182,11 +182,11 @@ def test_a_share_that_is_full_says_when_to_come_again(
 ) -> None:
     go_on = threading.Event()
 
-    def pieces(*_: Any) -> Iterator[tuple[int, bytes]]:
+    def chunks(*_: Any) -> Iterator[tuple[int, bytes]]:
         go_on.wait(PATIENCE_S)
         yield 0, b"a\n"
 
-    monkeypatch.setattr(search, "_pieces", pieces)
+    monkeypatch.setattr(search, "_chunks", chunks)
     monkeypatch.setattr("pai_sdk.service.budgets._SLOT_TIMEOUT_S", 0.1)
     with ExitStack() as stack:
         stack.callback(go_on.set)
