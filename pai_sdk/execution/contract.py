@@ -71,7 +71,8 @@ def launch_spec(
     sandbox, mounts = Sandbox(root.resolve()), mounts or Mounts()
     sandbox.create(request)
     for channel, path in mounts.inputs.items():
-        if path.is_file():  # the mount point of a file must be a file
+        # The mount point of a file must be a file.
+        if path.is_file():
             (sandbox.input_dir(channel) / path.name).touch()
     write_config(sandbox, request)
     members, files = instances(job_id, request), input_files(sandbox, request)

@@ -67,7 +67,8 @@ def ended(state: ExecutionState, *, now: float) -> ExecutionState:
     succeeded = all(instance.status == "Succeed" for instance in state.instances)
     instances = tuple(_terminated(instance) for instance in state.instances)
     state = replace(state, phase="ended", ended_at=now, started_at=state.started_at or now, instances=instances)
-    if succeeded:  # a stop request that arrived after the last exit does not count
+    # A stop request that arrived after the last exit does not count.
+    if succeeded:
         return replace(state, succeeded=True, reason_code="", reason_message="", failed_instance=None)
     return replace(state, succeeded=False)
 

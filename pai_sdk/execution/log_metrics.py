@@ -177,11 +177,13 @@ class _Mark(NamedTuple):
                     # match.
                     if mark.record() == record:
                         return mark, start + at + _MARK_BYTES
-            end = start and min(start + _MARK_BYTES, end - 1)  # a mark may cross the boundary of two reads
+            # A mark may cross the boundary of two reads.
+            end = start and min(start + _MARK_BYTES, end - 1)
         return cls(), 0
 
 
-_LOG_BYTES, _LINES = b"\xa9\x06", b"\xb1\x06"  # the keys of fields 101 and 102, each with eight bytes behind it
+# The keys of fields 101 and 102, each with eight bytes behind it.
+_LOG_BYTES, _LINES = b"\xa9\x06", b"\xb1\x06"
 _MARK_FIELDS = struct.Struct("<2sQ2sQ")
 _DOUBLE = struct.Struct("<d")
 _MARK_BYTES = len(_Mark().record())
@@ -202,7 +204,8 @@ class _Log:
         self._instance, self._path, self._folder, self._times, self._now = instance, path, folder, times, now
         self.long_lines = 0
         self._last_read: tuple[int, bool] | None = (
-            None  # size of the log at the last read, and whether that was final
+            # Size of the log at the last read, and whether that was final.
+            None
         )
         # How far the log was read without a value behind the mark; valid while the event file is unchanged.
         self._ahead: tuple[tuple[int, int], _Mark] | None = None
@@ -219,7 +222,8 @@ class _Log:
         with ExitStack() as stack:
             try:
                 log = stack.enter_context(open_plain(self._path))
-            except OSError:  # not written yet, removed with the job, or something else than a file
+            except OSError:
+                # Not written yet, removed with the job, or something else than a file.
                 return False, {}
             status = os.fstat(log.fileno())
             writes_events = any(not pattern.is_progress for pattern in patterns)
@@ -263,7 +267,8 @@ class _Log:
             offset += len(state)
             if line in values:
                 at = times.of_byte(offset - 1)
-                if at is None:  # written after the last recorded size: the log's own mtime counts
+                # Written after the last recorded size: the log's own mtime counts.
+                if at is None:
                     at = changed_at if times.times else self._now()
                 # Sizes are sampled, so an earlier line may get a later time; times must not go backwards.
                 last_time, count = max(last_time, at), count + 1

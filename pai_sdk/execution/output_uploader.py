@@ -98,7 +98,8 @@ class OutputUploader:
         problems: list[str] = []
         with self._lock:
             if self._is_finished and live_only:
-                return ""  # a live upload that was scheduled before the final one and lost the race for the lock
+                # A live upload that was scheduled before the final one and lost the race for the lock.
+                return ""
             if self._resumed is None:
                 self._resumed = _read_resumed(self._files.sandbox)
             for name in self._targets:

@@ -42,6 +42,7 @@ def open_executor(name: str, setup: ExecutorSetup) -> Executor:
 
 
 def _entry_points() -> dict[str, str]:
-    from importlib.metadata import entry_points  # takes 30 ms, needed only for executors of other packages
+    # Takes 30 ms, needed only for executors of other packages.
+    from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group=_GROUP)}

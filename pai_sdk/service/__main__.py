@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle-timeout", type=float, metavar="SECONDS")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gc.disable()  # collections take a tenth of the time of the imports
+    # Collections take a tenth of the time of the imports.
+    gc.disable()
     from pai_sdk.service.server import serve
 
     settings = ServiceSettings(
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _collect_garbage(info: ServiceInfo) -> None:
-    gc.freeze()  # imported modules are never freed, so later collections can skip them
+    # Imported modules are never freed, so later collections can skip them.
+    gc.freeze()
     gc.enable()
 
 

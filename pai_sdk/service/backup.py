@@ -362,7 +362,8 @@ def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
 
 def _fill_database(jobs: Path, url: str) -> None:
     parsed = postgres_url(url)
-    old = Database.in_file(jobs)  # migrates the tables of an older release
+    # Migrates the tables of an older release.
+    old = Database.in_file(jobs)
     new = Database(postgres_engine(parsed), display_name=display_url(parsed))
     with closing(old), closing(new), old.read() as source, new.write() as target:
         connection = target.connection()
@@ -371,7 +372,8 @@ def _fill_database(jobs: Path, url: str) -> None:
                 [Problem("database", f"{display_url(parsed)} has jobs already", "use an empty one")]
             )
         for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(delete(table))  # the initial rows of a new database
+            # The initial rows of a new database.
+            connection.execute(delete(table))
         _copy_rows(source.connection(), connection)
         for table in Base.metadata.sorted_tables:
             for column in table.primary_key.columns:

@@ -421,7 +421,8 @@ async def _watched(
     if not reads:
         _CURRENT.set(work)
         return await handler(request)
-    await request.body()  # read first: the next message after the body is the disconnect
+    # Read first: the next message after the body is the disconnect.
+    await request.body()
     with anyio.CancelScope() as scope:
         watch = asyncio.create_task(_watch_disconnect(request.receive, work, scope))
         try:

@@ -120,7 +120,8 @@ def ensure_running(
         )
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        refuse_foreign(root)  # before a lock and a log are created there
+        # Before a lock and a log are created there.
+        refuse_foreign(root)
         with _start_lock(root, deadline):
             running = _running(root)
             if running is not None and _is_outdated(running):
@@ -204,7 +205,8 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
     # Without a process id, no service has been ready on this folder yet.
     if info is None or not info.pid or not _responds(info, timeout_s):
         return None
-    return read_info(root)  # read again: the responding service may have started during the request
+    # Read again: the responding service may have started during the request.
+    return read_info(root)
 
 
 def _is_outdated(running: ServiceInfo) -> bool:
@@ -237,7 +239,8 @@ def _stop(running: ServiceInfo, deadline: float) -> None:
 
 
 def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:
-    child = None if is_locked(root) else _spawn(root)  # locked without a response: it is starting or stopping
+    # Locked without a response: it is starting or stopping.
+    child = None if is_locked(root) else _spawn(root)
     while time.monotonic() < deadline:
         running = _running(root)
         if running is not None:
@@ -329,7 +332,8 @@ def _responds(info: ServiceInfo, timeout_s: float) -> bool:
     )
     try:
         connection = _connection_to(info, timeout_s)
-    except OSError:  # its certificate file is unreadable
+    except OSError:
+        # Its certificate file is unreadable.
         return False
     try:
         connection.request("GET", path, headers=headers)

@@ -61,7 +61,8 @@ def holdings(root: Path) -> list[Holding]:
     logs = [folder / "logs" for folder in job_folders]
     logs_bytes = sum(map(_size_bytes, logs))
     parts = [
-        Holding("objects", _size_bytes(root / "objects"), None),  # small ones are rows of a database
+        # Small ones are rows of a database.
+        Holding("objects", _size_bytes(root / "objects"), None),
         Holding("job folders", _size_bytes(jobs) - logs_bytes, len(job_folders)),
         Holding("logs", logs_bytes, sum(len(list(folder.glob("*.log"))) for folder in logs)),
         Holding("environments", sum(map(_size_bytes, cached)), len(cached)),

@@ -55,7 +55,8 @@ def _record_database(root: Path, database_name: str) -> None:
     file = root / "database"
     recorded = file.read_text(encoding="utf-8").strip() if file.exists() else ""
     if not recorded and (root / _SQLITE_FILE).exists():
-        recorded = _SQLITE_FILE  # a folder of an older build, which had no other database
+        # A folder of an older build, which had no other database.
+        recorded = _SQLITE_FILE
     if recorded and recorded != database_name:
         how = "without --database" if recorded == _SQLITE_FILE else f"with --database {recorded}"
         raise ServiceStartError(

@@ -144,7 +144,8 @@ class Standby:
 
     def _try(self, listener: socket | None) -> bool:
         """Acquires the lease if it is free, and renews it from then on."""
-        sent_at = now_s()  # before the request: the lease's life counts from here, whatever the request takes
+        # Before the request: the lease's life counts from here, whatever the request takes.
+        sent_at = now_s()
         acquired = self._table.acquire()
         if acquired is None:
             return False

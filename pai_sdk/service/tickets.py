@@ -47,7 +47,8 @@ class Tickets(Generic[T]):
         self._max_tickets = max_tickets
         self._clock = clock
         self._lock = threading.Lock()
-        self._values: dict[bytes, tuple[float, T]] = {}  # by digest, oldest first, with the end of its validity
+        # By digest, oldest first, with the end of its validity.
+        self._values: dict[bytes, tuple[float, T]] = {}
 
     def new_ticket(self, value: T) -> str:
         """Returns a ticket for the value. It consists of letters, digits, `-` and `_`."""

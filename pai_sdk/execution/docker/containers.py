@@ -90,10 +90,12 @@ class JobContainers:
         restarted one does not list the start of these containers, and newer events may have replaced it.
         """
         engine = self._engine()
-        if engine.is_podman:  # Podman has no daemon that containers depend on
+        # Podman has no daemon that containers depend on.
+        if engine.is_podman:
             return False
         ids = {container.id for container in self.of(job_id)}
-        now = f"{time.time():.9f}"  # in whole seconds, `until` would leave out the last events
+        # In whole seconds, `until` would leave out the last events.
+        now = f"{time.time():.9f}"
         events = list(engine.client.api.events(since="1", until=now, decode=True))
         if any(event.get("Action") == "start" and event["Actor"]["ID"] in ids for event in events):
             return False

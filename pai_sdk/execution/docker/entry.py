@@ -133,7 +133,8 @@ def _get_int(values: dict[str, Any], *names: str) -> int:
 
 
 def _send_stdin(connection: Any) -> None:
-    with suppress(OSError, ValueError):  # the command has exited, or stdin is closed
+    # The command has exited, or stdin is closed.
+    with suppress(OSError, ValueError):
         while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
             connection.sendall(chunk)
         # Closes only the command's stdin; its output continues.

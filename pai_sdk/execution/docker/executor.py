@@ -210,7 +210,8 @@ class DockerExecutor(Executor):
         # `go` is read before the engine is asked: without `go`, a missing container may not have been created yet.
         is_launched = shared.is_launched
         containers = self._container_exits(job, should_cache=is_launched) if silent else {}
-        if containers is None:  # the engine is away: it may respond later, and the job may continue
+        # The engine is away: it may respond later, and the job may continue.
+        if containers is None:
             return replace(shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._absence.sentence)
         if is_launched and all(_has_ended(name, containers) for name in silent):
             return self._finalize(job, containers)
@@ -294,9 +295,11 @@ class DockerExecutor(Executor):
     def _finalize(self, job: _Job, containers: Mapping[str, ContainerExit | None]) -> ExecutionState:
         """Writes how the job ended, and removes its containers and network."""
         with locked(job.journal.lock, waits=False) as has_lock:
-            if not has_lock:  # another process finalizes the job; until then it counts as running
+            # Another process finalizes the job; until then it counts as running.
+            if not has_lock:
                 return job.shared.state()
-            if job.journal.read_job() is None:  # withdrawn by another process since the check without the lock
+            # Withdrawn by another process since the check without the lock.
+            if job.journal.read_job() is None:
                 return ExecutionState("absent")
             state = job.final_state()
             if state is None:
@@ -333,7 +336,8 @@ class DockerExecutor(Executor):
                     continue
                 with tolerate_missing_engine():
                     if job.shared.read_exit(container.name) is not None and container.status == "running":
-                        container.wait(timeout=30)  # it has written its exit code and is exiting
+                        # It has written its exit code and is exiting.
+                        container.wait(timeout=30)
                         container.reload()
                     has_log = job.shared.has_opened_log(container.name)
                     end = container_exit(container, with_output=not has_log)

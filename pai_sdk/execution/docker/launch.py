@@ -76,7 +76,8 @@ class Launch:
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
         algorithm = request.algorithm_spec
-        if give_to and algorithm and algorithm.metric_definitions:  # root's containers would create it unwritable
+        # Root's containers would create it unwritable.
+        if give_to and algorithm and algorithm.metric_definitions:
             Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
         shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
@@ -157,7 +158,8 @@ class Launch:
     def _user(self, options: LocalOptions) -> tuple[str, str]:
         """Returns the user of the containers, and the final owner of the files if that is another one."""
         me = f"{os.getuid()}:{os.getgid()}"
-        if self.engine.is_rootless:  # root in the container is the caller on the host
+        # Root in the container is the caller on the host.
+        if self.engine.is_rootless:
             return "0:0", ""
         if options.user == "root":
             return "0:0", "" if os.getuid() == 0 else me
@@ -198,7 +200,8 @@ class Launch:
         share = gpu_share(limits, instances)
         if options.network == "host":
             meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
-        elif len(instances) == 1:  # in no network, so its name does not resolve; its ports are private
+        elif len(instances) == 1:
+            # In no network, so its name does not resolve; its ports are private.
             meeting = Rendezvous.on_loopback([MASTER_PORT, TF_PORT], nproc_per_node=share)
         else:
             meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
@@ -222,7 +225,8 @@ class Launch:
     def _default_environment(self) -> dict[str, str]:
         """Returns default variables; the values of the request win."""
         variables = {"PYTHONUNBUFFERED": "1"}
-        if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
+        # A user without an entry in the image's /etc/passwd has no home there.
+        if os.getuid():
             variables |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
         if self.mounts.pip_cache:
             variables["PIP_CACHE_DIR"] = f"{SHARED_DIR}/pip-cache"

@@ -49,7 +49,8 @@ class SharedFolder(ExecutionRecord):
     """
 
     _max_bytes = _MAX_TEXT_BYTES
-    _stop_mode = 0o666  # a container of any user must be able to read it
+    # A container of any user must be able to read it.
+    _stop_mode = 0o666
 
     def __init__(self, path: Path, instances: Sequence[Instance] = ()) -> None:
         super().__init__(path)
@@ -62,7 +63,8 @@ class SharedFolder(ExecutionRecord):
         for folder in (self.path, *(self.path / name for name in ("home", "pip-cache", "requirements"))):
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_text("utf-8")
-        lines = "".join(f"{line}\n" for line in requirements)  # an index URL may contain a password
+        # An index URL may contain a password.
+        lines = "".join(f"{line}\n" for line in requirements)
         contents = {"instance.sh": script, **instance_files, **({"requirements.txt": lines} if lines else {})}
         for name, text in contents.items():
             # Replaced by a rename, because a shell reads its script while it runs. The script's patterns skip

@@ -48,7 +48,8 @@ class ProcessEntry:
             except FileNotFoundError:
                 os.write(2, os.fsencode(f"pai-sdk: there is no program {command[0]!r} in the job\n"))
                 code = _NO_COMMAND
-            except BaseException as error:  # a forked child must never return into its parent's code
+            except BaseException as error:
+                # A forked child must never return into its parent's code.
                 os.write(2, os.fsencode(f"pai-sdk: the job cannot be entered: {error}\n"))
             finally:
                 os._exit(code)
@@ -95,7 +96,8 @@ def find_process_entry(instance: str) -> ProcessEntry | None:
     if sys.platform != "linux":
         return None
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):  # the process has exited, or belongs to another user
+        # The process has exited, or belongs to another user.
+        with suppress(OSError, ValueError, IndexError):
             is_same_user = process.stat().st_uid == os.geteuid()
             if is_same_user and variable in (process / "environ").read_bytes().split(b"\0"):
                 # "pid (any name) state ppid …": the name may have spaces and parentheses.

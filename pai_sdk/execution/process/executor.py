@@ -53,7 +53,8 @@ class ProcessExecutor(Executor):
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
         self.grace_s = grace_s
-        self._local_roots: set[Path] = set()  # a cache: folders of jobs that are known to run on this machine
+        # A cache: folders of jobs that are known to run on this machine.
+        self._local_roots: set[Path] = set()
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> ProcessExecutor:

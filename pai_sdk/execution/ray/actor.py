@@ -36,7 +36,8 @@ class InstanceActor:
 
     def node(self) -> str:
         """Returns the id of the node."""
-        import ray  # present on the node; the service may import this module without Ray
+        # Present on the node; the service may import this module without Ray.
+        import ray
 
         return str(ray.get_runtime_context().get_node_id())
 
@@ -61,6 +62,7 @@ class InstanceActor:
                 path.write_bytes(content)
             try:
                 draft.rename(target)
-            except OSError:  # another actor on this node renamed its copy first; both have the same digest
+            except OSError:
+                # Another actor on this node renamed its copy first; both have the same digest.
                 shutil.rmtree(draft)
         return target

@@ -121,7 +121,8 @@ class Cluster:
         ray.cloudpickle.register_pickle_by_value(actor)
         try:
             self._connect()
-        except Exception as error:  # Ray's exception type depends on the kind of address
+        except Exception as error:
+            # Ray's exception type depends on the kind of address.
             message = f"the Ray cluster at {options.address} cannot be used: {_summary(error)}"
             raise PaiError(f"{message}; {_AUTHENTICATION_HINT}") from error
         # In the object store, so that each node fetches it once.

@@ -112,7 +112,8 @@ class RayExecutor(Executor):
         """Detaches from the mirror process, which exits as soon as it has no jobs."""
         self._closing.set()
         if self._watchdog is not None:
-            self._watchdog.join(_END_TIMEOUT_S)  # bounded: the thread may be waiting for a connection
+            # Bounded: the thread may be waiting for a connection.
+            self._watchdog.join(_END_TIMEOUT_S)
         if self._mirror is not None and not self._hub.active():
             with suppress(subprocess.TimeoutExpired):
                 self._mirror.wait(timeout=_END_TIMEOUT_S)
@@ -156,7 +157,8 @@ class RayExecutor(Executor):
         state = journal.read_state()
         if state is None or state.phase == "ended" or self._hub.has(root.name):
             return state or ExecutionState("absent")
-        state = journal.read_state() or state  # read again: the job may have ended before `has` was called
+        # Read again: the job may have ended before `has` was called.
+        state = journal.read_state() or state
         if state.phase != "ended":
             state = replace(state, reason_code=REASON_NODE_LOST, reason_message=_RESTORED_MESSAGE)
             state = ended(state, now=time.time())

@@ -227,7 +227,8 @@ class JobMirror:
                         with suppress(InstanceLost):
                             self._parts[other] = _later(self._parts[other], remote.call("state"))
                 self._ending = ending_of(part)
-        self._write_state()  # before the log: a reader of its lines must find the job running
+        # Before the log: a reader of its lines must find the job running.
+        self._write_state()
         for file, content in (
             (self._sandbox.log_file(name), news["log"]),
             (self._sandbox.times_file(name), news["times"]),
@@ -263,7 +264,8 @@ class JobMirror:
         while not is_finished.wait(_OUTPUTS_INTERVAL_S):
             try:
                 self._outputs.update(self._reachable(leaders, present), LIVE_CHANNELS)
-            except Exception as error:  # the final update raises if the error persists
+            except Exception as error:
+                # The final update raises if the error persists.
                 logger.info("%s: outputs could not be brought here: %s", self._sandbox.root.name, error)
 
     @staticmethod
@@ -287,7 +289,8 @@ class JobMirror:
 
     def _write_state(self) -> None:
         state = job_state(self._state, self._parts, self._ending, now=time.time())
-        if state.phase != "ended":  # the end is written only after the outputs are local
+        # The end is written only after the outputs are local.
+        if state.phase != "ended":
             self._write(state)
         else:
             self._state = replace(state, phase="running", ended_at=None, succeeded=None)

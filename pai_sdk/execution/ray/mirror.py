@@ -43,7 +43,8 @@ def main(hub_path: str, options: str) -> None:
     hub = Hub(Path(hub_path))
     # One mirror per hub. The lock ends with its process, so a killed mirror needs no cleanup.
     with locked(hub.lock):
-        hub.clear_orphaned()  # the mark of a mirror that was killed
+        # The mark of a mirror that was killed.
+        hub.clear_orphaned()
         service_ended = threading.Event()
         threading.Thread(target=_watch_service, args=(hub, service_ended), daemon=True).start()
         try:
@@ -57,7 +58,8 @@ def main(hub_path: str, options: str) -> None:
             mirror.step()
             time.sleep(_POLL_INTERVAL_S)
         logging.shutdown()
-        os._exit(0)  # threads of jobs, and of Ray, would continue during a normal exit
+        # Threads of jobs, and of Ray, would continue during a normal exit.
+        os._exit(0)
 
 
 class _Mirror:

@@ -70,7 +70,8 @@ class OutputMirror:
             replace_file(self._mirrored_file, json.dumps(self._mirrored))
 
     def _fetch(self, path: str, rank: int, source: Source, properties: FileInfo) -> None:
-        if "/" not in path:  # a channel: its local folder belongs to the service, and is never a link
+        # A channel: its local folder belongs to the service, and is never a link.
+        if "/" not in path:
             if properties == ["folder"]:
                 (self._folder / path).mkdir(exist_ok=True)
             return

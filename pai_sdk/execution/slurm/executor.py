@@ -87,7 +87,8 @@ class SlurmExecutor(Executor):
 
     def start(self, spec: LaunchSpec) -> None:
         """Submits a job. If Slurm does not respond, a later `state` submits it."""
-        sandbox = Sandbox(spec.sandbox.root.resolve())  # Slurm reports the resolved working directory
+        # Slurm reports the resolved working directory.
+        sandbox = Sandbox(spec.sandbox.root.resolve())
         journal = Journal(sandbox.state_dir)
         if journal.read_state() is not None:
             return
@@ -295,7 +296,8 @@ class SlurmExecutor(Executor):
     def sweep(self) -> Sequence[str]:
         """Cancels the Slurm jobs of jobs whose folder is gone; returns the job ids."""
         gone = set()
-        if self._jobs_dir.is_dir():  # otherwise the file system is not mounted, which says nothing about the jobs
+        # Otherwise the file system is not mounted, which says nothing about the jobs.
+        if self._jobs_dir.is_dir():
             for entry in list_entries():
                 if not entry.is_finished and entry.root.parent == self._jobs_dir and not entry.root.exists():
                     cancel(entry, should_kill=True)

@@ -105,12 +105,14 @@ def list_entries(*, root: Path | None = None) -> list[QueuedJob]:
     queued = []
     for line in printed.splitlines():
         parts = line.split("|", len(_FIELDS) - 1)
-        if f"|{_PREFIX}" not in line:  # another job of this user: an array, or a job with an arbitrary name
+        # Another job of this user: an array, or a job with an arbitrary name.
+        if f"|{_PREFIX}" not in line:
             continue
         if len(parts) != len(_FIELDS) or not (_NUMBER.fullmatch(parts[0]) and _STATE.fullmatch(parts[1])):
             raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
         number, state, preempted, reason, name, folder = parts
-        if name.startswith(_PREFIX) and number.isdecimal():  # other numbers are tasks of the user's own arrays
+        # Other numbers are tasks of the user's own arrays.
+        if name.startswith(_PREFIX) and number.isdecimal():
             job_root = Path(folder.rstrip().removesuffix("|"))
             if root is not None and job_root != root:
                 continue
@@ -210,8 +212,10 @@ def cancel(entry: QueuedJob, *, should_kill: bool = False) -> None:
         SlurmAway: it is unknown whether the job was cancelled.
     """
     target = [f"--name={slurm_job_name(entry.job_id, entry.attempt)}", entry.number]
-    with suppress(SlurmRefused):  # pending, so there is nothing to kill; or just ended
-        if should_kill:  # only the steps: with --full, Slurm 22.05 cancels the job, and kills after its KillWait
+    # Pending, so there is nothing to kill; or just ended.
+    with suppress(SlurmRefused):
+        # Only the steps: with --full, Slurm 22.05 cancels the job, and kills after its KillWait.
+        if should_kill:
             run(["scancel", "--signal=KILL", *target])
     with suppress(SlurmRefused):
         run(["scancel", *target])

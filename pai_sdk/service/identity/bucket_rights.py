@@ -101,7 +101,8 @@ class BucketRights:
 
     def _principal(self, key_id: str) -> Principal:
         principal = self._keys.principal(key_id)
-        if principal is None:  # revoked after its signature was checked
+        # Revoked after its signature was checked.
+        if principal is None:
             raise _refusal("InvalidAccessKeyId", "The access key id is not known here; check it.")
         return principal
 

@@ -223,7 +223,8 @@ class Users:
         try:
             with self._database.write() as session:
                 yield session
-        finally:  # also after an error: the commit may have succeeded although its response was lost
+        finally:
+            # Also after an error: the commit may have succeeded although its response was lost.
             self._refresh()
 
     # ---- inside -------------------------------------------------------------------------------------------

@@ -210,7 +210,8 @@ class WorkspaceTable:
         try:
             with self._changing_rights() as session:
                 yield session
-        finally:  # also after an error: the commit may have succeeded although its response was lost
+        finally:
+            # Also after an error: the commit may have succeeded although its response was lost.
             self._refresh()
 
     def _refresh(self) -> list[WorkspaceInfo]:

@@ -91,7 +91,8 @@ class BlobFolder:
             FileNotFoundError: one of them is not there.
         """
         with self.path(addition).open("rb") as source, self.path(name).open("r+b") as target:
-            target.truncate(size_bytes)  # an interrupted append may have left bytes behind the recorded size
+            # An interrupted append may have left bytes behind the recorded size.
+            target.truncate(size_bytes)
             target.seek(size_bytes)
             shutil.copyfileobj(source, target, _CHUNK_BYTES)
             target.flush()
@@ -113,7 +114,8 @@ class BlobFolder:
             os.link(self.path(name), self.path(twin))
         except FileNotFoundError:
             raise
-        except OSError:  # a file system without hard links, or too many of them
+        except OSError:
+            # A file system without hard links, or too many of them.
             with self.writer() as writer, self.path(name).open("rb") as stream:
                 writer.copy_from(stream)
                 return writer.finish().name
@@ -168,7 +170,8 @@ class BlobFolder:
         sizes = {}
         with os.scandir(self._blobs / shard) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # removed by another thread since scandir
+                # Removed by another thread since scandir.
+                with suppress(FileNotFoundError):
                     sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
         return sizes
 
@@ -209,7 +212,8 @@ class BlobWriter:
         self.crc64 = 0
         self.size_bytes = 0
         self._in_memory = bytearray()
-        self._stream: BinaryIO | None = None  # opened only when the content is too large for a row
+        # Opened only when the content is too large for a row.
+        self._stream: BinaryIO | None = None
 
     def __enter__(self) -> BlobWriter:
         return self
@@ -280,7 +284,8 @@ class BlobWriter:
         lost.
         """
         stream = self._file()
-        stream.flush()  # not `replace_file`, which needs the content in memory
+        # Not `replace_file`, which needs the content in memory.
+        stream.flush()
         # Before the sync: a crash leaves a blob without a row, which the sweep removes.
         self._draft.rename(self._final)
         if durable:
@@ -297,7 +302,8 @@ class BlobWriter:
         """Removes the draft unless it is finished."""
         if self._stream is None:
             return
-        with suppress(OSError):  # close flushes the buffer, which fails on a full disk
+        # Close flushes the buffer, which fails on a full disk.
+        with suppress(OSError):
             self._stream.close()
         self._draft.unlink(missing_ok=True)
 
@@ -333,7 +339,8 @@ class SharedBlob:
         self._folder = folder
         self.name = folder.new_name()
         self.completing = threading.Lock()
-        self._lock = threading.Lock()  # guards the fields below; no other lock or wait is allowed under it
+        # Guards the fields below; no other lock or wait is allowed under it.
+        self._lock = threading.Lock()
         self._part_bytes: int | None = None
         self._reserved: set[int] = set()
         self._writing = 0
@@ -419,7 +426,8 @@ class _SlotWriter(BlobWriter):
     def discard(self) -> None:
         """Releases the slot, which is free for another writer unless this one has finished."""
         if self._stream is not None:
-            with suppress(OSError):  # close flushes the buffer, which fails on a full disk
+            # Close flushes the buffer, which fails on a full disk.
+            with suppress(OSError):
                 self._stream.close()
         if not self._is_released:
             self._is_released = True

@@ -36,7 +36,8 @@ class Threads:
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(self._count)  # can only be created inside the running event loop
+        # Can only be created inside the running event loop.
+        return anyio.CapacityLimiter(self._count)
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Calls a function in a thread; a cancelled caller still waits for its end."""

@@ -103,7 +103,8 @@ class MultipartUploads:
 
     def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
         self._database, self._blobs = database, blobs
-        self._shared: dict[str, SharedBlob] = {}  # by upload id; only uploads with requests to this process
+        # By upload id; only uploads with requests to this process.
+        self._shared: dict[str, SharedBlob] = {}
         self._guard = threading.Lock()
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
@@ -420,7 +421,8 @@ def _combined_etag(parts: Sequence[UploadedPart]) -> str:
 def _combined_crc64(parts: Sequence[UploadedPart]) -> int | None:
     crc64 = 0
     for part in parts:
-        if part.crc64 is None:  # written by a release that did not record it
+        # Written by a release that did not record it.
+        if part.crc64 is None:
             return None
         crc64 = combine_crc64(crc64, part.crc64, part.size_bytes)
     return crc64

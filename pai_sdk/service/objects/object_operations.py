@@ -348,7 +348,8 @@ def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
         if standard and int(match[2]) > 0:
             first = max(first, 0)
     if standard and match[1] and match[2] and last < first:
-        return None  # HTTP: an invalid range is ignored
+        # HTTP: an invalid range is ignored.
+        return None
     if standard:
         last = min(last, size_bytes - 1)
     if 0 <= first <= last < size_bytes:

@@ -167,13 +167,15 @@ class _ObjectApp:
         except ClientDisconnect:
             _log.info("%s %s: the client went away", scope["method"], request_id)
             response = _error_response(oss_error("IncompleteBody"), scope, request_id)
-        except Exception as error:  # for any error, the client gets a response in the format of OSS
+        except Exception as error:
+            # For any error, the client gets a response in the format of OSS.
             response = _error_response(error, scope, request_id)
         response.headers["x-oss-request-id"] = request_id
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
-        if not is_signed(scope):  # before anything of the request is parsed
+        # Before anything of the request is parsed.
+        if not is_signed(scope):
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
         request = replace(request, key_id=self._verifier.check(request.signed))

@@ -177,7 +177,8 @@ class ObjectStore:
             except FileNotFoundError:
                 if self.head(bucket, key).blob == info.blob:
                     raise content_is_short(info, 0) from None
-                continue  # replaced after its row was read: read the new row
+                # Replaced after its row was read: read the new row.
+                continue
             if size_bytes < info.size_bytes:
                 stream.close()
                 raise content_is_short(info, size_bytes)
@@ -268,7 +269,8 @@ class ObjectStore:
                 metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
                 return self._record(metadata, writer.finish(), kind="Appendable", forbid_overwrite=True)
             except StorageError as error:
-                if error.code == "FileAlreadyExists":  # a PutObject, which takes no such lock, was faster
+                # A PutObject, which takes no such lock, was faster.
+                if error.code == "FileAlreadyExists":
                     raise oss_error("ObjectNotAppendable", bucket=bucket, key=key) from error
                 raise
 
@@ -339,7 +341,8 @@ class ObjectStore:
         try:
             return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag, crc64=info.crc64)
         except FileNotFoundError:
-            return None  # deleted meanwhile; the open stream is still readable
+            # Deleted meanwhile; the open stream is still readable.
+            return None
 
     def _record(
         self, metadata: _ObjectMetadata, blob: Blob, *, kind: ObjectKind = "Normal", forbid_overwrite: bool = False

@@ -106,7 +106,8 @@ class Writer:
                 if self._connection is None:
                     self._connection = connect(self._path)
                 self._write(tasks, self._connection)
-            except Exception as error:  # for example a disk error during a rollback
+            except Exception as error:
+                # For example a disk error during a rollback.
                 _finish(tasks, error)
                 self._drop_connection()
 
@@ -125,13 +126,15 @@ class Writer:
             while batch is not None:
                 tasks += batch
                 batch = self._queue.get_nowait()
-            self._queue.put(None)  # put back: earlier operations run first, and the next call then ends the thread
+            # Put back: earlier operations run first, and the next call then ends the thread.
+            self._queue.put(None)
         return tasks
 
     def _write(self, tasks: Sequence[_Task[Any]], database: sqlite3.Connection) -> None:
         try:
             database.execute("BEGIN IMMEDIATE")
-        except Exception as error:  # for example a lock of another process
+        except Exception as error:
+            # For example a lock of another process.
             _finish(tasks, error)
             return
         try:
@@ -205,7 +208,8 @@ def _finish(tasks: Sequence[_Task[Any]], error: Exception | None = None) -> None
         else:
             by_loop.setdefault(task.loop, []).append(task)
     for loop, waiting in by_loop.items():
-        with suppress(RuntimeError):  # the loop was closed meanwhile, and with it all waiting requests
+        # The loop was closed meanwhile, and with it all waiting requests.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, waiting)
 
 

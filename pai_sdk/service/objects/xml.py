@@ -117,8 +117,10 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
         StorageError: `MalformedXML` if it is invalid, has another root, or declares entities.
     """
     try:
-        text = body.decode()  # UTF-8 only: the parser reads other encodings too, in which `<!` has other bytes
-        if "<!" in text:  # no request needs a DOCTYPE, and its entities can expand without bound
+        # UTF-8 only: the parser reads other encodings too, in which `<!` has other bytes.
+        text = body.decode()
+        # No request needs a DOCTYPE, and its entities can expand without bound.
+        if "<!" in text:
             raise oss_error("MalformedXML")
         if text.count("<") > _MAX_TAGS:
             raise oss_error("MalformedXML", "The body has more elements than any request needs.")
@@ -126,7 +128,8 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise oss_error("MalformedXML") from error
     for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]  # some clients name a namespace, some do not
+        # Some clients name a namespace, some do not.
+        element.tag = element.tag.rpartition("}")[2]
     if root.tag != tag:
         raise oss_error("MalformedXML", f"The root element must be {tag}.")
     return root

@@ -225,7 +225,8 @@ class ExternalBlobs(BlobFolder):
 
 
 def _new_name() -> str:
-    return EXTERNAL + uuid.uuid4().hex[4:]  # 32 characters, the size of the column `blob`
+    # 32 characters, the size of the column `blob`.
+    return EXTERNAL + uuid.uuid4().hex[4:]
 
 
 def _folder(name: str) -> str:
