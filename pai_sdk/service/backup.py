@@ -251,6 +251,7 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
             # Only the bytes that the index refers to count. An appendable blob may have grown since, and a shared
             # blob of an upload may have received more parts: both are copied again.
             if relative not in digests or before.get(relative) != state:
+                # Without its old digest, a blob that has disappeared fails this round.
                 digests.pop(relative, None)
                 digests.update(_copy_if_present(root, data, relative))
         if digests.keys() >= blobs.keys():
@@ -313,6 +314,7 @@ def restore(
     root.parent.mkdir(parents=True, exist_ok=True)
     # Created under another name and renamed when complete: a service would accept a partial folder as complete.
     draft = root.with_name(f".{root.name}.restore")
+    # The draft of an interrupted restore.
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source / _DATA, draft, symlinks=True)
     draft.chmod(0o700)

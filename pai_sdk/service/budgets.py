@@ -300,6 +300,7 @@ class _ShareThreads:
 
     @cached_property
     def _unlimited(self) -> anyio.CapacityLimiter:
+        # `_limiter` counts the threads; `run_sync` needs a limiter of its own.
         return anyio.CapacityLimiter(math.inf)
 
     async def acquire_slot(self, stack: ExitStack) -> None:
@@ -343,6 +344,7 @@ class Shares:
 
     def of(self, share: Share) -> _ShareThreads:
         """Returns the threads of a share."""
+        # Only on the event loop, so no lock is needed.
         return self._threads.setdefault(share, _ShareThreads(share))
 
 
@@ -418,6 +420,7 @@ async def _watched(
         WireError: the request is refused.
     """
     reads = work.budget.reads if work.budget.reads is not None else request.method in ("GET", "HEAD")
+    # A change is never aborted: it must not depend on its client.
     if not reads:
         _CURRENT.set(work)
         return await handler(request)

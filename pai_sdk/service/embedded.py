@@ -189,6 +189,7 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
     if info is None or not info.pid:
         raise ServiceStartError(f"a service runs on {root}, but its process is not known yet; try again")
     with suppress(ProcessLookupError):
+        # The lock was checked before: the process id alone may belong to another program by now.
         os.kill(info.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
     while is_locked(root):
@@ -354,6 +355,7 @@ def _connection_to(info: ServiceInfo, timeout_s: float) -> http.client.HTTPConne
     if address.scheme != "https":
         return http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The certificate itself is the trust anchor, also if it is not self-signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cafile=info.certificate)
     return http.client.HTTPSConnection(address.hostname or "", address.port, timeout=timeout_s, context=context)

@@ -113,6 +113,7 @@ class Standby:
         settings = self._settings
         listener = stack.enter_context(listen_on(settings.host, settings.port or 0))
         url = url_of(settings.host, listener.getsockname()[1], self._certificate, settings.names)
+        # Until then, health checks and clients get a response instead of a refused connection.
         server = HttpServer(_refuse, settings.connections, on_end=lambda: None, certificate=self._certificate)
         server.on_ready = lambda: on_standby(url)
         serve(server)
@@ -150,6 +151,7 @@ class Standby:
         if acquired is None:
             return False
         lease = Lease(self._table, acquired.number, sent_at=sent_at)
+        # Before the predecessor is killed, which may take a second: the lease must not expire meanwhile.
         lease.start()
         self._leadership = Leadership(lease, acquired.mark, listener)
         if acquired.before is not None:

@@ -74,6 +74,7 @@ def run(command: Sequence[str], *, stdin: str = "") -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
+        # The command is killed, but Slurm may still carry it out.
         raise SlurmAway(f"{command[0]} did not end within {_TIMEOUT_S:g} seconds") from error
     except OSError as error:
         raise SlurmAway(f"{command[0]} cannot be started: {error}") from error

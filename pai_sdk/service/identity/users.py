@@ -231,6 +231,7 @@ class Users:
 
     def _derive_secret(self, key_id: str) -> str:
         text = f"access key {key_id}".encode()
+        # 40 hexadecimal digits are 160 bits.
         return hmac.new(self._service_keys.access_key_secret.encode(), text, hashlib.sha256).hexdigest()[:40]
 
     def _refresh(self) -> dict[str, Principal]:

@@ -216,6 +216,7 @@ class WorkspaceTable:
 
     def _refresh(self) -> list[WorkspaceInfo]:
         with self._lock:
+            # First: if the read fails, requests must not use the old list.
             self._workspaces = None
             self._workspaces = workspaces = self._read()
         return workspaces

@@ -165,6 +165,7 @@ class MultipartUploads:
             _require(connection, bucket, key, upload_id)
             replaced = connection.execute(find, (upload_id, part.number)).fetchone()
             connection.execute(_PUT_PART, values)
+            # Several parts share a blob: it is unused only if no other part refers to it.
             if replaced is None or connection.execute(_NAMES_BLOB, replaced).fetchone() is not None:
                 return []
             return [*replaced]
@@ -368,6 +369,7 @@ def _end(
     """Replaces an upload by its object; returns the blobs that no row refers to any more."""
     _require(connection, info.bucket, info.key, upload_id)
     rows = connection.execute("SELECT number, blob FROM oss_parts WHERE upload = ?", (upload_id,))
+    # Compared in the transaction: a part that was replaced since the join has another blob.
     if not {(part.number, part.blob) for part in selected if part.blob == info.blob} <= {*rows}:
         raise _PartReplacedError
     freed = _forget(connection, info.bucket, info.key, upload_id)

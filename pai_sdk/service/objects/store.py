@@ -295,6 +295,7 @@ class ObjectStore:
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))
         row_copy = RowCopy(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
+        # Small objects only get a second reference to their row.
         recorded = self.index.copy(row_copy)
         if recorded is not None:
             self.remove_files(recorded.freed)

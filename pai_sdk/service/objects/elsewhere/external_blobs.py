@@ -162,6 +162,7 @@ class ExternalBlobs(BlobFolder):
         super().remove([name for name in all_names if not is_external(name)])
         external = [name for name in all_names if is_external(name)]
         with self._guard:
+            # Decided under the guard: a content has either readers or a deletion in progress.
             unread = [name for name in external if name not in self._readers]
             self._pending_deletes.update(name for name in external if name in self._readers)
             self._deleting.update(unread)
