@@ -169,7 +169,7 @@ class Standby:
 def _kill_predecessor(before: ProcessName) -> None:
     """Kills the last owner of the lease if it is still running on this machine."""
     if before.is_observable() and not before.has_exited():
-        logger.warning("process %d held the lease until it ran out, and is killed", before.pid)
+        logger.warning("process %d kept the lease until it expired, and is killed", before.pid)
         before.kill(patience_s=_KILL_S)
     logger.info("the service that ran on %s as process %d is taken over", before.host, before.pid)
 

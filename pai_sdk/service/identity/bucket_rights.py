@@ -55,7 +55,7 @@ class BucketRights:
         right: Right = "read" if method in _READING else "submit"
         for bucket in buckets:
             if not self.is_allowed(principal, bucket, right):
-                raise _refusal("AccessDenied", "The access key does not open this bucket.")
+                raise _refusal("AccessDenied", "The access key has no access to this bucket.")
             right = "read"
 
     def claim(self, key_id: str, bucket: str, *, exists: bool) -> None:
@@ -74,7 +74,7 @@ class BucketRights:
             if row is None and not exists:
                 session.add(BucketOwnerRow(bucket=bucket, owner=principal.user))
             elif row is None or row.owner != principal.user:
-                raise _refusal("BucketAlreadyExists", "The bucket name is taken; choose another.", status_code=409)
+                raise _refusal("BucketAlreadyExists", "The bucket name is in use; choose another.", status_code=409)
 
     def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
         """Assigns a bucket to a user, or to the members of a workspace."""
@@ -103,7 +103,7 @@ class BucketRights:
         principal = self._keys.principal(key_id)
         # Revoked after its signature was checked.
         if principal is None:
-            raise _refusal("InvalidAccessKeyId", "The access key id is not known here; check it.")
+            raise _refusal("InvalidAccessKeyId", "The access key id does not exist on this service; check it.")
         return principal
 
 

@@ -232,7 +232,7 @@ class MultipartUploads:
                 self._blobs.remove([blob])
                 raise EOFError
             except EOFError as error:
-                message = "A part was cut off on the disk of the service; upload it again."
+                message = "A part is incomplete on the disk of the service; upload it again."
                 raise oss_error("InvalidPart", message) from error
             except FileNotFoundError as error:
                 # If the parts have changed, one was replaced meanwhile: try again. Otherwise its blob is lost.
@@ -409,7 +409,7 @@ def _select_parts(
                 raise oss_error("InvalidPart", f"Part {number} was not uploaded, or has another ETag.")
             selected.append(part)
     if not selected:
-        raise oss_error("InvalidPart", "There are no parts to make an object of.")
+        raise oss_error("InvalidPart", "There are no parts for the object.")
     if any(part.size_bytes < MIN_PART_BYTES for part in selected[:-1]):
         raise oss_error("EntityTooSmall")
     return selected

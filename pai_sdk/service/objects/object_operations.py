@@ -293,7 +293,7 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
     requested = {name: request.query.get(f"response-{name}", "") for name in _OVERRIDES}
     chosen = {name: value for name, value in requested.items() if value}
     if any(not character.isprintable() for value in chosen.values() for character in value):
-        raise oss_error("InvalidArgument", "A response-* parameter holds a control character.")
+        raise oss_error("InvalidArgument", "A response-* parameter contains a control character.")
     return {name: value.encode().decode("latin-1") for name, value in chosen.items()}
 
 
