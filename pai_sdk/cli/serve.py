@@ -420,7 +420,7 @@ def clean(
     """
     seconds, count, size_bytes = seconds_of(older_than, "--older-than"), 0, 0
     for removal in _holdings().clean(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
-        typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.what)}")
+        typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.description)}")
         count, size_bytes = count + 1, size_bytes + removal.size_bytes
     if not count:
         typer.echo("nothing to remove")
