@@ -18,7 +18,7 @@ def parse_bytes(text: str) -> int:
         ValueError: it is not an amount.
 
     Example:
-        >>> bytes_of("8"), bytes_of("512Mi"), bytes_of("1.5 GB")
+        >>> parse_bytes("8"), parse_bytes("512Mi"), parse_bytes("1.5 GB")
         (8589934592, 536870912, 1610612736)
     """
     match = _AMOUNT.fullmatch(text.strip())

@@ -88,7 +88,7 @@ def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
 
 
 def test_who_kills_what_watches_over_the_time_wins_none(submit, monkeypatch):
-    monkeypatch.setattr(executor, "_SPARE_AFTER_GRACE_S", 0.5)
+    monkeypatch.setattr(executor, "_GRACE_MARGIN_S", 0.5)
     kill_others = "for p in /proc/[0-9]*; do n=${p#/proc/}; [ $n = 1 ] || [ $n = $$ ] || kill -9 $n; done"
     for limit_s in LATER_S:
         job = submit(

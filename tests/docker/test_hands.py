@@ -127,7 +127,7 @@ def test_an_engine_that_ends_or_starts_anew_lets_a_job_save_for_its_whole_grace_
 
 
 def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
-    monkeypatch.setattr(executor, "_SPARE_AFTER_GRACE_S", 0.5)
+    monkeypatch.setattr(executor, "_GRACE_MARGIN_S", 0.5)
     job = submit(SAVES, count=3, tags={"pai-sdk.local.grace_s": "1"})
     up(job, 3)
     with engine.client() as client:

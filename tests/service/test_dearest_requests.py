@@ -43,7 +43,7 @@ from pathlib import Path
 from pai_sdk.service import server
 from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
-settings = ServiceSettings(Path(sys.argv[1]), slots=10_000, longest_hold_s=2.0, longest_stream_s=2.0)
+settings = ServiceSettings(Path(sys.argv[1]), slots=10_000, max_hold_s=2.0, max_stream_s=2.0)
 server.open_executor = lambda *_, **__: ScriptedExecutor()
 server.serve(settings, on_ready=lambda info: print(info.to_json(), flush=True))
 """

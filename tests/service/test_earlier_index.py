@@ -102,7 +102,7 @@ def test_a_kill_on_the_way_costs_nothing(
     def kill(*_: object, **__: object) -> None:
         raise KilledError
 
-    take_over = index_database._take_over
+    take_over = index_database._migrate
 
     def killed_late(*given: object) -> None:
         take_over(*given)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def test_a_kill_on_the_way_costs_nothing(
 
     with monkeypatch.context() as patch:
         if step == "copied":
-            patch.setattr(index_database, "_take_over", killed_late)
+            patch.setattr(index_database, "_migrate", killed_late)
         else:
             patch.setattr(index_database._metadata, "drop_all", kill)
         with pytest.raises(KilledError):

@@ -293,9 +293,7 @@ def environment_file(variables: Mapping[str, str]) -> str:
 
     Example:
         >>> environment_file({"NOTE": "two words", "a.name": "1"})
-        'set -- "$_env" a.name=1 "$@"\
-    export NOTE=\\'two words\\'\
-    '
+        'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
     """
     plain = {name: value for name, value in variables.items() if _is_plain(name)}
     odd = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_plain(name)]

@@ -82,7 +82,7 @@ def slurm_job_name(job_id: str, attempt: int) -> str:
     """Returns the name of the Slurm job for an attempt at a job.
 
     Example:
-        >>> name_of("train1", 1), name_of("train1", 2)
+        >>> slurm_job_name("train1", 1), slurm_job_name("train1", 2)
         ('pai-train1', 'pai-train1.2')
     """
     return f"{_PREFIX}{job_id}" if attempt == 1 else f"{_PREFIX}{job_id}.{attempt}"

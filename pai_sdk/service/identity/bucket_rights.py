@@ -74,7 +74,9 @@ class BucketRights:
             if row is None and not exists:
                 session.add(BucketOwnerRow(bucket=bucket, owner=principal.user))
             elif row is None or row.owner != principal.user:
-                raise _refusal("BucketAlreadyExists", "The bucket name is in use; choose another.", status_code=409)
+                raise _refusal(
+                    "BucketAlreadyExists", "The bucket name is in use; choose another.", status_code=409
+                )
 
     def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
         """Assigns a bucket to a user, or to the members of a workspace."""

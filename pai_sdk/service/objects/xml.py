@@ -69,8 +69,7 @@ def document(tag: str, content: Children | str) -> bytes:
 
     Example:
         >>> document("Error", [("Code", "NoSuchKey")])
-        b'<?xml version="1.0" encoding="UTF-8"?>\
-    <Error><Code>NoSuchKey</Code></Error>'
+        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchKey</Code></Error>'
     """
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + _element(tag, content).encode()
 

@@ -21,7 +21,7 @@ from pai_sdk.api.signature import acs3_signature, encode, payload_hash, roa_sign
 from pai_sdk.api.transport import path_of, query_of
 from pai_sdk.config.credentials import Credentials, static_credentials
 from pai_sdk.service.http.authentication import Authenticator, SignedRequest
-from pai_sdk.service.identity.key_ring import OwnKey
+from pai_sdk.service.identity.key_ring import ServiceKey
 from pai_sdk.service.state.folder import Keys
 from pai_sdk.service.wire_errors import WireError
 from tests.unit.api.scripted_server import Asked, ScriptedServer
@@ -228,7 +228,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
     signature = _independent_roa("secret", method, path, query, headers)
     headers["authorization"] = f"acs LTAI:{signature}"
     sent = SignedRequest(method, path, query, headers)
-    service = Authenticator(OwnKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0)
+    service = Authenticator(ServiceKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0)
     service.check(sent)
     with pytest.raises(WireError, match="was used before"):
         service.check(sent)
@@ -242,7 +242,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
         "date": replace(sent, headers={**headers, "date": formatdate(1_000_100, usegmt=True)}),
     }[changed]
     with pytest.raises(WireError) as refused:
-        Authenticator(OwnKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0).check(other)
+        Authenticator(ServiceKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0).check(other)
     assert refused.value.status_code == 403
 
 
@@ -253,14 +253,14 @@ def test_the_body_is_signed(body: bytes, other: bytes) -> None:
     key = static_credentials("LTAI", "secret")
     sent = requests.Request("POST", "http://h/x", data=body, auth=Acs3Auth(key, "A", "1")).prepare()
     request = SignedRequest("POST", "/x", {}, {name.lower(): value for name, value in sent.headers.items()})
-    service = Authenticator(OwnKey(Keys("LTAI", "secret")))
+    service = Authenticator(ServiceKey(Keys("LTAI", "secret")))
     service.check(request)
     service.check_body(request, body)
     with pytest.raises(WireError, match="not the one that was signed"):
         service.check_body(request, other)
     told_otherwise = replace(request, headers={**request.headers, "x-acs-content-sha256": payload_hash(other)})
     with pytest.raises(WireError, match="does not fit"):
-        Authenticator(OwnKey(Keys("LTAI", "secret"))).check(told_otherwise)
+        Authenticator(ServiceKey(Keys("LTAI", "secret"))).check(told_otherwise)
 
 
 def test_netrc_does_not_replace_the_signature(clean_home: Any) -> None:
