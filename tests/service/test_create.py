@@ -17,7 +17,6 @@ from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.service.jobs import host_resources as resources
 from pai_sdk.service.jobs import snapshot
 from pai_sdk.service.jobs.reading import read_body
-from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client, job_body
 
@@ -87,13 +86,14 @@ def test_a_stored_value_that_json_has_not_makes_no_list_fail(
 ) -> None:
     """An earlier release has accepted it."""
     job_id = service.create(job_body())
-    real = snapshot._request_fields
+    real = snapshot.job_body
 
-    def stored(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
-        more = {"ComputeResource": {"SpotSpec": {"SpotDiscountLimit": float("nan")}}} if job.id == job_id else {}
-        return {**real(job, experiments), **more}
+    def with_nan(request: Any, state: Any, experiments: Mapping[str, str]) -> dict[str, Any]:
+        is_stored = state.training_job_id == job_id
+        more = {"ComputeResource": {"SpotSpec": {"SpotDiscountLimit": float("nan")}}} if is_stored else {}
+        return {**real(request, state, experiments), **more}
 
-    monkeypatch.setattr(snapshot, "_request_fields", stored)
+    monkeypatch.setattr(snapshot, "job_body", with_nan)
     listed = service.get("/trainingjobs")["TrainingJobs"]
     for shown in (
         service.get(f"/trainingjobs/{job_id}"),

@@ -17,7 +17,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import StorageError
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.execution.output_uploader import UploadCancelled
-from pai_sdk.run.report.checkpoints import CheckpointConfig, begin, commit, rotate
+from pai_sdk.run.report.checkpoints import CheckpointConfig, commit, rotate, start_checkpoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.jobs.publishing import Publisher
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
@@ -296,7 +296,7 @@ def test_a_checkpoint_of_a_killed_job_is_neither_kept_nor_fetched(store: ObjectS
     publish_file(store, sandbox, wanted)
     folder = sandbox.output_dir("checkpoints")
     checkpoint(folder, 1)
-    begin(folder / "2")
+    start_checkpoint(folder / "2")
     (folder / "2" / "weights").write_text("half")
     for live_only in (True, False):
         assert Publisher(store, JobFolder(sandbox), wanted).upload(live_only=live_only) == ""

@@ -21,8 +21,8 @@ from pai_sdk.service.wire_errors import invalid_parameter
 __all__ = ["JobQuery", "find_jobs", "jobs_in_parts", "read_labels", "sizes_bytes"]
 
 _DEFAULT_WINDOW_S = 7 * 24 * 3600
-_PART_BYTES = 1 << 20  # of descriptions that are in memory at once: as objects they take six times as much
-_MOST_LABELS = 100  # each is a condition of its own, and a database takes only so many
+_PART_BYTES = 1 << 20  # requests in memory at once: as Python objects they take six times as much
+_MAX_LABELS = 100  # each is a condition, and databases limit the depth of expressions (SQLite: 1,000)
 _ORDERS: dict[str, InstrumentedAttribute[Any]] = {
     "GmtCreateTime": Job.created_at,
     "GmtModifiedTime": Job.modified_at,
@@ -39,8 +39,8 @@ _SIZE = func.length(cast(Job.request, Text)).label("size")
 class JobQuery:
     """The query of ListTrainingJobs. None and empty mean: any.
 
-    Without `started_at`, only jobs of the last seven days are listed, as the real service does it. Only jobs that
-    `principal` can see are listed and counted.
+    Without `started_at`, only jobs of the last seven days are listed, like in Alibaba Cloud's service. Only jobs
+    that `principal` can see are listed and counted.
     """
 
     principal: Principal
@@ -61,10 +61,10 @@ class JobQuery:
 
 
 def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
-    """The ids of one page of jobs, each with the size of its description in bytes; and how many there are in all.
+    """Returns the ids of a page of jobs, each with the size of its request in bytes, and the total number of jobs.
 
     Raises:
-        WireError: there is no such status, or jobs cannot be sorted by that.
+        WireError: the status or the sort field is invalid.
     """
     if query.status and query.status not in STATUSES:
         raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(STATUSES)}.")
@@ -82,32 +82,32 @@ def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
 
 
 def sizes_bytes(session: Session, job_ids: Collection[str]) -> dict[str, int]:
-    """The sizes of the descriptions of jobs, in the order of their creation."""
-    found = session.execute(select(Job.id, _SIZE).where(Job.id.in_(job_ids)).order_by(Job.number))
-    return {row.id: row.size for row in found}
+    """Returns the sizes of the requests of jobs, in the order of their creation."""
+    rows = session.execute(select(Job.id, _SIZE).where(Job.id.in_(job_ids)).order_by(Job.number))
+    return {row.id: row.size for row in rows}
 
 
 def jobs_in_parts(session: Session, sizes: Mapping[str, int]) -> Iterator[list[Job]]:
-    """Jobs in the order of these ids, some at a time; those before are forgotten.
+    """Yields jobs in the order of these ids, in parts; earlier parts are removed from the session.
 
     Args:
         session: of one transaction.
-        sizes: of the descriptions, from `find_jobs` or `sizes_bytes`.
+        sizes: of the requests, from `find_jobs` or `sizes_bytes`.
     """
     part: list[str] = []
-    left_bytes = _PART_BYTES
+    remaining_bytes = _PART_BYTES
     for job_id, size in [*sizes.items(), ("", _PART_BYTES)]:
-        if part and (left_bytes < size or not job_id):
+        if part and (remaining_bytes < size or not job_id):
             jobs = {job.id: job for job in session.scalars(select(Job).where(Job.id.in_(part)))}
             yield [jobs[each] for each in part if each in jobs]
             session.expunge_all()
-            part, left_bytes = [], _PART_BYTES
+            part, remaining_bytes = [], _PART_BYTES
         part.append(job_id)
-        left_bytes -= size
+        remaining_bytes -= size
 
 
 def read_labels(text: str | None) -> dict[str, str]:
-    """The parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`.
+    """Parses the parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`.
 
     Raises:
         WireError: it is neither.
@@ -118,9 +118,9 @@ def read_labels(text: str | None) -> dict[str, str]:
         value = json.loads(text)
         if isinstance(value, list):
             value = {label["Key"]: label["Value"] for label in value}
-        labels = {str(key): str(wanted) for key, wanted in value.items()}
-        if len(labels) > _MOST_LABELS:
-            raise invalid_parameter(f"Labels: has {len(labels)} labels; {_MOST_LABELS} can be asked for at once.")
+        labels = {str(key): str(label) for key, label in value.items()}
+        if len(labels) > _MAX_LABELS:
+            raise invalid_parameter(f"Labels: has {len(labels)} labels; {_MAX_LABELS} can be asked for at once.")
         for text in chain(labels, labels.values()):
             text.encode()
             if "\0" in text:

@@ -1,6 +1,6 @@
 """Pages of the points of a job's metrics, read from the event files in its folder.
 
-Jobs that had ended before their points were in event files only have them in the table `metrics`.
+Jobs that finished before points were stored in event files only have them in the table `metrics`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pai_sdk.service.state.models import Metric
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MetricPages", "Wanted", "open_points"]
+__all__ = ["MetricPages", "PointsQuery", "open_points"]
 
-_MOST_KEPT_POINTS = 2_000_000  # of all jobs, beside those of the page under way; one takes about 30 bytes
+_MAX_CACHED_POINTS = 2_000_000  # of all jobs, without the current page; a point takes about 30 bytes
 
 
-class Wanted(NamedTuple):
-    """Which points a page has.
+class PointsQuery(NamedTuple):
+    """The points of a page.
 
     Attributes:
-        name: of the only metric; empty for all.
-        start: the least time, in seconds since 1970.
-        end: the largest one.
-        is_descending: the newest come first.
-        offset: how many come before the page.
-        limit: the most that it has.
+        name: only points of this metric; empty for all.
+        start: minimum time, in seconds since 1970.
+        end: maximum time, in seconds since 1970.
+        is_descending: newest points first.
+        offset: number of points before the page.
+        limit: maximum number of points.
     """
 
     name: str = ""
@@ -58,7 +58,7 @@ def open_points(job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> J
 
 
 class MetricPages:
-    """The points of jobs, sorted by time. Safe to use from several threads: a lock is held while a page is made.
+    """The points of jobs, sorted by time. Thread-safe: a lock is held while a page is created.
 
     Args:
         jobs: the jobs.
@@ -68,33 +68,36 @@ class MetricPages:
     def __init__(self, jobs: Jobs, folder: DataFolder) -> None:
         self._jobs, self._folder = jobs, folder
         self._lock = threading.Lock()
-        self._tables: dict[tuple[str, str], _Table] = {}  # by job and metric; the last one was used last
+        # LRU cache by job and metric: the last entry is the newest.
+        self._tables: dict[tuple[str, str], _Table] = {}
 
-    def page(self, job_id: str, wanted: Wanted, hold: Callable[[int], None]) -> tuple[int, list[dict[str, Any]]]:
-        """Returns the number of points, and those of one page as the wire has them.
+    def page(
+        self, job_id: str, query: PointsQuery, hold: Callable[[int], None]
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Returns the number of points, and the points of one page in the format of the REST API.
 
         Args:
-            job_id: which job.
-            wanted: which points.
-            hold: called with how many points are in memory; raises when they are too many.
+            job_id: id of the job.
+            query: the page.
+            hold: called with the number of points in memory; raises if there are too many.
 
         Raises:
             WireError: there is no such job, or it has too many points.
             StorageError: a file cannot be read.
         """
         with self._lock:
-            key = job_id, wanted.name
-            table = self._tables.pop(key, None) or self._new_table(job_id, wanted.name)
+            key = job_id, query.name
+            table = self._tables.pop(key, None) or self._new_table(job_id, query.name)
             if not table.read_on(hold):
-                table = self._new_table(job_id, wanted.name)
+                table = self._new_table(job_id, query.name)
                 table.read_on(hold)
             self._tables[key] = table
-            left = _MOST_KEPT_POINTS - len(table)
+            remaining = _MAX_CACHED_POINTS - len(table)
             for other in list(self._tables)[-2::-1]:
-                left -= len(self._tables[other])
-                if left < 0:
+                remaining -= len(self._tables[other])
+                if remaining < 0:
                     del self._tables[other]
-            return table.page(wanted)
+            return table.page(query)
 
     def _new_table(self, job_id: str, name: str) -> _Table:
         old = select(Metric).where(Metric.job_id == job_id, *([Metric.name == name] if name else []))
@@ -118,18 +121,18 @@ class _Table:
     def __init__(self, name: str, parts: Iterable[Part], reader: JobPoints | None) -> None:
         self._name, self._reader = name, reader
         self._epoch = reader.epoch if reader else 0
-        self._sources: dict[tuple[str, str, bool, int], int] = {}  # metric, instance, whether from the log, rank
+        self._sources: dict[tuple[str, str, bool, int], int] = {}  # metric, instance, is from the log, rank
         self._files: dict[str, int] = {}
-        # Of each point time, file, step, source and value; sorted by the first three.
+        # Time, file, step, source and value of each point; sorted by the first three.
         self._columns: tuple[npt.NDArray[Any], ...] = ()
-        self._counting: tuple[npt.NDArray[Any], ...] = ()  # those that a restart has not replaced
+        self._counting: tuple[npt.NDArray[Any], ...] = ()  # without points that a restart has replaced
         self._add(parts, lambda _: None)
 
     def __len__(self) -> int:
         return len(self._columns[0]) if self._columns else 0
 
     def read_on(self, hold: Callable[[int], None]) -> bool:
-        """Add what is new; False when that is no continuation of what is here."""
+        """Adds new points; returns False if they do not continue the existing ones."""
         if self._reader is not None:
             self._add(self._reader.read_on(), hold)
         return self._reader is None or self._reader.epoch == self._epoch
@@ -155,12 +158,12 @@ class _Table:
             )
 
     def _are_counting(self) -> npt.NDArray[Any]:
-        """Which points later files of their sources have not replaced."""
+        """Returns a mask of the points that later files of the same source have not replaced."""
         import numpy as np
 
         _, file, step, source, _ = self._columns
         is_counting = np.ones(len(step), bool)
-        began = [start_order(path) for path in self._files]
+        starts = [start_order(path) for path in self._files]
         order = np.lexsort((step, file, source))
         ends = np.flatnonzero((np.diff(source[order]) != 0) | (np.diff(file[order]) != 0)) + 1
         by_source: dict[int, list[npt.NDArray[Any]]] = {}
@@ -169,14 +172,14 @@ class _Table:
         for groups in by_source.values():
             if len(groups) < 2:
                 continue
-            attempts = [Attempt(began[int(file[rows[0]])], None, step[rows]) for rows in groups]
+            attempts = [Attempt(starts[int(file[rows[0]])], None, step[rows]) for rows in groups]
             arrangement = oldest_first(attempts)
             steps = [attempts[number].steps for number in arrangement]
-            for number, cut in zip(arrangement, replacements(steps), strict=True):
+            for number, replacement in zip(arrangement, replacements(steps), strict=True):
                 rows = groups[number]
-                if cut.limit is not None:
-                    is_counting[rows[step[rows] >= cut.limit]] = False
-                for newer in cut.replaced_by:
+                if replacement.limit is not None:
+                    is_counting[rows[step[rows] >= replacement.limit]] = False
+                for newer in replacement.replaced_by:
                     is_counting[rows[np.isin(step[rows], steps[newer])]] = False
         return is_counting
 
@@ -194,24 +197,24 @@ class _Table:
             np.asarray(part.value, np.float64),
         )
 
-    def page(self, wanted: Wanted) -> tuple[int, list[dict[str, Any]]]:
-        """Returns the number of points that are wanted, and those of the page."""
+    def page(self, query: PointsQuery) -> tuple[int, list[dict[str, Any]]]:
+        """Returns the number of matching points, and those of the page."""
         import numpy as np
 
         if not self._counting:
             return 0, []
         wall = self._counting[0]
-        begin = 0 if wanted.start is None else int(np.searchsorted(wall, wanted.start, "left"))
-        end = len(wall) if wanted.end is None else int(np.searchsorted(wall, wanted.end, "right"))
-        total = max(0, end - begin)
-        first, last = min(wanted.offset, total), min(wanted.offset + wanted.limit, total)
-        if wanted.is_descending:
-            return total, list(self._rows(begin + total - last, begin + total - first))[::-1]
-        return total, list(self._rows(begin + first, begin + last))
+        start = 0 if query.start is None else int(np.searchsorted(wall, query.start, "left"))
+        end = len(wall) if query.end is None else int(np.searchsorted(wall, query.end, "right"))
+        total = max(0, end - start)
+        first, last = min(query.offset, total), min(query.offset + query.limit, total)
+        if query.is_descending:
+            return total, list(self._rows(start + total - last, start + total - first))[::-1]
+        return total, list(self._rows(start + first, start + last))
 
-    def _rows(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
+    def _rows(self, start: int, end: int) -> Iterator[dict[str, Any]]:
         sources = list(self._sources)
-        columns = (column[begin:end].tolist() for column in self._counting)
+        columns = (column[start:end].tolist() for column in self._counting)
         for wall, _, step, source, value in zip(*columns, strict=True):
             name, instance, is_from_log, rank = sources[source]
             yield metric_row(name, wall, value, step=None if is_from_log else step, rank=rank, instance=instance)

@@ -1,4 +1,4 @@
-"""A job like an earlier one, with changes: the fields that a form shows, and the request that is made of them."""
+"""Re-runs of jobs: the fields of the form, and the request of the new job."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pai_sdk.schemas.secret_values import MASK
 from pai_sdk.service.jobs.reading import join_problems
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["LABELS_OF_ONE_JOB", "RerunChanges", "changed_request", "form_fields"]
+__all__ = ["JOB_SPECIFIC_LABELS", "RerunChanges", "changed_request", "form_fields"]
 
-LABELS_OF_ONE_JOB = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
-"""Labels that no other job may have."""
+JOB_SPECIFIC_LABELS = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
+"""Labels that identify one job, and are not copied to others."""
 
-_LONGEST_NAME = 120
-_OF_REGISTERED = ("algorithm_name", "algorithm_version", "algorithm_provider")
+_MAX_NAME_LENGTH = 120
+_ALGORITHM_FIELDS = ("algorithm_name", "algorithm_version", "algorithm_provider")
 
 
 def _as_text(value: Any) -> str:
-    """A value of a form as the text that a request has."""
+    """Converts a value of the form to the string of a request."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
@@ -37,26 +37,26 @@ def _as_text(value: Any) -> str:
     raise ValueError("a text or a number is needed")
 
 
-_Texts = dict[str, Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | float | bool)]]
+_StringMap = dict[str, Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | float | bool)]]
 
 
 class RerunChanges(BaseModel):
-    """The fields of a form that are other than in the earlier job; a dictionary replaces the whole one."""
+    """The changed fields of the form; a dictionary replaces the complete one of the earlier job."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field("", min_length=1, max_length=_LONGEST_NAME)
+    name: str = Field("", min_length=1, max_length=_MAX_NAME_LENGTH)
     image: str = Field("", min_length=1)
     command: str = Field("", min_length=1)
     instance_type: str = Field("", min_length=1)
     instance_count: int = Field(1, ge=1)
-    hyperparameters: _Texts = Field(default_factory=dict)
-    environment: _Texts = Field(default_factory=dict)
-    labels: _Texts = Field(default_factory=dict)
+    hyperparameters: _StringMap = Field(default_factory=dict)
+    environment: _StringMap = Field(default_factory=dict)
+    labels: _StringMap = Field(default_factory=dict)
     max_runtime_s: int | None = Field(None, ge=1, description="Null for no limit.")
 
-    def given(self) -> dict[str, Any]:
-        """The fields that were given, by name."""
+    def values_set(self) -> dict[str, Any]:
+        """Returns the fields that were set, by name."""
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
@@ -85,18 +85,18 @@ def form_fields(request: RecordedRequest) -> dict[str, Any]:
 
 
 def changed_request(request: RecordedRequest, changes: RerunChanges, token: str) -> RecordedRequest:
-    """Returns the request of a new job: an earlier one with changes, a name and output folders of its own.
+    """Returns the request of a new job: an earlier one with changes, a new name and new output folders.
 
-    A masked value that comes back keeps the value of the earlier job. A registered algorithm is named again,
-    unless its image or command is changed.
+    A masked value means the value of the earlier job. A registered algorithm stays a reference, unless its image
+    or command is changed.
 
     Args:
         request: of the earlier job.
         changes: to its fields.
-        token: the same one makes the same job only once.
+        token: identifies the submission, so that a repeated request creates one job.
 
     Raises:
-        WireError: with all that cannot be changed.
+        WireError: lists all fields that cannot be changed.
 
     Example:
         >>> before = RecordedRequest.model_validate({"TrainingJobName": "fit-3f2a9c",
@@ -106,70 +106,71 @@ def changed_request(request: RecordedRequest, changes: RerunChanges, token: str)
         'oss://b/NAME/model/'
     """
     fields = form_fields(request)
-    given = {name: value for name, value in changes.given().items() if value != fields.get(name)}
-    _refuse(given, fields)
-    name = f"{given.get('name') or fields['name'][:_LONGEST_NAME]}-{new_suffix()}"
-    labels = _unmasked(given.get("labels", fields["labels"]), fields["labels"], _labels(request))
+    updates = {name: value for name, value in changes.values_set().items() if value != fields.get(name)}
+    _refuse(updates, fields)
+    name = f"{updates.get('name') or fields['name'][:_MAX_NAME_LENGTH]}-{new_suffix()}"
+    labels = _unmasked(updates.get("labels", fields["labels"]), fields["labels"], _labels(request))
     update: dict[str, Any] = {
         "training_job_name": name,
         "labels": [KeyValue(key=key, value=value) for key, value in labels.items()],
-        "compute_resource": _resource(request.compute_resource or RecordedCompute(), given),
+        "compute_resource": _resource(request.compute_resource or RecordedCompute(), updates),
         "output_channels": [
-            _elsewhere(channel, request.training_job_name or "job", name) for channel in request.output_channels
+            _with_new_folder(channel, request.training_job_name or "job", name)
+            for channel in request.output_channels
         ],
-        **_algorithm(request, given),
+        **_algorithm(request, updates),
     }
-    if "hyperparameters" in given:
-        values = _unmasked(given["hyperparameters"], fields["hyperparameters"], request.hyperparameter_values)
+    if "hyperparameters" in updates:
+        values = _unmasked(updates["hyperparameters"], fields["hyperparameters"], request.hyperparameter_values)
         update["hyperparameters"] = [NameValue(name=key, value=value) for key, value in values.items()]
-    if "environment" in given:
+    if "environment" in updates:
         variables = request.environments or {}
         update["environments"] = {
-            key: variables[key] if value == MASK else value for key, value in given["environment"].items()
+            key: variables[key] if value == MASK else value for key, value in updates["environment"].items()
         }
-    if "max_runtime_s" in given:
-        limit = {"max_running_time_in_seconds": given["max_runtime_s"]}
+    if "max_runtime_s" in updates:
+        limit = {"max_running_time_in_seconds": updates["max_runtime_s"]}
         update["scheduler"] = (request.scheduler or RecordedScheduler()).model_copy(update=limit)
     submission = hashlib.sha256(token.encode()).hexdigest()[:32]
     return request.model_copy(update=update).with_label(SUBMISSION_LABEL, submission)
 
 
-def _refuse(given: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    problems = [f"{name}: cannot be changed for this job" for name in given if name not in fields]
-    if MASK in given.get("command", ""):
+def _refuse(updates: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    problems = [f"{name}: cannot be changed for this job" for name in updates if name not in fields]
+    if MASK in updates.get("command", ""):
         problems.append("command: has a masked value; write the value itself")
     for name in ("hyperparameters", "environment", "labels"):
         before = fields.get(name) or {}
         problems += [
             f"{name}.{key[:60]}: is masked, and the earlier job has no such value"
-            for key, value in given.get(name, {}).items()
+            for key, value in updates.get(name, {}).items()
             if value == MASK and before.get(key) != MASK
         ]
     if problems:
         raise invalid_parameter(join_problems(problems))
 
 
-def _algorithm(request: RecordedRequest, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the changed fields: the new job has a spec of its own, or a registered algorithm, never both."""
-    if request.algorithm_name and not given.keys() & {"image", "command"}:
+def _algorithm(request: RecordedRequest, updates: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the changed fields: the new job has either a spec or a registered algorithm."""
+    if request.algorithm_name and not updates.keys() & {"image", "command"}:
         return {"algorithm_spec": None}
     update: dict[str, Any] = {}
-    if "image" in given:
-        update["image"] = given["image"]
-    if "command" in given:
-        update["command"] = ["sh", "-c", given["command"]]
+    if "image" in updates:
+        update["image"] = updates["image"]
+    if "command" in updates:
+        update["command"] = ["sh", "-c", updates["command"]]
     spec = request.algorithm_spec or (RecordedSpec() if update else None)
-    return {"algorithm_spec": spec and spec.model_copy(update=update), **dict.fromkeys(_OF_REGISTERED)}
+    return {"algorithm_spec": spec and spec.model_copy(update=update), **dict.fromkeys(_ALGORITHM_FIELDS)}
 
 
 def _labels(request: RecordedRequest) -> dict[str, str | None]:
-    return {str(label.key): label.value for label in request.labels if label.key not in LABELS_OF_ONE_JOB}
+    return {str(label.key): label.value for label in request.labels if label.key not in JOB_SPECIFIC_LABELS}
 
 
 def _unmasked(
     values: Mapping[str, Any], displayed: Mapping[str, Any], stored: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the values; one that is as it was displayed, perhaps with a mask, is that of the earlier job."""
+    """Replaces values that are unchanged in the form, which may be masked, by those of the earlier job."""
     return {
         key: stored[key] if key in stored and displayed.get(key) == value else value
         for key, value in values.items()
@@ -186,8 +187,8 @@ def _resource(before: RecordedCompute, changes: Mapping[str, Any]) -> RecordedCo
     return before.model_copy(update=update)
 
 
-def _elsewhere(channel: ChannelUri, before: str, after: str) -> ChannelUri:
-    """Returns the output channel with a URI that does not overwrite what the earlier job has written."""
+def _with_new_folder(channel: ChannelUri, before: str, after: str) -> ChannelUri:
+    """Returns the output channel with a URI that does not overwrite the outputs of the earlier job."""
     if channel.output_uri is None:
         return channel
     pattern = folder_pattern(before)

@@ -29,7 +29,7 @@ __all__ = ["LinkOf", "error_info", "job_in_full", "job_in_list", "metric_point",
 _MODEL_CHANNEL = "model"
 
 LinkOf: TypeAlias = Callable[[str], "str | None"]
-"""Gives the address of a job on the page of the service, by its id; None without a page."""
+"""Returns the URL of a job on the page of the service, by id; None without a page."""
 
 
 def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> di
 
     Args:
         job: the job.
-        experiments: names of experiments by id, with that of the job.
-        link_of: the address of its page.
+        experiments: names of experiments by id.
+        link_of: returns the URL of the job's page.
     """
     return job_body(job.request, _state(job, link_of), experiments)
 
@@ -110,8 +110,8 @@ def _progress(figures: Sequence[Progress]) -> dict[str, ProgressFigure] | None:
 def metric_point(metric: LatestMetric) -> MetricPoint:
     """Returns a value of a metric, with step and instance where they are known."""
     source = {"step": metric.step, "instance": metric.instance}
-    known = {name: value for name, value in source.items() if value is not None}
-    return MetricPoint(name=metric.name, timestamp=wire_time(metric.timestamp), value=metric.value, **known)
+    present = {name: value for name, value in source.items() if value is not None}
+    return MetricPoint(name=metric.name, timestamp=wire_time(metric.timestamp), value=metric.value, **present)
 
 
 def error_info(job: Job) -> ErrorInfo:
@@ -146,4 +146,4 @@ def output_models(job: Job) -> list[OutputModelRecord]:
 def _duration_s(job: Job) -> int:
     if job.started_at is None:
         return 0
-    return max(0, round((job.ended_at or time.time()) - job.started_at))  # clocks are put back, too
+    return max(0, round((job.ended_at or time.time()) - job.started_at))  # negative after the clock was set back

@@ -17,7 +17,7 @@ from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import Order, PageNumber, TimeWindow
 from pai_sdk.service.jobs.job_table import latest_metrics
-from pai_sdk.service.jobs.metric_pages import Wanted
+from pai_sdk.service.jobs.metric_pages import PointsQuery
 from pai_sdk.service.jobs.snapshot import metric_point
 from pai_sdk.service.wire_errors import invalid_parameter
 
@@ -43,7 +43,7 @@ def list_training_job_metrics(
 ) -> Response:
     """ListTrainingJobMetrics, the oldest first unless told otherwise."""
     context.jobs.version(job_id)
-    wanted = Wanted(
+    wanted = PointsQuery(
         name or "",
         window.started_at,
         window.ended_at,

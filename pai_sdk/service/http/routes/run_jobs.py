@@ -41,7 +41,7 @@ from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
 from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
 from pai_sdk.service.jobs.reading import read_body
-from pai_sdk.service.jobs.rerun import LABELS_OF_ONE_JOB, RerunChanges, changed_request, form_fields
+from pai_sdk.service.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
 from pai_sdk.service.jobs.usage import read_usage
 from pai_sdk.service.runs.list_responses import plain
 from pai_sdk.service.runs.responses import LIVE, json_bytes, json_response
@@ -228,7 +228,7 @@ def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _comparable(job: Job) -> dict[str, Any]:
     """Returns the request of a job, without the labels that are different in every job."""
-    return _request_of(job).without_labels(*LABELS_OF_ONE_JOB).to_wire()
+    return _request_of(job).without_labels(*JOB_SPECIFIC_LABELS).to_wire()
 
 
 def _request_of(job: Job) -> RecordedRequest:
