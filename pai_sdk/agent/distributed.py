@@ -20,10 +20,10 @@ __all__ = [
 ]
 
 MASTER_PORT = 23456
-"""The port of rank 0 where every instance has an address of its own."""
+"""The port of rank 0 if every instance has its own address."""
 
 TF_PORT = 2222
-"""The port of every worker of a TFJob where every instance has an address of its own."""
+"""The port of every worker of a TFJob if every instance has its own address."""
 
 # Below the range from which Linux assigns ports to clients (32768 to 60999).
 _PORTS = range(20_000, 32_768)

@@ -77,11 +77,7 @@ def prune(
     is_used: Callable[[Path], bool] = lambda environment: False,
     dry_run: bool = False,
 ) -> list[Path]:
-    """Removes environments that are unusable or old, then the oldest while all are too large; returns them.
-
-    Returns:
-        Those that were removed.
-    """
+    """Removes environments that are unusable or old, then the oldest while all are too large; returns them."""
     # An environment that a job uses stays, whatever its age and size. So does the last used one, if it is usable.
     environments = [
         (*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()

@@ -122,7 +122,7 @@ def layer(environment: Path, below: Sequence[str], *, has_pip: bool) -> None:
     """Creates a virtual environment that also loads packages of other folders, in their order."""
     # The scripts of this interpreter (`torchrun`, `pip`, …) get a namesake in it, so that they load its packages.
     venv.EnvBuilder(symlinks=True).create(environment)
-    # addsitedir rather than the bare path: .pth files down there (editable installs) count too.
+    # addsitedir instead of the bare path, so that .pth files in the folders (editable installs) work too.
     lines = [f"import site; site.addsitedir({folder!r})\n" for folder in below]
     Path(site_packages(environment), "pai_sdk_layers.pth").write_text("".join(lines), encoding="utf-8")
     programs, service_programs = environment / "bin", Path(sys.executable).parent
@@ -142,9 +142,6 @@ def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
         requirements: what is installed, and where.
         lock: from `open_lock`; afterwards it is held, shared, by all processes that have it open.
         working_dir: the folder of relative paths in the requirements.
-
-    Returns:
-        pip's exit code.
     """
     # Of two jobs with equal requirements one builds and one waits. A build that fails or is killed leaves nothing
     # that counts as complete.
@@ -165,7 +162,7 @@ def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
 
 def _build(environment: Path, requirements: Requirements, working_dir: str) -> int:
     _print_notice("installing the requirements; later jobs with the same ones reuse them")
-    # Scripts carry the environment's path, so it is built where it will stay and marked when it is whole.
+    # Scripts contain the environment's path, so it is built in its final location, and marked when it is complete.
     shutil.rmtree(environment, ignore_errors=True)
     layer(environment, requirements.below, has_pip=requirements.has_pip)
     code = _pip_install(environment, requirements, working_dir)
@@ -243,7 +240,7 @@ def _scripts(folder: Path, changed_at_ns: int) -> tuple[str, ...]:
 
 
 def _write_script(path: str, command: str) -> None:
-    # Without the comforts of pathlib: there may be hundreds, for each job.
+    # Without pathlib, which is slower: there may be hundreds of scripts for each job.
     script = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(script, f'#!/bin/sh\nexec {command} "$@"\n'.encode())

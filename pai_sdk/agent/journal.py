@@ -174,7 +174,7 @@ class Journal(ExecutionRecord):
         """Returns the end of a pipe that becomes readable with a stop request."""
         with suppress(FileExistsError):
             os.mkfifo(self._control, 0o600)
-        # Opened for writing too: otherwise it would read as closed after the first writer has gone.
+        # Opened for writing too: otherwise the pipe would read as closed after the first writer has closed it.
         return os.open(self._control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 

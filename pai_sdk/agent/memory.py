@@ -24,7 +24,7 @@ def exceeds(limit_bytes: int, processes: Iterable[int]) -> bool:
     """
     # What several of them share, as the workers of a data loader do, counts once.
     processes = list(processes)
-    # The sum that is had cheaply is never too low, since it counts what is shared several times.
+    # The cheap sum (RSS) is never too low, since it counts shared memory several times.
     if sum(_kib(process, "status", "VmRSS:") for process in processes) * _KIB <= limit_bytes:
         return False
     return sum(_kib(process, "smaps_rollup", "Pss:") for process in processes) * _KIB > limit_bytes

@@ -50,7 +50,7 @@ def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
     for folder in read_only:
         _bind_read_only(ml / folder)
     _mount("tmpfs", str(new_root), "tmpfs", _MS_NOSUID, "mode=755")
-    # Else binding the entry that new_root lies in would bind all of this a second time.
+    # Otherwise the bind mount of the entry around new_root would bind all of this a second time.
     _mount(None, str(new_root), None, _MS_UNBINDABLE)
     for entry in os.scandir("/"):
         if entry.name != "ml":
@@ -108,7 +108,7 @@ def _make_mounts_slave(folder: Path) -> None:
             raise
     else:
         return
-    # The root is no mount: this process is under chroot, so the mount lies outside. Step out, change it, return.
+    # The root is no mount: this process is under chroot, so the mount is outside. Leave, change it, and return.
     root_fd = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir("/")
     os.chroot(folder)
@@ -132,7 +132,7 @@ def _bind_entry(entry: os.DirEntry[str], target: Path) -> None:
     try:
         _mount(entry.path, str(target), None, _MS_BIND | _MS_REC)
     except OSError as error:
-        # An entry that went away meanwhile, or that this user may not look at, is no reason to go without /ml.
+        # A removed entry, or one without permission, is skipped: the job still gets its /ml.
         if error.errno not in (errno.ENOENT, errno.EACCES):
             raise
 

@@ -169,11 +169,7 @@ def reap() -> Iterator[tuple[int, int]]:
 
 
 def kill_descendants() -> Iterator[tuple[int, int]]:
-    """Kills all processes below this one, however fast they fork; returns when none remains.
-
-    Yields:
-        Process id and exit code of those that were children of this process.
-    """
+    """Kills all processes below this one, until none remains; yields id and exit code of its own children."""
     while True:
         yield from reap()
         if not _has_children():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 __all__ = ["EXACT", "reuse_period", "today"]
 
 EXACT = "exact"
-"""All versions are exact: what was installed stays right."""
+"""All versions are exact: an installation stays valid."""
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"-")

@@ -105,9 +105,6 @@ def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
 
     Args:
         should_kill: called with the supervisor's folder in /proc, and the job's folder.
-
-    Returns:
-        The jobs, by the names of their folders.
     """
     jobs = set()
     # Guardian and supervisor have one command line, but only the supervisor leads a session.
@@ -131,7 +128,7 @@ def _with_variables(
         "VIRTUAL_ENV": str(programs[0]),
         "PYTHONUNBUFFERED": "1",
     }
-    # What is installed for the job comes first, and its Python, whatever PATH the user gives.
+    # Packages and Python of the job come first, whatever PATH the user sets.
     first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
 
     def variables(ml: str) -> dict[str, str]:

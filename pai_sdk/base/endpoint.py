@@ -70,7 +70,7 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
         if _IPV6.fullmatch(endpoint):  # oss2 refuses them
             problem = "is an IPv6 address, which the OSS library cannot use"
             raise SettingsError(f"{endpoint!r} {problem}; write a host name that resolves to it")
-        # A user name and password may stand in it: what is before an @ is not shown.
+        # It may contain a user name and password, so the part before an @ is not shown.
         redacted = re.sub(r"//.*@", "//…@", endpoint)
         raise SettingsError(f"{redacted!r} is not an endpoint; write host, host:port or http(s)://host:port")
     return (match["scheme"] or "https").lower(), match["host"].lower()

@@ -23,7 +23,7 @@ __all__ = ["Checkout", "checkout", "clone"]
 
 DEFAULT_TIMEOUT_S = 600.0
 
-# These point git to another repository (a hook sets them), or make it print what it sends.
+# These point git to another repository (a hook sets them), or make it print its requests.
 FOREIGN_VARIABLES = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",

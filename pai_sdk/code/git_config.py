@@ -17,7 +17,7 @@ _SCP_LIKE = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 _NOT_IN_LOGINS = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x20\x7f]")
-# The name that hosts expect beside a token when the user gave none; those that look only at the token take any.
+# The user name for a token without one; hosts that check only the token accept any.
 TOKEN_USER = "x-access-token"  # noqa: S105 - a name, not a secret
 
 
@@ -30,7 +30,7 @@ class GitSource:
         branch: a branch or tag.
         commit: a hash, whole or abbreviated.
         username: for https.
-        secret: the password or token that goes with it; never shown.
+        secret: the password or token; never shown.
     """
 
     url: str

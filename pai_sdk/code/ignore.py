@@ -46,7 +46,7 @@ ALWAYS_PRUNED = frozenset(
 _ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
 
 IGNORE_FILES = (".gitignore", ".paiignore")
-"""The files that rules come from; the second has the last word."""
+"""The files with rules; the second one wins."""
 
 # The group with which pathspec marks the slash after a folder that matched.
 _FOLDER_SLASH = "ps_d"

@@ -107,7 +107,7 @@ def _contents() -> Mapping[str, bytes]:
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Writes the files that are missing or differ; several threads and processes can do so at once."""
     # Drafts are beside the folder, not in it: another thread may be uploading its content.
-    # With process and thread in its name: each writer has a draft of its own.
+    # With process and thread in its name: each writer has its own draft.
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.{threading.get_ident()}")
     for name, content in contents.items():
         path = folder / name

@@ -68,7 +68,7 @@ _PATH_GLOBS = (
 )
 # Examples to copy from, and certificates that everybody may see.
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub", "cacert.pem", "ca-bundle.pem")
-# A certificate, or the attributes that some tools write, may stand before the key.
+# A certificate, or attributes that some tools write, may precede the key.
 _HEAD_BYTES = 4096
 _KEY_SIGNS = (b"PRIVATE KEY", b"PuTTY-User-Key-File")
 _KEY = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File-\d", re.MULTILINE)
@@ -101,7 +101,7 @@ def is_secret_path(path: str) -> bool:
 def secret_problems(listing: FolderListing) -> Iterator[Problem]:
     """Yields the files that look like keys or passwords, or contain a private key."""
     for file in listing.files:
-        # A link with a harmless name may lead to a key.
+        # A link with a harmless name may point to a key.
         if is_secret_path(file.path) or is_secret_path(file.target):
             message = "looks like a key or a password"
         elif file.size_bytes <= _MAX_KEY_BYTES and _has_private_key(f"{listing.root}/{file.path}"):

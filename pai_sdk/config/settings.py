@@ -59,7 +59,7 @@ class Settings:
         network: `PUBLIC` or `VPC`: which of the region's hosts are used; None is public.
         trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
         prices: instance type to the price of an instance and hour, of the config file only; see `max_cost`.
-        profile: the profile of the config file that they come from; None where no profile is used.
+        profile: the profile of the config file in use; None without one.
         sources: setting to its origin, for messages.
 
     Example:

@@ -217,7 +217,7 @@ class FileMove:
         share: the progress of this file.
         skip_same: leave the target as it is, if it has the same content already.
         is_exact: True if the content that was read is known to be that of `file`.
-        has_grown: True if the file became longer while it was read, and begins with what was read.
+        has_grown: True if the file became longer while it was read, and starts with the content that was read.
     """
 
     file: StoredFile
@@ -272,7 +272,7 @@ class FileMove:
         return self.source.read(self.file.path, 0, self.file.size_bytes)
 
     def check(self, sha256: str) -> None:
-        """Checks the hash of what was read of a local file, before that is published.
+        """Checks the hash of the content that was read of a local file, before it is published.
 
         Raises:
             FileChangedError: the file was rewritten or cut off while it was read.

@@ -1,6 +1,6 @@
 """One process at a time works on a folder of a store: a lock on a local folder, a lease in any other store.
 
-A lock ends with its process. A lease is an object that its holder renews; it runs out when that stops.
+A lock ends with its process. A lease is an object that its holder renews; without renewals it expires.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["LEASE_S", "FolderClaim", "claimed", "is_claimed"]
 logger = logging.getLogger(__name__)
 
 LEASE_S = 20.0
-"""A lease that was not renewed for this time has run out. It is renewed four times as often."""
+"""A lease that was not renewed for this time has expired. It is renewed four times as often."""
 
 _LOCK, _DRIVER = "driver.lock", "driver.json"
 # A reader such as `is_claimed` holds the lock for a moment, so a claim tries again before it fails.
@@ -110,7 +110,7 @@ class _Lease(FolderClaim):
         super().__init__()
         self._store = store
         self._stopped = threading.Event()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the next two attributes
         self._renewed_at = time.monotonic()
         self._other_holder: dict[str, Any] | None = None
 
@@ -132,7 +132,7 @@ class _Lease(FolderClaim):
         while not self._stopped.wait(LEASE_S / 4):
             try:
                 self._check_holder()
-                # After another process has taken the lease it is never renewed: the other process would lose it.
+                # After another process has claimed the folder, a renewal would take the lease from it.
                 if self._other_holder is None:
                     self._renew()
             except PaiError as error:

@@ -171,7 +171,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         """Do nothing, as `mkdir`."""
 
     def rmdir(self, path: str) -> None:
-        """Do nothing: a folder is gone with its last object."""
+        """Do nothing: a folder disappears with its last object."""
 
     def modified(self, path: str) -> datetime:
         """The time when the object was written."""

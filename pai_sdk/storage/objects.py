@@ -45,7 +45,7 @@ META_EXECUTABLE = "pai-executable"
 """User metadata: `true` for an executable file; OSS keeps no modes."""
 
 META_LINK = "pai-link"
-"""User metadata: `true` for a symbolic link; the content is what it leads to."""
+"""User metadata: `true` for a symbolic link; the content is its target."""
 
 _BUFFER_BYTES = 1 << 17
 _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")

@@ -28,7 +28,7 @@ _MAX_ATTEMPTS = 3
 class PartialFile:
     """Collects the ranges of an object. Use it as a context manager.
 
-    One process at a time writes to it. A second process that downloads to the same target gets a file of its own,
+    One process at a time writes to it. A second process that downloads to the same target gets its own file,
     which no later process continues.
     """
 

@@ -49,12 +49,12 @@ def upload(
 
     Args:
         client: writes the objects.
-        path: a file, or a folder, of which all files are taken.
+        path: a file, or a folder, of which all files are uploaded.
         uri: for a folder, the folder its files go into; for a file, its object, or a folder (a `/` at its end) to
             put it in.
         progress: show a bar.
         workers: threads; None for many for small files, and few for large ones.
-        links: what is done with symbolic links: `follow` takes what they lead to, wherever it is; with `inside`, a
+        links: the policy for symbolic links: `follow` uploads their targets, wherever they are; with `inside`, a
             link that leads out of the folder is an error, and with `error` each link is.
 
     Returns:
@@ -153,7 +153,7 @@ def download(
         progress: show a bar.
         workers: threads; None for many for small files, and few for large ones.
         skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
-        skip: called with each file of a folder; what it accepts is not fetched.
+        skip: called with each file of a folder; accepted files are not fetched.
 
     Returns:
         The local file or folder.

@@ -66,7 +66,7 @@ def list_folder(
 
     Args:
         root: the folder or file.
-        accept: called with each folder before it is entered and with each file; what it refuses is left out.
+        accept: called with each folder before it is entered and with each file; refused ones are skipped.
         links: the policy for symbolic links.
         hint: what to do with a file that cannot be used.
 
@@ -106,7 +106,7 @@ class WalkEntry:
     Attributes:
         path: relative to the root; that of a folder ends with `/`.
         status: of the file; of a link that is followed, that of its target.
-        target: for a link that is followed, the file that it leads to; empty otherwise.
+        target: the target of a link that is followed; empty otherwise.
     """
 
     path: str
@@ -141,7 +141,7 @@ class FolderWalk:
     """Walks through a folder in the order of the paths, with the entries of one branch in memory.
 
     Args:
-        accept: called with each folder before it is entered and with each file; what it refuses is left out.
+        accept: called with each folder before it is entered and with each file; refused ones are skipped.
         folders: find empty folders, too.
         hint: what to do with a file that cannot be used.
         report: called with each problem: what cannot be used, and why.
@@ -217,7 +217,7 @@ class FolderWalk:
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
             with os.scandir(self._root / folder) as scanned:
-                # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
+                # A folder `a` is sorted after `a.txt`: the paths of its files continue with `/`.
                 entries = sorted(scanned, key=self._sort_key, reverse=True)
                 # Popped, because an entry caches its status, which needs memory.
                 while entries:
@@ -234,7 +234,7 @@ class FolderWalk:
         try:
             is_dir = entry.is_dir(follow_symlinks=self._links != "store")
         except OSError:
-            # The link leads back to itself.
+            # The link points to itself.
             is_dir = False
         return f"{entry.name}/" if is_dir else entry.name
 

@@ -79,7 +79,7 @@ def files_in(folder: Path) -> dict[str, FileInfo]:
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(parent, name)
-            with suppress(OSError):  # it went away meanwhile
+            with suppress(OSError):  # it was removed meanwhile
                 status = path.lstat()
                 relative_path = path.relative_to(folder).as_posix()
                 if stat.S_ISLNK(status.st_mode):

@@ -164,7 +164,7 @@ class HostedInstance:
         """Requests the end of the instance."""
         self._journal.request_stop(reason_code, reason_message)
 
-    # ---- what it has written ----
+    # ---- outputs ----
 
     def outputs(self, channels: Sequence[str] | None = None) -> tuple[dict[str, FileInfo], list[str]]:
         """Returns the output files that the job has written or changed, and those that it has removed.

@@ -51,13 +51,13 @@ class OssClient:
     Args:
         endpoint: the endpoint; a string without a scheme means https.
         credentials: gives the key that is valid now; asked before each request.
-        region: needed when the endpoint does not name one; part of what is signed (signature V4).
+        region: required if the endpoint does not name one; part of the signature (V4).
         retry: the policy for every call.
         path_style: write the bucket into the path, not before the host; for a store of one's own that has a host
             name. With an IP address or localhost it is always so.
         pool_size: number of connections that stay open.
-        connect_timeout_s: for a connection to come up.
-        read_timeout_s: the longest silence within a response.
+        connect_timeout_s: the maximum time to connect.
+        read_timeout_s: the maximum silence within a response.
         trusted_endpoints: further endpoints that URIs may name. Without them, requests are signed for `endpoint`
             and for the OSS of Alibaba Cloud only, because a URI may come from an untrusted source.
 
@@ -322,7 +322,7 @@ class OssClient:
         """All objects whose keys begin with that of `prefix`, in the order of their keys, page after page.
 
         Args:
-            prefix: what the keys begin with.
+            prefix: the common prefix of the keys.
             unnamed: called for each key that no URI can name, such as `..`; without it, the first one is an error.
 
         Raises:

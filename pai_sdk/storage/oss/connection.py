@@ -49,7 +49,7 @@ class OssConnection:
         credentials: asked before each request.
         region: needed when the endpoint does not name one; otherwise the one of the endpoint is signed for.
         retry: the policy for every call.
-        path_style: whether the bucket goes into the path even where the endpoint is a host name.
+        path_style: whether the bucket is part of the path even if the endpoint is a host name.
         pool_size: number of connections that stay open.
         timeouts_s: to connect, and the maximum silence.
         trusted_endpoints: further endpoints that URIs may name.

@@ -1,4 +1,4 @@
-"""OSS signature V4 of one region; what is the same for many requests is computed once.
+"""OSS signature V4 of one region; values that many requests share are computed once.
 
 Standard library only, for Python 3.8 and newer: `run/store/remote_run.py` ships its source to processes
 without pai_sdk.

@@ -82,7 +82,7 @@ class FsspecStore(Store):
         self._is_object_store = bool(names & _OBJECT_STORES)
         self._root = root.rstrip("/")
         self.uri = uri.rstrip("/") + "/"
-        # Without it, a store would not see what other processes have written.
+        # With the cache, a store would not see files of other processes.
         self._fs.use_listings_cache = False
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class FsspecStore(Store):
             path = self._relative(entry["name"])
             # For a file, `ls` returns the file itself.
             if path != parent:
-                # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
+                # A folder `a` is sorted after `a.txt`: the paths of its files continue with `/`.
                 rows.append((f"{path}/" if entry.get("type") == "directory" else path, entry))
         if not rows and info is not None and folders:
             yield f"{parent}/", info

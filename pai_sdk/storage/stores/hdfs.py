@@ -1,4 +1,4 @@
-"""HDFS for `FsspecStore`: fsspec's two clients, with what a store needs of them. Its import needs fsspec.
+"""HDFS for `FsspecStore`: fsspec's two clients, adapted to the needs of a store. Its import needs fsspec.
 
 Both clients are fsspec's own. What differs here: errors are OSErrors, requests have timeouts and retries, a rename
 replaces a file, and a folder that is not empty is not removed.

@@ -70,7 +70,7 @@ class LocalStore(Store):
 
     Args:
         root: the folder.
-        links: what `list` does with symbolic links. `follow`: it lists what they lead to. `store`: it does not
+        links: what `list` does with symbolic links. `follow`: it lists their targets. `store`: it does not
             follow them (`DirSync` moves them as links). `error`: each link is an error.
 
     Example:
@@ -337,7 +337,7 @@ class _TargetFolder:
             folder = folder / part
             if folder in self._created:
                 continue
-            # A link that existed before may lead outside.
+            # An existing link may point outside of the folder.
             if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
             make_folder(folder)

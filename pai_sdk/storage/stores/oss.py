@@ -76,7 +76,7 @@ class OssStore(Store):
         return file_download.MAX_SINGLE_BYTES
 
     def exists(self) -> bool:
-        """True if something is in the folder, or an empty object stands for it."""
+        """True if the folder has an object, or an empty object represents it."""
         return next(self.client.list(self.folder, unnamed=lambda key, error: None), None) is not None
 
     def list(
@@ -89,7 +89,7 @@ class OssStore(Store):
             beginning, unnamed=unlisted and (lambda key, error: unlisted(key[prefix_length:], error))
         ):
             path = info.uri.key[prefix_length:]
-            # An empty object whose key ends with a slash stands for a folder.
+            # An empty object whose key ends with a slash represents a folder.
             if path and (folders or info.size_bytes or not path.endswith("/")):
                 yield stored_file_of_object(info, path)
 
@@ -188,7 +188,7 @@ class OssStore(Store):
             download.in_parts(move.pool)
         else:
             download.in_single_request()
-        # A listing does not say what is a program, so this is no part of what is compared.
+        # A listing does not include the executable bit, so it is not compared.
         move.file = replace(stored_file_of_object(download.read, file.path), executable=False)
         move.is_exact = True
         if download.read.meta.get(META_LINK) == "true":
@@ -196,7 +196,7 @@ class OssStore(Store):
         return move.target.head(move.path)
 
     def write_link(self, path: str, target: str) -> StoredFile:
-        """Make or replace an object that stands for a symbolic link."""
+        """Make or replace an object that represents a symbolic link."""
         etag = self.client.put_bytes(self._uri(path), target.encode(), meta={META_LINK: "true"})
         return StoredFile(path, len(target.encode()), None, etag, link=target)
 

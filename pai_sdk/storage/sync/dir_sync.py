@@ -48,14 +48,14 @@ class SyncReport:
 
     Attributes:
         files: files of the source, and its empty folders.
-        moved: those that were moved.
+        moved: the number of moved files.
         moved_bytes: their bytes.
-        unchanged: those that both sides had already.
+        unchanged: the number of files that both sides had already.
         deleted: files of the target that were deleted.
-        grown: moved files that were written to meanwhile. The target has the beginning that was read, and the next
+        grown: moved files that grew while they were read. The target has the content that was read, and the next
             sync moves them again.
         failures: files that could not be moved, each with its error.
-        unlisted: what is no file, or could not be listed, each with its error.
+        unlisted: paths that are no files, or could not be listed, each with its error.
         gave_up: whether the remaining files were skipped, because the other side is down or refuses the key.
     """
 
@@ -78,8 +78,8 @@ class SyncReport:
         """Raise an error that has all failures, if there are any.
 
         Args:
-            source: what was read.
-            target: what was written.
+            source: the source of the sync.
+            target: the target of the sync.
 
         Raises:
             SyncError: some files could not be moved.
@@ -94,7 +94,7 @@ class SyncReport:
 
 
 class DirSync:
-    """Makes a folder like another one; only what is new or changed is moved.
+    """Makes a folder equal to another one; only new and changed files are moved.
 
     A local file is unchanged when size, time in nanoseconds and inode are the same as in the last sync, an object
     when its ETag is. What was moved is remembered on this machine, also by a sync that is killed. A file that only
@@ -103,25 +103,25 @@ class DirSync:
     after all other files, and not at all if one of its blocks failed.
 
     Args:
-        source: what is read.
-        target: what is written.
-        delete: delete what the source does not have. Nothing is deleted when the source could not be listed, or
-            a file could not be moved. Only a local source may be empty: elsewhere an empty folder looks like a
-            mistyped one.
+        source: the store that is read.
+        target: the store that is written.
+        delete: delete files that the source does not have. Nothing is deleted if the source could not be listed,
+            or a file could not be moved. Only a local source may be empty: elsewhere an empty folder looks like
+            a mistyped one.
         checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
-        verify: list the target, and move again what was changed or deleted there. Always done for a local target,
-            and for one that was emptied: each sync asks for one of the files that were moved.
-        folders: make empty folders, too.
+        verify: list the target, and move again files that changed or are missing there. Always done for a local
+            target, and for one that was emptied: each sync checks one of the moved files.
+        folders: create empty folders, too.
         remember: where rows about moved files are stored: a file, or an open `SyncMemory`; True for a file below
             `~/.cache`, False for nowhere.
         is_checked: whether the caller has compared the rows with the target.
-        skip: called with each file of the source; what it accepts counts as unchanged.
+        skip: called with each file of the source; accepted files count as unchanged.
         note: called with `move` or `delete` and the path, for each decision.
         takes_growing: keep what was read also of a file that was rewritten after it was read; the next sync moves
             it again. Without it, a file that is rewritten all the time is a failure.
         dry_run: decide, but change nothing.
         progress: show a bar.
-        title: what the bar is called.
+        title: the title of the bar.
         bar: a bar of the caller, whose total already includes the moved bytes; instead of `progress`.
         workers: threads; by default many for small files, few for large ones.
 
@@ -178,7 +178,7 @@ class DirSync:
         self._workers = workers
 
     def run(self) -> SyncReport:
-        """Move what is new or changed.
+        """Move new and changed files.
 
         Raises:
             SyncError: some files could not be moved; the others are complete and in place.
@@ -189,7 +189,7 @@ class DirSync:
         return report
 
     def attempt(self) -> SyncReport:
-        """Move what is new or changed; failures are only in the report.
+        """Move new and changed files; failures are only in the report.
 
         Raises:
             StorageError: the source is not there, or the other side cannot be used at all.
@@ -304,7 +304,7 @@ class DirSync:
     def _targets(self, report: SyncReport) -> Iterator[StoredFile]:
         if not self._lists_target:
             return iter(())
-        # Links of the target are not followed: a deletion would continue where they lead.
+        # Links of the target are not followed, because a deletion would continue in their targets.
         target = self._target.without_links()
         # A file of the target that is not listed is moved again, which reports the error.
         unlisted = report.unlisted.__setitem__ if self._delete else (lambda path, error: None)
@@ -476,7 +476,7 @@ class _Files:
                 written = self._move_once(move)
                 read = move.file
                 if not move.is_exact:
-                    # The listing of an object storage does not say what is a program.
+                    # The listing of an object store does not include the executable bit.
                     head = self._source.head(file.path)
                     read = head if self._source.root is not None else replace(head, executable=current.executable)
                 if read.etag == move.file.etag:
@@ -558,7 +558,7 @@ def move_file(
         path: of the file there.
         skip_same: leave a local file that has the content already.
         progress: show a bar.
-        title: what the bar is called.
+        title: the title of the bar.
         workers: threads, for the parts of a large file.
 
     Raises:

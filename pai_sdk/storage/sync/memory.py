@@ -148,11 +148,7 @@ class SyncMemory:
         return num_rows
 
     def sent(self) -> dict[str, str]:
-        """Returns path and target mark of the files recorded by `change_sent`.
-
-        Returns:
-            Path to the mark in the target.
-        """
+        """Returns path and target mark of the files recorded by `change_sent`."""
         # A sync does not forget them when the source has deleted them.
         if self._database is None:
             return {}

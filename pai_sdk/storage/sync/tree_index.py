@@ -50,7 +50,7 @@ class TreeIndex(SyncMemory):
     copies files of the most similar earlier tree within OSS, and `commit` writes the manifest of the folder.
 
     Attributes:
-        etags: the ETag of each file's object, in the order of the tree's entries; empty for what has to be sent.
+        etags: the ETag of each file's object, in the order of the tree's entries; empty for a missing file.
         has_manifest: True if the folder's manifest exists.
     """
 
@@ -222,7 +222,7 @@ def _list_objects(
         _warn_unchecked(client, folder, error)
         return None
     expected_paths = set(expected)
-    # The console makes empty objects that stand for folders.
+    # The console creates empty objects that represent folders.
     extra = [
         path
         for path, info in objects.items()
