@@ -325,7 +325,7 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
     header = {"kind": "error", "type": type(error).__name__, "message": message, "traceback": text}
     chain: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and all(cause is not known_error for known_error in chain):
+    while cause is not None and all(cause is not link for link in chain):
         chain.append(cause)
         cause = cause.__cause__
     try:
