@@ -43,6 +43,7 @@ class _Group:
         self.step: dict[str, Any] = {}
 
 
+# The group of this thread or task. A helper thread has none, and gets that of a hook with `bound`.
 _group: ContextVar[_Group | None] = ContextVar("trace_group", default=None)
 # Hooks that have not ended. Threads share the list without a lock: append, remove and tuple() are atomic.
 _active: list[weakref.ref[TraceHook]] = []
@@ -83,9 +84,9 @@ class TraceHook:
 
     def _start(self) -> None:
         self._steps = Steps(self.writer.schema.names, allows_missing=self.writer.missing == "null")
-        self._late_error: PaiError | None = None
+        self._late_error: PaiError | None = None  # from a `break` out of `steps`; the next call raises it
         self._group = _current_group()
-        self._ref = weakref.ref(self, _deactivate)
+        self._ref = weakref.ref(self, _deactivate)  # weak, so that a hook that is dropped leaves the list
         _active.append(self._ref)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -201,9 +202,11 @@ class TraceHook:
         # siblings. Until each sibling has such a thread, values of unknown threads can belong to the siblings.
         waits = not self._steps.is_maker(giver) and not all(hook._steps.has_loop() for hook in siblings)
         steps = self._steps.end_step(is_written=is_written, waits=waits)
+        # This thread ends the steps of this hook, so siblings drop its values, unless it ends their steps, too.
         for hook in siblings:
             if not hook._steps.has_loop(giver):
                 hook._steps.disown(giver)
+        # Columns for which another hook of the group waits stay in the map.
         waiting = {name for hook in _live() if hook._group is self._group for name in hook._steps.waiting()}
         gone = {name for step in steps for name in step} - waiting
         step = dict(self._group.step)  # a copy in one atomic call: other threads can add to it
@@ -233,7 +236,7 @@ class TraceHook:
 
     def _finish(self, is_train: bool, deadline_s: float) -> PaiError | None:
         """Ends the hook; returns an error of the last step. An error of the sink is raised."""
-        _deactivate(self._ref)
+        _deactivate(self._ref)  # first, so that no other thread adds values to this hook
         failure, self._late_error = self._late_error, None
         try:
             self._write_leftover(is_train)
@@ -358,6 +361,7 @@ def _live() -> list[TraceHook]:
 
 def _current_hooks() -> list[TraceHook]:
     """Returns the hooks that were created in this context, or else all of the process."""
+    # A thread without hooks of its own reaches all hooks of the process.
     live, group = _live(), _group.get()
     return [hook for hook in live if hook._group is group] or live
 

@@ -129,7 +129,7 @@ class OdpsSink:
         return f"OdpsSink({f'{self.project}.{self.table}{partition}'!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(vars(self), _connected=None, _connecting=None)
+        state = dict(vars(self), _connected=None, _connecting=None)  # connections and locks cannot be pickled
         if self._key is not None:
             state["_credentials"] = None  # a function, which __setstate__ creates again from the key
         return state
@@ -203,10 +203,12 @@ class OdpsSink:
         if self._quota:
             query["quotaName"] = self._quota
         url = f"{endpoint}/projects/{self.project}/tables/{self.table}"
+        # The signer gets the provider, not the key: a session can live longer than a temporary key.
         signer = _Signer(provider, lambda key: self._tunnel_client(self._client(key)))
         return _Connection(signer, url, query, _blocks_schema(schema, columns, repr(self)), repr(self))
 
     def _tunnel_client(self, client: ODPS) -> Any:
+        # Without pyodps' retries: the writer retries each call, and the attempts would multiply.
         tunnel = _odps_module().tunnel.TableTunnel(client, quota_name=self._quota).tunnel_rest
         return tunnel.with_retry_enabled(False) if hasattr(tunnel, "with_retry_enabled") else tunnel
 
@@ -350,7 +352,7 @@ class _Session:
         with self._lock:
             is_repeated = block_id in self._tried
             self._tried.add(block_id)
-        if is_repeated and block_id in self._stored():
+        if is_repeated and block_id in self._stored():  # one more request, for retries only
             return
         headers = {"Content-Type": "application/octet-stream"}
         if self._compression != "none":
@@ -367,6 +369,8 @@ class _Session:
         info = self._info()
         if self._is_commit_tried and _status(info) in ("closed", "closing"):
             return
+        # The commit makes all blocks of the session visible: a missing block would be lost, and rows of an
+        # unexpected one would be added.
         stored = _block_ids(info)
         if stored != set(block_ids):
             missing, more = sorted(set(block_ids) - stored)[:5], sorted(stored - set(block_ids))[:5]
@@ -376,7 +380,7 @@ class _Session:
             )
         self._is_commit_tried = True  # before the request, whose response can be lost
         info = self._connection.session_info("post", {"uploadid": self._upload_id})
-        if _status(info) not in ("closed", "closing"):
+        if _status(info) not in ("closed", "closing"):  # a retry checks the status first
             raise TraceError(f"{self._connection.sink}: the commit is not done yet", retryable=True)
 
     def _stored(self) -> set[int]:

@@ -216,8 +216,8 @@ class _LoadingManager(RunManager):
 
     loaded: Callable[[], None]
 
-    def _pass(self, is_asked: bool) -> bool:
-        has_more = super()._pass(is_asked)
+    def _pass(self, is_requested: bool) -> bool:
+        has_more = super()._pass(is_requested)
         if not has_more:
             self.loaded()
         return has_more
@@ -321,7 +321,7 @@ class DataManager:
         self._detail_cache.use(None)
         with self._lock:
             manager, self._manager = self._manager, None
-        if manager is not None:
+        if manager is not None:  # outside of the lock, since `close` waits for the background thread
             manager.close()
 
     def _use(self, interval: int) -> None:
@@ -332,7 +332,7 @@ class DataManager:
             self._manager = manager
         self._brief_cache.use(manager)
         self._detail_cache.use(manager)
-        manager.start()
+        manager.start()  # last, since the first pass calls `loaded` of the cache
 
     def _started(self) -> RunManager:
         manager = self._manager

@@ -142,7 +142,7 @@ class CachedTrainJob:
         self._content: dict[str, Any] = {}
         self._locks: dict[str, threading.RLock] = {}
         self._updates: dict[str, tuple[BaseCacheItemUpdater, object]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the three above; not held while an updater runs
 
     def _claim_update(self, updater: BaseCacheItemUpdater) -> bool:
         """Returns True if the caller has to call an updater for this version."""
@@ -255,7 +255,7 @@ def run_updaters(updaters: Collection[BaseCacheItemUpdater], jobs: Iterable[Cach
                 continue
             try:
                 updater.update_item(job)
-            except BaseException as error:
+            except BaseException as error:  # also Ctrl-C, after which the updater has to run again
                 job._forget_update(updater)
                 if not isinstance(error, Exception):
                     raise
