@@ -128,7 +128,7 @@ def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
     instances = []
     for log in context.logs.instance_logs(job, None):
         work.check()
-        window = {"begin": begin - 1, "end": end + step_s, "step_s": step_s}
+        window = {"start": begin - 1, "end": end + step_s, "step_s": step_s}
         cpu = dict(read_usage(log.path, "CpuCoreUsage", **window))
         memory = dict(read_usage(log.path, "MemoryUsage", **window))
         instances.append(
