@@ -161,8 +161,8 @@ class Experiment:
         """
         uri = self.tensorboard_data()
         if not uri:
-            what = f"{self.name!r} has no folder for TensorBoard logs"
-            raise InvalidInputError([Problem("experiment", what, "look at its jobs: job.tensorboard()")])
+            message = f"{self.name!r} has no folder for TensorBoard logs"
+            raise InvalidInputError([Problem("experiment", message, "look at its jobs: job.tensorboard()")])
         return TensorBoard.create(uri, wait, display_name=self.name, session=self._session)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageInfo", "ImageScope", "list_images", "retrieve"]
 
 _FRAMEWORK = "system.framework."
-_SPELT = ("DeepSpeed", "ModelScope", "OneFlow", "PyTorch", "TensorFlow", "Transformers", "XGBoost")
+_SPELLINGS = ("DeepSpeed", "ModelScope", "OneFlow", "PyTorch", "TensorFlow", "Transformers", "XGBoost")
 _TAG = re.compile(r"(?P<version>[\w.]+?)(?:-(?:mkl-)?(?P<chip>cpu|gpu))?(?:-py(?P<python>[\d.]+))?(?:-.*)?")
 _HAS_NO_ACTION = (404, 405, 501)
 
@@ -90,15 +90,15 @@ def retrieve(
     if not of_framework:
         names = sorted({image.framework_name for image in list_images("", session, image_scope)})
         near = [name for name in names if nearest(framework_name.lower(), [name.lower()])]
-        what = f"there is no image of {framework_name!r} for {image_scope}"
+        message = f"there is no image of {framework_name!r} for {image_scope}"
         hint = did_you_mean(near[:1]) or (f"there is: {', '.join(names)}" if names else "")
-        raise ImageLookupError([Problem("framework_name", what, hint)])
+        raise ImageLookupError([Problem("framework_name", message, hint)])
     fitting = [image for image in of_framework if image.accelerator_type == chip]
     chosen = _newest(fitting) if framework_version.lower() == "latest" else _of_version(fitting, framework_version)
     if chosen is None:
-        there = ", ".join(f"{image.framework_version} ({image.accelerator_type})" for image in of_framework)
-        what = f"there is no {chip} image of {framework_name} {framework_version}"
-        raise ImageLookupError([Problem("framework_version", what, f"there is: {there}")])
+        available = ", ".join(f"{image.framework_version} ({image.accelerator_type})" for image in of_framework)
+        message = f"there is no {chip} image of {framework_name} {framework_version}"
+        raise ImageLookupError([Problem("framework_version", message, f"there is: {available}")])
     return chosen
 
 
@@ -124,17 +124,17 @@ def list_images(
     if scope not in SCOPE_LABELS:
         hint = name_hint(scope, SCOPE_LABELS)
         raise InvalidInputError([Problem("image_scope", f"{image_scope!r} is not known", hint)])
-    wanted = framework_name.strip().lower()
+    framework_key = framework_name.strip().lower()
     catalogue = list(_catalogue(session_or_default(session, local=False), scope))
-    found = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
-    if not wanted:
-        return found
+    images = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
+    if not framework_key:
+        return images
     # Where no repository is called by the framework, the images that have it count: most have several.
-    return [image for image in found if image.framework_name.lower() == wanted] or [
+    return [image for image in images if image.framework_name.lower() == framework_key] or [
         _image_info(name, uri, labels, scope, framework)
         for name, uri, labels in catalogue
         for framework in _frameworks(labels)
-        if framework.lower() == wanted
+        if framework.lower() == framework_key
     ]
 
 
@@ -188,12 +188,14 @@ def _image_info(
     An image may have more than one framework: the one its repository is called by is meant, unless one is given.
     """
     repository, _, tag = uri.rpartition("/")[2].partition(":")
-    found = _TAG.fullmatch(tag)
-    by_tag = found.groupdict() if found else {}
+    match = _TAG.fullmatch(tag)
+    by_tag = match.groupdict() if match else {}
     versions = _frameworks(labels)
     if framework is None:
-        called = repository.removesuffix("-training").removesuffix("-inference")
-        framework = next((name for name in (*versions, *_SPELT) if name.lower() == called.lower()), called)
+        repository_name = repository.removesuffix("-training").removesuffix("-inference")
+        framework = next(
+            (name for name in (*versions, *_SPELLINGS) if name.lower() == repository_name.lower()), repository_name
+        )
     python = by_tag.get("python")
     if python and "." not in python:
         python = f"{python[0]}.{python[1:]}"  # py39
@@ -212,11 +214,11 @@ def _newest(images: Iterable[ImageInfo]) -> ImageInfo | None:
     return max(images, key=lambda image: _numbers(image.framework_version), default=None)
 
 
-def _of_version(images: Iterable[ImageInfo], wanted: str) -> ImageInfo | None:
+def _of_version(images: Iterable[ImageInfo], version: str) -> ImageInfo | None:
     """The image of exactly that version; otherwise the newest whose first numbers are those."""
     images = list(images)
-    exact = [image for image in images if image.framework_version == wanted]
-    numbers = _numbers(wanted)
+    exact = [image for image in images if image.framework_version == version]
+    numbers = _numbers(version)
     near = [image for image in images if numbers and _numbers(image.framework_version)[: len(numbers)] == numbers]
     return exact[0] if exact else _newest(near)
 
@@ -228,5 +230,5 @@ def _numbers(version: str | None) -> tuple[int, ...]:
         >>> _numbers("1.12.2PAI") > _numbers("1.8PAI")
         True
     """
-    found = re.match(r"\d+(?:\.\d+)*", version or "")
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version or "")
+    return tuple(map(int, match[0].split("."))) if match else ()

@@ -1,8 +1,8 @@
 """alipai's predictors: left out. The names can be imported, and their use names the replacement."""
 
-from pai_sdk.compat.left_out import names_left_out
+from pai_sdk.compat.left_out import unsupported_names
 
-__getattr__ = names_left_out(
+__getattr__ = unsupported_names(
     __name__,
     (
         "AsyncPredictor",

@@ -98,13 +98,13 @@ class TensorBoard:
             ServiceStartError: it did not start; the message has its last words.
         """
         minutes = seconds_or_none(max_runtime_in_minutes, "max_runtime_in_minutes", unit="minutes")
-        made = cls(uri, display_name=display_name, session=session)
-        made.start()
+        board = cls(uri, display_name=display_name, session=session)
+        board.start()
         if minutes is not None:
-            made._timer = threading.Timer(minutes * 60, made.stop)
-            made._timer.daemon = True
-            made._timer.start()
-        return made
+            board._timer = threading.Timer(minutes * 60, board.stop)
+            board._timer.daemon = True
+            board._timer.start()
+        return board
 
     @property
     def status(self) -> str:
@@ -133,9 +133,9 @@ class TensorBoard:
         """
         with self._lock:
             if self._is_deleted:
-                what = f"the TensorBoard {self.display_name!r} was deleted"
+                message = f"the TensorBoard {self.display_name!r} was deleted"
                 raise InvalidInputError(
-                    [Problem("tensorboard", what, "make another one: TensorBoard.create(uri)")]
+                    [Problem("tensorboard", message, "make another one: TensorBoard.create(uri)")]
                 )
             if self._board is None:
                 is_uri = uri_scheme(self.summary_uri) is not None or self.summary_uri.startswith("file:")
@@ -149,15 +149,15 @@ class TensorBoard:
     def stop(self) -> None:
         """End the program. Stopping again does nothing."""
         with self._lock:
-            self._end()
+            self._close()
 
     def delete(self) -> None:
         """End the program for good."""
         with self._lock:
-            self._end()
+            self._close()
             self._is_deleted = True
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._board is not None:

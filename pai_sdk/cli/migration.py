@@ -20,7 +20,7 @@ from typing import Any
 
 from pai_sdk.base.extras import install_command
 from pai_sdk.compat.replacements import CALLED_OTHERWISE, instead_of
-from pai_sdk.compat.session_names import LEFT_OUT
+from pai_sdk.compat.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
 
 __all__ = ["Leftover", "Migrated", "migrate_notebook", "migrate_source"]
@@ -209,8 +209,8 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
     for attribute in uses.attributes:
-        if attribute.attr in LEFT_OUT:
-            findings.add(Leftover(attribute.lineno, f".{attribute.attr}", LEFT_OUT[attribute.attr]))
+        if attribute.attr in SESSION_REPLACEMENTS:
+            findings.add(Leftover(attribute.lineno, f".{attribute.attr}", SESSION_REPLACEMENTS[attribute.attr]))
         elif attribute.attr in _SERVING and uses.imports:
             findings.add(Leftover(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS"))
     return b"".join(lines).decode(), sorted(findings)

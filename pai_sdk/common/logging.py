@@ -2,7 +2,7 @@
 
 from logging import getLogger as get_logger
 
-from pai_sdk.compat.left_out import module_left_out
+from pai_sdk.compat.left_out import unsupported_module
 
 __all__ = ["get_logger"]
-__path__, __getattr__ = module_left_out(__name__)
+__path__, __getattr__ = unsupported_module(__name__)

@@ -56,12 +56,15 @@ class OssUriObj:
     def parse(cls, oss_uri: str) -> tuple[str, str, str | None, str | None]:
         """Bucket, key, endpoint and role."""
         text, query = str(oss_uri), {}
-        path, mark, rest = text.partition("?")
-        if mark and {*(named := parse_qs(rest))} & {*_ENDPOINTS, _ROLE}:  # otherwise, the "?" is part of the key
-            text, query = path, named
-        found = OssUri.parse(text)
-        endpoint = found.endpoint or next((query[name][0] for name in _ENDPOINTS if name in query), None)
-        return found.bucket, found.key, endpoint, query[_ROLE][0] if _ROLE in query else None
+        path, mark, parameters = text.partition("?")
+        if mark and {*(parsed := parse_qs(parameters))} & {
+            *_ENDPOINTS,
+            _ROLE,
+        }:  # otherwise, the "?" is part of the key
+            text, query = path, parsed
+        uri = OssUri.parse(text)
+        endpoint = uri.endpoint or next((query[name][0] for name in _ENDPOINTS if name in query), None)
+        return uri.bucket, uri.key, endpoint, query[_ROLE][0] if _ROLE in query else None
 
     @classmethod
     def from_bucket_key_endpoint(cls, bucket_name: str, object_key: str, endpoint: str | None = None) -> OssUriObj:
@@ -176,8 +179,8 @@ def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:
     if not isinstance(oss_path, str):
         raise InvalidInputError([wrong_type("oss_path", oss_path, "give a text: a key, or oss://bucket/key")])
     if is_oss_uri(oss_path):
-        found = OssUriObj(oss_path)
-        return OssUri(found.bucket_name, found.object_key, found.endpoint)
+        target = OssUriObj(oss_path)
+        return OssUri(target.bucket_name, target.object_key, target.endpoint)
     if bucket is not None:
         return OssUri(bucket.bucket_name, oss_path)
     settings = get_default_session().settings

@@ -2,6 +2,6 @@
 
 from pai_sdk.compat.helpers import *  # noqa: F403
 from pai_sdk.compat.helpers import __all__ as __all__
-from pai_sdk.compat.left_out import module_left_out
+from pai_sdk.compat.left_out import unsupported_module
 
-__path__, __getattr__ = module_left_out(__name__)
+__path__, __getattr__ = unsupported_module(__name__)

@@ -182,9 +182,9 @@ class JobAliases:
             InvalidInputError: the job has no such output channel.
         """
         if channel_name not in self.outputs:
-            known = ", ".join(self.outputs) or "none"
-            what = f"job {self.id} has no output {channel_name!r}"
-            raise InvalidInputError([Problem("channel_name", what, f"it has: {known}")])
+            available = ", ".join(self.outputs) or "none"
+            message = f"job {self.id} has no output {channel_name!r}"
+            raise InvalidInputError([Problem("channel_name", message, f"it has: {available}")])
         return self.outputs[channel_name]
 
     def is_completed(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from pai_sdk.compat.replacements import instead_of
 from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
-__all__ = ["DEPLOYING", "SERVING", "left_out", "module_left_out", "names_left_out"]
+__all__ = ["DEPLOYING", "SERVING", "unsupported", "unsupported_module", "unsupported_names"]
 
 DEPLOYING = "deploy it with PAI-EAS: in the console, with `eascmd`, or by the package alibabacloud_eas20210701"
 """How a model is deployed without this package."""
@@ -20,7 +20,7 @@ SERVING = (
 """The replacement of deploying."""
 
 
-class _LeftOut(type):
+class _Unsupported(type):
     """The class of the stand-ins: they can be imported and subclassed, and raise when anything of them is used."""
 
     name: str
@@ -37,7 +37,7 @@ class _LeftOut(type):
         raise error
 
 
-def left_out(name: str, instead: str) -> type:
+def unsupported(name: str, instead: str) -> type:
     """A class that stands for something left out.
 
     Args:
@@ -50,10 +50,10 @@ def left_out(name: str, instead: str) -> type:
         Traceback (most recent call last):
         pai_sdk.errors.NotOfferedError: Model is not part of pai_sdk: the model is at estimator.model_data()
     """
-    return _LeftOut(name.rpartition(".")[2], (), {"name": name, "instead": instead})
+    return _Unsupported(name.rpartition(".")[2], (), {"name": name, "instead": instead})
 
 
-def names_left_out(module: str, names: Iterable[str], instead: str) -> Callable[[str], type]:
+def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callable[[str], type]:
     """The `__getattr__` of a module whose names are left out.
 
     Args:
@@ -61,17 +61,17 @@ def names_left_out(module: str, names: Iterable[str], instead: str) -> Callable[
         names: those that alipai's module of that name has.
         instead: what replaces them.
     """
-    known = frozenset(names)
+    offered = frozenset(names)
 
     def find(name: str) -> type:
-        if name not in known:
+        if name not in offered:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return left_out(f"{module}.{name}", instead)
+        return unsupported(f"{module}.{name}", instead)
 
     return find
 
 
-def module_left_out(module: str) -> tuple[list[str], Callable[[str], type]]:
+def unsupported_module(module: str) -> tuple[list[str], Callable[[str], type]]:
     """The `__path__` and the `__getattr__` of a module that is left out, or of which most names are.
 
     Any name can be imported from it; its use raises, and so does the import of a module within it.
@@ -90,7 +90,7 @@ git_config= of an Estimator
     def find(name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)  # asked by Python itself
-        return left_out(f"{module}.{name}", _instead(f"{module}.{name}"))
+        return unsupported(f"{module}.{name}", _instead(f"{module}.{name}"))
 
     return _NoModules(module), find
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pai_sdk.compat.job_names import JobAliases
-from pai_sdk.compat.session_names import LEFT_OUT, SessionAliases
+from pai_sdk.compat.session_names import SESSION_REPLACEMENTS, SessionAliases
 from pai_sdk.compat.submitter_names import ModelAliases, SubmitterAliases
 
 __all__ = ["ALIASES", "REPLACEMENTS"]
@@ -18,5 +18,5 @@ ALIASES: Mapping[str, type] = {
 }
 """The classes whose members stand in for missing ones."""
 
-REPLACEMENTS: Mapping[str, Mapping[str, str]] = {"Session": LEFT_OUT}
+REPLACEMENTS: Mapping[str, Mapping[str, str]] = {"Session": SESSION_REPLACEMENTS}
 """What replaces an attribute, for its error."""

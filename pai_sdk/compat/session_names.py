@@ -13,9 +13,9 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["LEFT_OUT", "SessionAliases"]
+__all__ = ["SESSION_REPLACEMENTS", "SessionAliases"]
 
-LEFT_OUT = {
+SESSION_REPLACEMENTS = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from pai_sdk.base.lazy_names import lazy_names
-from pai_sdk.compat.left_out import left_out
+from pai_sdk.compat.left_out import unsupported
 
 # Loaded when first asked for: Estimator and Processor need no pydantic until they make a plan.
 __all__, _load = lazy_names(__name__)
 
 # Of alipai's, and left out: what each is, and what replaces it.
-_LEFT_OUT = {
+_UNSUPPORTED = {
     "LocalTrainingJob": "TrainingJob, also for local jobs: fit() returns it",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LEFT_OUT:
-        return left_out(f"{__name__}.{name}", _LEFT_OUT[name])
+    if name in _UNSUPPORTED:
+        return unsupported(f"{__name__}.{name}", _UNSUPPORTED[name])
     return _load(name)

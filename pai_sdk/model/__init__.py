@@ -1,12 +1,12 @@
 """Registered models and the recipes that train them. Serving is left out: its names name the replacement."""
 
-from pai_sdk.compat.left_out import SERVING, names_left_out
+from pai_sdk.compat.left_out import SERVING, unsupported_names
 from pai_sdk.model.recipe import ModelRecipe, ModelRecipeType, ModelTrainingRecipe
 from pai_sdk.model.registered_model import RegisteredModel
 
 __all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "RegisteredModel"]
 
-__getattr__ = names_left_out(
+__getattr__ = unsupported_names(
     __name__,
     (
         "InferenceSpec",

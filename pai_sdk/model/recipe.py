@@ -44,8 +44,8 @@ __all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "recipe_spec
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_BASE = 40
-_ChannelGiven = Channel | ChannelDefinition | Mapping[str, Any]
+_MAX_BASE_LENGTH = 40
+_ChannelLike = Channel | ChannelDefinition | Mapping[str, Any]
 
 
 class ModelRecipeType(str, Enum):
@@ -112,8 +112,8 @@ class ModelRecipe(EstimatorBase):
     image_uri: str | None = None
     command: str | Sequence[str] | None = None
     recipe_type: ModelRecipeType | str = field(default=ModelRecipeType.TRAINING, kw_only=True)
-    input_channels: Sequence[_ChannelGiven] | None = field(default=None, kw_only=True)
-    output_channels: Sequence[_ChannelGiven] | None = field(default=None, kw_only=True)
+    input_channels: Sequence[_ChannelLike] | None = field(default=None, kw_only=True)
+    output_channels: Sequence[_ChannelLike] | None = field(default=None, kw_only=True)
     default_inputs: Mapping[str, InputSource] | None = field(default=None, kw_only=True)
     supported_instance_types: Sequence[str] | None = field(default=None, kw_only=True)
     instance_count: int = field(default=0, kw_only=True)
@@ -122,7 +122,7 @@ class ModelRecipe(EstimatorBase):
 
     def __post_init__(self) -> None:
         if self.model_name is not None:
-            self._fill()
+            self._apply_version()
         self.instance_count = self.instance_count or 1
 
     @property
@@ -175,12 +175,12 @@ class ModelRecipe(EstimatorBase):
             StorageError: the code is not where the recipe says.
         """
         if not (isinstance(self.source_dir, str) and is_remote_uri(self.source_dir)):
-            what = (
+            message = (
                 "has no code in OSS"
                 if self.source_dir is None
                 else f"has its code on this machine: {self.source_dir}"
             )
-            raise InvalidInputError([Problem("source_dir", f"the recipe {what}", "")])
+            raise InvalidInputError([Problem("source_dir", f"the recipe {message}", "")])
         folder = parse_path(local_path, "local_path")
         session = session_or_default(self.session, local=False)
         if not self.source_dir.endswith(".tar.gz"):
@@ -198,31 +198,31 @@ class ModelRecipe(EstimatorBase):
             InvalidInputError: the recipe is one of your own, without image or command.
         """
         algorithm = self._choice()
-        shared = {one.name: getattr(self, one.name) for one in fields(JobParameters)}
+        shared = {parameter.name: getattr(self, parameter.name) for parameter in fields(JobParameters)}
         if algorithm.spec is not None:
-            which: dict[str, Any] = {"algorithm_spec": algorithm.spec}
+            algorithm_arguments: dict[str, Any] = {"algorithm_spec": algorithm.spec}
         else:
             names = ("algorithm_name", "algorithm_version", "algorithm_provider")
             values = (algorithm.name, algorithm.version, algorithm.provider)
-            which = dict(zip(names, values, strict=True))
+            algorithm_arguments = dict(zip(names, values, strict=True))
         return AlgorithmEstimator(
-            **which,
+            **algorithm_arguments,
             **shared,
             hyperparameters=self.hyperparameters,
-            source_dir=self.source_dir if self._has_own_code() else None,
+            source_dir=self.source_dir if self._replaces_code() else None,
             allow_secrets=self.allow_secrets,
         )
 
     def describe(self) -> Description:
         """The description of the recipe's jobs."""
-        own = self.source_dir if self._has_own_code() else None
+        source_dir = self.source_dir if self._replaces_code() else None
         return describe_algorithm(
-            self._choice(), self.instance_type, self.hyperparameters, own, allow_secrets=self.allow_secrets
+            self._choice(), self.instance_type, self.hyperparameters, source_dir, allow_secrets=self.allow_secrets
         )
 
     # ---- what the model version says
 
-    def _fill(self) -> None:
+    def _apply_version(self) -> None:
         """Take what is not given from the model version."""
         session = session_or_default(self.session, local=False)
         which = (str(self.model_name), self.model_version, self.model_provider)
@@ -235,12 +235,12 @@ class ModelRecipe(EstimatorBase):
         self.model_uri = self.model_uri or version.uri or sources.get(self.model_channel_name)
         if self.default_inputs is None:
             self.default_inputs = sources
-        self._take_values(spec)
-        self._take_definition(self._algorithm.definition)
-        base = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.model_name}").strip("-")[:_LONGEST_BASE]
+        self._apply_values(spec)
+        self._apply_definition(self._algorithm.definition)
+        base = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.model_name}").strip("-")[:_MAX_BASE_LENGTH]
         self.base_job_name = self.base_job_name or f"{base or 'model'}-{self.recipe_type.value}"
 
-    def _take_values(self, spec: ModelRecipeSpec) -> None:
+    def _apply_values(self, spec: ModelRecipeSpec) -> None:
         compute, scheduler = spec.compute_resource or RecipeCompute(), spec.scheduler or RecipeScheduler()
         if self.resource_id is not None:
             self.instance_spec = self.instance_spec or compute.instance_spec
@@ -255,7 +255,7 @@ class ModelRecipe(EstimatorBase):
         values = {value.name: value.value for value in spec.hyperparameters}
         self.hyperparameters = {**values, **(self.hyperparameters or {})}
 
-    def _take_definition(self, definition: AlgorithmDefinition) -> None:
+    def _apply_definition(self, definition: AlgorithmDefinition) -> None:
         self.image_uri = self.image_uri or definition.image
         self.command = self.command or definition.command
         self.job_type = self.job_type or definition.job_type
@@ -266,37 +266,40 @@ class ModelRecipe(EstimatorBase):
             self.output_channels = definition.output_channels or training_outputs()
         self.supported_instance_types = self.supported_instance_types or definition.supported_instance_types
         defaults = {
-            one.name: one.default_value
-            for one in definition.hyperparameter_definitions
-            if one.default_value not in (None, "")
+            parameter.name: parameter.default_value
+            for parameter in definition.hyperparameter_definitions
+            if parameter.default_value not in (None, "")
         }
         self.hyperparameters = {**defaults, **(self.hyperparameters or {})}
 
     # ---- what a job gets
 
     def _with_defaults(self, inputs: Mapping[str, InputSource] | None) -> dict[str, InputSource]:
-        given = dict(inputs or {})
-        channel, names = self.model_channel_name, {_name_of(one) for one in self.input_channels or ()}
+        sources = dict(inputs or {})
+        channel, names = (
+            self.model_channel_name,
+            {_name_of(definition) for definition in self.input_channels or ()},
+        )
         if self.model_uri is not None and (not names or channel in names):
-            given.setdefault(channel, self.model_uri)
-        return given if given.keys() - {channel} else {**(self.default_inputs or {}), **given}
+            sources.setdefault(channel, self.model_uri)
+        return sources if sources.keys() - {channel} else {**(self.default_inputs or {}), **sources}
 
     def _choice(self) -> AlgorithmChoice:
         algorithm = self._algorithm
         if algorithm is None or self._differs_from(algorithm.definition):
-            return self._whole(algorithm)
+            return self._merged_algorithm(algorithm)
         return algorithm
 
-    def _has_own_code(self) -> bool:
+    def _replaces_code(self) -> bool:
         """True if the code is not the recipe's."""
         recipes = None if self._algorithm is None else _uri_of(self._algorithm.definition.code_dir)
         return self.source_dir is not None and self.source_dir != recipes
 
     def _differs_from(self, definition: AlgorithmDefinition) -> bool:
         """True if the user has replaced a part of the recipe's algorithm."""
-        return self._has_own_code() or any(
-            ours != theirs
-            for ours, theirs in (
+        return self._replaces_code() or any(
+            value != default
+            for value, default in (
                 (self.image_uri, definition.image),
                 (self.command, definition.command),
                 (self.job_type, definition.job_type),
@@ -305,7 +308,7 @@ class ModelRecipe(EstimatorBase):
             )
         )
 
-    def _whole(self, algorithm: AlgorithmChoice | None) -> AlgorithmChoice:
+    def _merged_algorithm(self, algorithm: AlgorithmChoice | None) -> AlgorithmChoice:
         """The algorithm with the user's parts in it.
 
         Raises:
@@ -315,17 +318,17 @@ class ModelRecipe(EstimatorBase):
         if missing:
             hint = "give it, or the model_name of a registered model with a recipe"
             raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
-        known = None if algorithm is None else algorithm.with_full_spec().spec
-        if known is not None and self._has_own_code():
-            known = known.model_copy(update={"code_dir": None})
-        own = wire_names(
+        base_spec = None if algorithm is None else algorithm.with_full_spec().spec
+        if base_spec is not None and self._replaces_code():
+            base_spec = base_spec.model_copy(update={"code_dir": None})
+        changes = wire_names(
             image=self.image_uri,
             command=["sh", "-c", self.command] if isinstance(self.command, str) else self.command,
             job_type=self.job_type or "PyTorchJob",
             input_channels=[_wire_channel(channel) for channel in self.input_channels or ()],
             output_channels=[_wire_channel(channel) for channel in self.output_channels or training_outputs()],
         )
-        return explicit_algorithm({**(known.to_wire() if known else {}), **own})
+        return explicit_algorithm({**(base_spec.to_wire() if base_spec else {}), **changes})
 
 
 @short_tracebacks
@@ -392,30 +395,32 @@ def recipe_spec(
         "compression": version.compression_spec,
     }
     spec = specs[kind]
-    of = f"version {version.version_name} of the model {name!r}"
+    version_title = f"version {version.version_name} of the model {name!r}"
     if not spec:
         hint = f"register a version with one: session.models.create_version(…, {kind}_spec=…)"
-        raise InvalidInputError([Problem("model_name", f"{of} has no {kind} recipe", hint)])
+        raise InvalidInputError([Problem("model_name", f"{version_title} has no {kind} recipe", hint)])
     recipes = recipes_by_method(spec)
     if None in recipes and method is not None:
-        raise InvalidInputError([Problem("method", f"{of} has one {kind} recipe, without a name", "leave it out")])
+        raise InvalidInputError(
+            [Problem("method", f"{version_title} has one {kind} recipe, without a name", "leave it out")]
+        )
     chosen = method or next(iter(recipes))
     if chosen not in recipes:
-        what = f"{of} has no {kind} recipe {method!r}"
-        raise InvalidInputError([Problem("method", what, name_hint(str(chosen), [*spec], max_names=len(spec)))])
+        message = f"{version_title} has no {kind} recipe {method!r}"
+        raise InvalidInputError([Problem("method", message, name_hint(str(chosen), [*spec], max_names=len(spec)))])
     if method is None and len(recipes) > 1:
-        logger.warning("%s has several %s recipes: %s; %r is used", of, kind, ", ".join(spec), chosen)
+        logger.warning("%s has several %s recipes: %s; %r is used", version_title, kind, ", ".join(spec), chosen)
     try:
         return ModelRecipeSpec.model_validate(recipes[chosen])
     except ValidationError as error:
         raise InvalidInputError(problems_of(error, f"the {kind} recipe of {name!r}")) from None
 
 
-def _type_of(given: ModelRecipeType | str) -> ModelRecipeType:
-    known = [one.value for one in ModelRecipeType]
-    if given not in known:
-        raise InvalidInputError([Problem("recipe_type", f"{given!r} is not known", name_hint(str(given), known))])
-    return ModelRecipeType(given)
+def _type_of(value: ModelRecipeType | str) -> ModelRecipeType:
+    names = [member.value for member in ModelRecipeType]
+    if value not in names:
+        raise InvalidInputError([Problem("recipe_type", f"{value!r} is not known", name_hint(str(value), names))])
+    return ModelRecipeType(value)
 
 
 def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> AlgorithmChoice:
@@ -423,8 +428,8 @@ def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> Algori
     if spec.algorithm_spec is not None:
         return AlgorithmChoice(spec.algorithm_spec, name=f"recipe of {model}").with_full_spec()
     if spec.algorithm_name is None:
-        what = f"the recipe of {model!r} names no algorithm"
-        raise InvalidInputError([Problem("model_name", what, "it needs an AlgorithmName or an AlgorithmSpec")])
+        message = f"the recipe of {model!r} names no algorithm"
+        raise InvalidInputError([Problem("model_name", message, "it needs an AlgorithmName or an AlgorithmSpec")])
     key = (spec.algorithm_name, spec.algorithm_version, spec.algorithm_provider)
     return registered_algorithm(session.algorithms, *key)
 
@@ -437,13 +442,13 @@ def _uri_of(code_dir: Mapping[str, Any] | None) -> str | None:
     return str(OssUri(location.bucket, (location.key or "").lstrip("/"), location.endpoint))
 
 
-def _wire_channel(channel: _ChannelGiven) -> Any:
+def _wire_channel(channel: _ChannelLike) -> Any:
     if isinstance(channel, Channel):
         return channel.to_wire()
     return dict(channel) if isinstance(channel, Mapping) else channel.model_dump(by_alias=True, exclude_none=True)
 
 
-def _name_of(channel: _ChannelGiven) -> str:
+def _name_of(channel: _ChannelLike) -> str:
     if isinstance(channel, Mapping):
         return str(channel.get(wire_name("name")) or channel.get("name"))
     return channel.name

@@ -81,9 +81,9 @@ class RegisteredModel(Aliased):
 
     @classmethod
     def _of(cls, session: Session, model: ModelRecord, version: ModelVersionRecord | None) -> RegisteredModel:
-        made = cls.__new__(cls)
-        made._set(session, model, version or ModelVersionRecord())
-        return made
+        model_handle = cls.__new__(cls)
+        model_handle._set(session, model, version or ModelVersionRecord())
+        return model_handle
 
     def _set(self, session: Session, model: ModelRecord, version: ModelVersionRecord) -> None:
         self.session = session
@@ -185,7 +185,7 @@ class RegisteredModel(Aliased):
         Raises:
             InvalidInputError: the version has no training recipe, or none of that name.
         """
-        return ModelTrainingRecipe(**self._named(parameters), method=method)
+        return ModelTrainingRecipe(**self._with_model(parameters), method=method)
 
     get_model_training_recipe = training_recipe
 
@@ -202,12 +202,12 @@ class RegisteredModel(Aliased):
         Raises:
             InvalidInputError: the version has no such recipe.
         """
-        return ModelRecipe(**self._named(parameters), recipe_type=recipe_type, method=method)
+        return ModelRecipe(**self._with_model(parameters), recipe_type=recipe_type, method=method)
 
-    def _named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_model(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         names = (self.model_name, self.model_version, self.model_provider)
-        ours = dict(zip(("model_name", "model_version", "model_provider"), names, strict=True))
-        return {**ours, "session": self.session, **parameters}
+        fixed = dict(zip(("model_name", "model_version", "model_provider"), names, strict=True))
+        return {**fixed, "session": self.session, **parameters}
 
     @checks_keywords
     def get_recipe_spec(self, recipe_type: ModelRecipeType | str, method: str | None = None) -> ModelRecipeSpec:

@@ -1,5 +1,5 @@
 """alipai's model of ModelScope: left out. The name can be imported; its use names the replacement."""
 
-from pai_sdk.compat.left_out import SERVING, names_left_out
+from pai_sdk.compat.left_out import SERVING, unsupported_names
 
-__getattr__ = names_left_out(__name__, ("ModelScopeModel",), SERVING)
+__getattr__ = unsupported_names(__name__, ("ModelScopeModel",), SERVING)

@@ -3,7 +3,7 @@
 alipai's other names for pipelines are left out: they can be imported, and their use names the replacement.
 """
 
-from pai_sdk.compat.left_out import names_left_out
+from pai_sdk.compat.left_out import unsupported_names
 from pai_sdk.compat.replacements import instead_of
 from pai_sdk.pipeline.pipeline import Pipeline
 from pai_sdk.pipeline.pipeline_run import PipelineRun
@@ -19,4 +19,4 @@ _ALIPAI_NAMES = (
     "PipelineVariable",
     "RegisteredComponent",
 )
-__getattr__ = names_left_out(__name__, _ALIPAI_NAMES, instead_of("pai.pipeline"))
+__getattr__ = unsupported_names(__name__, _ALIPAI_NAMES, instead_of("pai.pipeline"))

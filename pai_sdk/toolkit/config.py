@@ -15,7 +15,7 @@ from pai_sdk.session import Session
 
 __all__ = ["run"]
 
-_SHOWN = 20
+_MAX_ROWS = 20
 
 
 def run() -> None:
@@ -26,23 +26,24 @@ def run() -> None:
     """
     file, now = config_path_of(os.environ), load_settings()
     typer.echo(f"The settings of {file}. Enter keeps the value in brackets.")
-    region = _asked("region_id", "Region, such as cn-hangzhou", now.region_id)
+    region = _prompt("region_id", "Region, such as cn-hangzhou", now.region_id)
     same = now if region == now.region_id else load_settings({"region_id": region})
     session = Session(region)
-    _listed(
-        "Workspaces", lambda: [f"{one.workspace_id}  {one.workspace_name}" for one in session.workspaces.list()]
+    _print_options(
+        "Workspaces",
+        lambda: [f"{record.workspace_id}  {record.workspace_name}" for record in session.workspaces.list()],
     )
-    workspace = _asked("workspace_id", "Id of the workspace", same.workspace_id)
-    bucket = _asked(
+    workspace = _prompt("workspace_id", "Id of the workspace", same.workspace_id)
+    bucket = _prompt(
         "oss_bucket_name", "OSS bucket for code and outputs", same.oss_bucket_name or _bucket(session, workspace)
     )
-    endpoint = _asked("oss_endpoint", "Host of OSS (- for the region's)", same.oss_endpoint or "-")
-    given = {"region_id": region, "workspace_id": workspace, "oss_bucket_name": bucket}
-    write_config(file, {**given, "oss_endpoint": None if endpoint == "-" else endpoint})
+    endpoint = _prompt("oss_endpoint", "Host of OSS (- for the region's)", same.oss_endpoint or "-")
+    values = {"region_id": region, "workspace_id": workspace, "oss_bucket_name": bucket}
+    write_config(file, {**values, "oss_endpoint": None if endpoint == "-" else endpoint})
     typer.echo(f"written to {file}; `pai-sdk doctor` checks the key and the connection")
 
 
-def _asked(name: str, question: str, default: str | None) -> str:
+def _prompt(name: str, question: str, default: str | None) -> str:
     """The text that is typed, after a check; asked again until it passes."""
     while True:
         typed = str(typer.prompt(question, default=default)).strip()
@@ -54,18 +55,18 @@ def _asked(name: str, question: str, default: str | None) -> str:
             typer.echo(str(error), err=True)
 
 
-def _listed(what: str, names: Callable[[], list[str]]) -> None:
+def _print_options(title: str, names: Callable[[], list[str]]) -> None:
     """Show what the key may see; without a key or a connection, say so and go on."""
     try:
-        found = names()
+        options = names()
     except PaiError as error:
-        typer.echo(f"{what} cannot be listed: {str(error).splitlines()[0]}", err=True)
+        typer.echo(f"{title} cannot be listed: {str(error).splitlines()[0]}", err=True)
         return
-    typer.echo(f"{what}:" if found else f"{what}: none")
-    for name in found[:_SHOWN]:
+    typer.echo(f"{title}:" if options else f"{title}: none")
+    for name in options[:_MAX_ROWS]:
         typer.echo(f"  {name}")
-    if len(found) > _SHOWN:
-        typer.echo(f"  … and {len(found) - _SHOWN} more")
+    if len(options) > _MAX_ROWS:
+        typer.echo(f"  … and {len(options) - _MAX_ROWS} more")
 
 
 def _bucket(session: Session, workspace: str) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pai_sdk.compat.member_aliases import ALIASES
 from pai_sdk.compat.replacements import ABSENT, instead_of, key_of
-from pai_sdk.compat.session_names import LEFT_OUT
+from pai_sdk.compat.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
 
 __all__ = ["NAMES", "PAGE", "PRESENT", "Compared", "compare", "new_page"]
@@ -108,7 +108,7 @@ def _compared(module: str, name: str, own: Any) -> Compared:
 
 def _word(name: str) -> str:
     attribute = name.removeprefix("pai.session.Session.")
-    instead = LEFT_OUT[attribute] if attribute in LEFT_OUT else instead_of(name)
+    instead = SESSION_REPLACEMENTS[attribute] if attribute in SESSION_REPLACEMENTS else instead_of(name)
     kind = "absent" if key_of(name) in ABSENT else "replaced"
     return f"{kind}: {instead}" if instead else ""
 
