@@ -1,4 +1,4 @@
-"""Experiment: a name under which jobs are kept together, so that they can be compared."""
+"""Experiment: a named group of jobs, for comparisons."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Experiment", "ExperimentConfig"]
 
 @short_tracebacks
 class Experiment:
-    """One experiment of a workspace. It holds no state but the last snapshot it saw.
+    """One experiment of a workspace. Its only state is the last snapshot.
 
-    `create`, `get`, `find` and `list` make it. Whatever asks the service may raise an `ApiError` (the service
+    `create`, `get`, `find` and `list` return it. Methods that make a request may raise an `ApiError` (the service
     refuses) or a `ConnectionFailedError` (no response).
 
     Attributes:
-        record: the experiment, as the service described it last.
+        record: the last snapshot of the experiment.
 
     Example:
         >>> experiment = Experiment.create("digits")  # doctest: +SKIP
@@ -44,7 +44,7 @@ class Experiment:
     def __repr__(self) -> str:
         return f"<Experiment {self.name} {self.experiment_id}>"
 
-    # ---- making and finding
+    # ---- creation and search
 
     @classmethod
     def create(
@@ -71,10 +71,8 @@ class Experiment:
             InvalidRequestError: the name, the URI or a label is not usable.
         """
         if uri_scheme(str(name)) is not None:
-            name, artifact_uri = (
-                str(artifact_uri),
-                name,
-            )  # alipai has them in the other order, and no name is a URI
+            # alipai has them in the other order, and a name is never a URI.
+            name, artifact_uri = str(artifact_uri), name
         session = session_or_default(session, local=False)
         experiment_id = session.experiments.create(
             name, artifact_uri=artifact_uri, accessibility=accessibility, labels=labels
@@ -116,18 +114,18 @@ class Experiment:
         labels: Mapping[str, str] | None = None,
         session: Session | None = None,
     ) -> Iterator[Experiment]:
-        """All experiments that fit, the newest first.
+        """All experiments that match, the newest first.
 
         Args:
             name: only experiments with this text in their name.
-            labels: only experiments that bear all of these labels.
-            session: where; the default session otherwise.
+            labels: only experiments with all of these labels.
+            session: the session; the default session otherwise.
         """
         session = session_or_default(session, local=False)
         records = session.experiments.list(name=name, labels=labels)
         return (cls(record, session) for record in records)
 
-    # ---- what it is
+    # ---- its state
 
     @property
     def experiment_id(self) -> str:
@@ -176,7 +174,7 @@ class Experiment:
         return ExperimentConfig(experiment_id=self.experiment_id)
 
     def refresh(self) -> ExperimentRecord:
-        """Ask for a new snapshot.
+        """Request a new snapshot.
 
         Raises:
             NotFoundError: the experiment has been deleted.
@@ -193,7 +191,7 @@ class Experiment:
             if job.record.experiment_id == self.experiment_id:
                 yield job
 
-    # ---- changing it
+    # ---- changes
 
     def update(self, *, name: str | None = None, accessibility: Accessibility | None = None) -> Experiment:
         """Change the name or the visibility; None keeps the value.

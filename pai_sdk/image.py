@@ -1,4 +1,4 @@
-"""Images that PAI offers for training, found by framework and version."""
+"""Images that PAI offers for training, selected by framework and version."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def retrieve(
         session: where to look; the default session otherwise.
 
     Raises:
-        ImageLookupError: there is none; the versions that there are are listed.
+        ImageLookupError: there is none; the message lists the existing versions.
         InvalidInputError: accelerator or scope is not known.
 
     Example:
@@ -129,7 +129,7 @@ def list_images(
     images = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
     if not framework_key:
         return images
-    # Where no repository is called by the framework, the images that have it count: most have several.
+    # If no repository has the name of the framework, all images with the framework count: most have several.
     return [image for image in images if image.framework_name.lower() == framework_key] or [
         _image_info(name, uri, labels, scope, framework)
         for name, uri, labels in catalogue
@@ -141,7 +141,7 @@ def list_images(
 def image_of_version(
     framework: str, parameter: str, version: str | None, image_scope: str, session: Session | None
 ) -> str:
-    """The image of an estimator that is made for a framework: the official one of a version, for GPUs.
+    """Returns the official GPU image of a framework in a version, for the estimator of this framework.
 
     Args:
         framework: such as `Transformers`.
@@ -160,7 +160,7 @@ def image_of_version(
 
 
 def _catalogue(session: Session, scope: str) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Name, URI and labels of the official images for a purpose."""
+    """Yields name, URI and labels of the official images for a purpose."""
     try:
         for record in session.images.list(labels=[OFFICIAL, SCOPE_LABELS[scope]]):
             if record.image_uri:
@@ -176,17 +176,15 @@ def _catalogue(session: Session, scope: str) -> Iterator[tuple[str, str, Mapping
 
 
 def _frameworks(labels: Mapping[str, str]) -> dict[str, str]:
-    """The frameworks that an image has, with their versions."""
+    """Returns the frameworks of an image with their versions."""
     return {key.removeprefix(_FRAMEWORK): value for key, value in labels.items() if key.startswith(_FRAMEWORK)}
 
 
 def _image_info(
     name: str, uri: str, labels: Mapping[str, str], scope: str, framework: str | None = None
 ) -> ImageInfo:
-    """Returns the facts in labels and tag of an image. Labels win where both have one.
-
-    An image may have more than one framework: the one its repository is called by is meant, unless one is given.
-    """
+    """Parses labels and tag of an image; labels take precedence."""
+    # An image may have several frameworks: the one in the name of its repository counts, unless one is given.
     repository, _, tag = uri.rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
     by_tag = match.groupdict() if match else {}
@@ -215,7 +213,7 @@ def _newest(images: Iterable[ImageInfo]) -> ImageInfo | None:
 
 
 def _of_version(images: Iterable[ImageInfo], version: str) -> ImageInfo | None:
-    """The image of exactly that version; otherwise the newest whose first numbers are those."""
+    """Returns the image of exactly this version, otherwise the newest one with these leading numbers."""
     images = list(images)
     exact = [image for image in images if image.framework_version == version]
     numbers = _numbers(version)
@@ -224,7 +222,7 @@ def _of_version(images: Iterable[ImageInfo], version: str) -> ImageInfo | None:
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """The numbers of a version, for comparison.
+    """Returns the numbers of a version, for comparison.
 
     Example:
         >>> _numbers("1.12.2PAI") > _numbers("1.8PAI")

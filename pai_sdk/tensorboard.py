@@ -45,13 +45,13 @@ class TensorBoardStatus:
 
 
 class TensorBoard:
-    """TensorBoard on a folder; `create` starts it. It ends with `stop`, `delete`, or this process.
+    """TensorBoard on a folder; `create` starts it. It runs until `stop`, `delete`, or the exit of this process.
 
-    It is the real program, on this machine. A folder in an object store is copied to a temporary folder, and what
-    is new follows every few seconds. It may be used from several threads.
+    It is the real program, on this machine. A folder in an object store is copied to a temporary folder, and new
+    events every few seconds. It is thread-safe.
 
     Attributes:
-        tensorboard_id: what it is called in messages.
+        tensorboard_id: its name in messages.
         summary_uri: the folder.
         display_name: a name for people.
 
@@ -68,7 +68,8 @@ class TensorBoard:
         self.display_name = display_name or summary_uri.rstrip("/").rpartition("/")[2]
         self.tensorboard_id = self.display_name
         self._session = session
-        self._lock = threading.Lock()  # held while the program starts or ends, and for each look at `_board`
+        # Held while the program starts or stops: the timer's thread must not miss a board that is starting.
+        self._lock = threading.Lock()
         self._board: Board | None = None
         self._timer: threading.Timer | None = None
         self._is_deleted = False
@@ -95,7 +96,7 @@ class TensorBoard:
         Raises:
             InvalidInputError: the URI cannot be read.
             MissingExtraError: TensorBoard is not installed; `pip install tensorboard`.
-            ServiceStartError: it did not start; the message has its last words.
+            ServiceStartError: it did not start; the message has the end of its output.
         """
         minutes = seconds_or_none(max_runtime_in_minutes, "max_runtime_in_minutes", unit="minutes")
         board = cls(uri, display_name=display_name, session=session)
@@ -141,18 +142,18 @@ class TensorBoard:
                 is_uri = uri_scheme(self.summary_uri) is not None or self.summary_uri.startswith("file:")
                 uri = self.summary_uri if is_uri else Path(self.summary_uri).expanduser().absolute().as_uri()
                 self._board = open_board(uri, lambda uri: open_store(uri, self._session))
-                atexit.register(self._board.close)  # the program would outlive this process
+                atexit.register(self._board.close)  # otherwise the program outlives this process
 
     def wait(self) -> None:
-        """Return at once: it listens since it was started."""
+        """Return immediately: it listens since its start."""
 
     def stop(self) -> None:
-        """End the program. Stopping again does nothing."""
+        """Stop the program. Stopping again does nothing."""
         with self._lock:
             self._close()
 
     def delete(self) -> None:
-        """End the program for good."""
+        """Stop the program; it cannot be started again."""
         with self._lock:
             self._close()
             self._is_deleted = True

@@ -173,7 +173,7 @@ def download(oss_path: str | OssUriObj, local_path: str | Path, bucket: Any = No
 
 
 def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:
-    """The URI that a path means: a URI is taken as it is, a key is in the bucket."""
+    """Returns the URI of a path: a URI is unchanged, a key is in the bucket."""
     if isinstance(oss_path, OssUriObj):
         return OssUri(oss_path.bucket_name, oss_path.object_key, oss_path.endpoint)
     if not isinstance(oss_path, str):
@@ -190,7 +190,7 @@ def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:
 
 @contextmanager
 def _client(bucket: Any) -> Iterator[OssClient]:
-    """The client of the default session, or one with the endpoint and the key of a bucket."""
+    """Yields the client of the default session, or one with the endpoint and the key of a bucket."""
     session = get_default_session()
     if bucket is None:
         yield session.files()

@@ -1,4 +1,4 @@
-"""Stand-ins for what alipai offers and pai_sdk leaves out: they can be imported, and raise when they are used."""
+"""Stand-ins for unsupported names of alipai: they can be imported, and raise when they are used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVING = (
 
 
 class _Unsupported(type):
-    """The class of the stand-ins: they can be imported and subclassed, and raise when anything of them is used."""
+    """The class of the stand-ins: they can be imported and subclassed, and raise when a member is used."""
 
     name: str
     instead: str
@@ -38,11 +38,7 @@ class _Unsupported(type):
 
 
 def unsupported(name: str, instead: str) -> type:
-    """A class that stands for something left out.
-
-    Args:
-        name: what it stands for, as alipai's users know it.
-        instead: what replaces it, as a sentence.
+    """Returns a class that stands for an unsupported name.
 
     Example:
         >>> Model = left_out("Model", "the model is at estimator.model_data()")
@@ -54,13 +50,7 @@ def unsupported(name: str, instead: str) -> type:
 
 
 def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callable[[str], type]:
-    """The `__getattr__` of a module whose names are left out.
-
-    Args:
-        module: the name of the module.
-        names: those that alipai's module of that name has.
-        instead: what replaces them.
-    """
+    """Returns the `__getattr__` of a module with unsupported names."""
     offered = frozenset(names)
 
     def find(name: str) -> type:
@@ -72,12 +62,7 @@ def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callab
 
 
 def unsupported_module(module: str) -> tuple[list[str], Callable[[str], type]]:
-    """The `__path__` and the `__getattr__` of a module that is left out, or of which most names are.
-
-    Any name can be imported from it; its use raises, and so does the import of a module within it.
-
-    Args:
-        module: the name of the module; `replacements` says what replaces it.
+    """Returns `__path__` and `__getattr__` of an unsupported module, from which any name can be imported.
 
     Example:
         >>> _, find = module_left_out("pai_sdk.common.git_utils")
@@ -100,7 +85,7 @@ def _instead(name: str) -> str:
 
 
 class _NoModules(list[str]):
-    """The `__path__` of a module without modules: the search for one raises."""
+    """The `__path__` of a module without submodules: the search for one raises."""
 
     def __init__(self, module: str) -> None:
         super().__init__()

@@ -101,10 +101,7 @@ CALLED_OTHERWISE = ("pai.pipeline.Pipeline", "pai.pipeline.PipelineRun")
 
 
 def instead_of(name: str) -> str:
-    """What replaces a name of alipai; empty if pai_sdk has it under the same name, or does not know of it.
-
-    Args:
-        name: such as `pai.dsw.mount`; a parameter is `pai.experiment.Experiment(name=)`.
+    """Returns the replacement of a name of alipai; empty if pai_sdk has the name, or does not know it.
 
     Example:
         >>> instead_of("pai.common.utils.parse_oss_uri"), instead_of("pai.estimator.Estimator")
@@ -115,7 +112,7 @@ def instead_of(name: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """The entry of `INSTEAD` or `ABSENT` that holds for a name of alipai; empty if none does."""
+    """Returns the entry of `INSTEAD` or `ABSENT` for a name of alipai; empty if none matches."""
     fitting = [
         key
         for key in (*INSTEAD, *ABSENT)

@@ -223,7 +223,7 @@ class ModelRecipe(EstimatorBase):
     # ---- what the model version says
 
     def _apply_version(self) -> None:
-        """Take what is not given from the model version."""
+        """Sets the parameters without a value from the model version."""
         session = session_or_default(self.session, local=False)
         which = (str(self.model_name), self.model_version, self.model_provider)
         model, version = session.models.find_version(*which)
@@ -291,12 +291,12 @@ class ModelRecipe(EstimatorBase):
         return algorithm
 
     def _replaces_code(self) -> bool:
-        """True if the code is not the recipe's."""
+        """Returns whether the user has replaced the recipe's code."""
         recipes = None if self._algorithm is None else _uri_of(self._algorithm.definition.code_dir)
         return self.source_dir is not None and self.source_dir != recipes
 
     def _differs_from(self, definition: AlgorithmDefinition) -> bool:
-        """True if the user has replaced a part of the recipe's algorithm."""
+        """Returns whether the user has replaced a part of the recipe's algorithm."""
         return self._replaces_code() or any(
             value != default
             for value, default in (
@@ -309,7 +309,7 @@ class ModelRecipe(EstimatorBase):
         )
 
     def _merged_algorithm(self, algorithm: AlgorithmChoice | None) -> AlgorithmChoice:
-        """The algorithm with the user's parts in it.
+        """Returns the algorithm with the parts that the user has replaced.
 
         Raises:
             InvalidInputError: image or command is missing, or a part is wrong.
@@ -377,7 +377,7 @@ class ModelTrainingRecipe(ModelRecipe):
 def recipe_spec(
     version: ModelVersionRecord, recipe_type: ModelRecipeType | str, method: str | None, name: str
 ) -> ModelRecipeSpec:
-    """The recipe of a model version.
+    """Returns the recipe of a model version.
 
     Args:
         version: of the model.
@@ -424,7 +424,7 @@ def _type_of(value: ModelRecipeType | str) -> ModelRecipeType:
 
 
 def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> AlgorithmChoice:
-    """The algorithm that a recipe runs."""
+    """Returns the algorithm of a recipe."""
     if spec.algorithm_spec is not None:
         return AlgorithmChoice(spec.algorithm_spec, name=f"recipe of {model}").with_full_spec()
     if spec.algorithm_name is None:
@@ -435,7 +435,7 @@ def _algorithm_of(spec: ModelRecipeSpec, session: Session, model: str) -> Algori
 
 
 def _uri_of(code_dir: Mapping[str, Any] | None) -> str | None:
-    """The URI of a code folder in OSS."""
+    """Returns the URI of a code folder in OSS."""
     location = RecordedCode.model_validate(code_dir or {}).location_value
     if location is None or not location.bucket:
         return None

@@ -19,7 +19,7 @@ _MAX_ROWS = 20
 
 
 def run() -> None:
-    """Ask for the settings one by one, each with the value in force as its default, and write the config file.
+    """Ask for the settings one by one, each with the value in force as its default, and writes the config file.
 
     Where Alibaba Cloud's tools find a key, workspaces are listed, and the bucket of the workspace is the default.
     Keys are never written.
@@ -44,7 +44,7 @@ def run() -> None:
 
 
 def _prompt(name: str, question: str, default: str | None) -> str:
-    """The text that is typed, after a check; asked again until it passes."""
+    """Prompts for a setting until its value passes the check."""
     while True:
         typed = str(typer.prompt(question, default=default)).strip()
         if typed == "-" and default == "-":
@@ -56,7 +56,7 @@ def _prompt(name: str, question: str, default: str | None) -> str:
 
 
 def _print_options(title: str, names: Callable[[], list[str]]) -> None:
-    """Show what the key may see; without a key or a connection, say so and go on."""
+    """Prints the resources that the key can list; after an error, a message."""
     try:
         options = names()
     except PaiError as error:
@@ -70,7 +70,7 @@ def _print_options(title: str, names: Callable[[], list[str]]) -> None:
 
 
 def _bucket(session: Session, workspace: str) -> str | None:
-    """The bucket of the workspace's default storage, if there is one and the key may see it."""
+    """Returns the bucket of the workspace's default storage; None if it has none or the key cannot read it."""
     try:
         path = session.workspaces.model_export_path(workspace)
     except PaiError:
