@@ -39,6 +39,7 @@ class Backends:
         """
         if reason := spec.not_on.get(sys.platform):
             raise LocalRunError(reason)
+        # Creating a backend opens no connection, so other threads wait only briefly.
         with self._lock:
             if spec.name not in self._backends:
                 self._backends[spec.name] = resolve_name(spec.backend).open(self.connection)

@@ -85,6 +85,7 @@ class Connection:
         self.require_endpoint()
         with self._lock:
             endpoint = self._oss_endpoint = self._oss_endpoint or Endpoint(self.settings.oss_url, self.find_again)
+        # Without the lock: this may start the service, which takes seconds.
         endpoint.revive()
         with self._lock:
             if self._oss is None:

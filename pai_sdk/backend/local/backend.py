@@ -312,6 +312,7 @@ class LocalBackend:
                     records[job_id] = record
             if records or missing or time.monotonic() >= deadline:
                 return JobChanges(records, frozenset(missing))
+            # The engine has no long poll for many containers.
             time.sleep(max(_POLL_INTERVAL_S, _POLL_INTERVAL_PER_JOB_S * len(snapshots)))
 
     def _record_for_waiter(self, job_id: str) -> JobRecord:

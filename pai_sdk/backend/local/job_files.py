@@ -78,6 +78,7 @@ class InputCache:
             folder.mkdir(parents=True, exist_ok=True)
         with locked(self._locks / ".filling", shared=True):
             self._fill(client, uri, target, progress=progress)
+        # After the shared lock is released: the last process can acquire it exclusively.
         self.shrink()
 
     def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
@@ -102,6 +103,7 @@ class InputCache:
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
         """Returns the cached object; downloads it if it is missing."""
         name = _name_of(info)
+        # Other processes that need this object wait for the download instead of repeating it.
         with locked(self._locks / name):
             cached = self._objects / name
             if not cached.exists():
@@ -110,6 +112,7 @@ class InputCache:
                 # The object may have changed since it was listed; then the job gets the new content.
                 cached = self._objects / _name_of(client.get_file(info.uri, part))
                 part.replace(cached)
+            # The modification time is the time of the last use, by which `shrink` sorts.
             os.utime(cached)
         return cached
 
@@ -121,6 +124,7 @@ class InputCache:
         with locked(self._locks / ".filling", waits=False) as is_exclusive:
             if not is_exclusive:
                 return
+            # Safe only with the exclusive lock: no process downloads or waits for a lock file now.
             for leftover in (*self._objects.glob(".*.part"), *self._locks.glob("[!.]*")):
                 leftover.unlink()
             objects = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._objects.iterdir()]

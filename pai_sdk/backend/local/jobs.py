@@ -82,6 +82,7 @@ class LocalJobs:
                         job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
                         root = self.folder / job_id
                         root.mkdir(mode=0o700)
+                        # Before the request is written: no process can see the job without this lock.
                         stack.enter_context(locked(root / _SUBMIT_LOCK))
                         metadata = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
                         _write(root / _METADATA, metadata)
@@ -204,6 +205,7 @@ class LocalJobs:
         with locked(root / "facts.lock"):
             metadata = self.metadata(job_id)
             yield metadata
+            # Only after the block has succeeded: an error in it leaves the file unchanged.
             _write(root / _METADATA, metadata)
 
     def record(self, job_id: str, state: ExecutionState) -> JobRecord:

@@ -57,6 +57,7 @@ class Readers:
             reading = self._readings.get(root)
             if reading is None:
                 with ExitStack() as stack:
+                    # Not waiting: `prune` holds the lock exclusively, and is about to delete the job.
                     if not stack.enter_context(locked(root / self._name, shared=True, waits=False)):
                         return
                     reading = self._readings[root] = _Reading(stack.pop_all())
@@ -70,6 +71,7 @@ class Readers:
             if reading is None:
                 return
             reading.parts.discard(part)
+            # The last part releases the lock; other threads may read other parts of the job.
             if not reading.parts:
                 self._readings.pop(root).lock.close()
 

@@ -142,6 +142,7 @@ class LocalOutputs:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                # Not killed by Ctrl-C in the terminal of the client.
                 start_new_session=True,
             )
         assert process.stdin is not None  # noqa: S101 - it is a pipe

@@ -138,6 +138,7 @@ class LatestMetrics:
 
     def _reader(self, job_id: str, files: Callable[[], MetricFiles]) -> _MetricReader:
         if job_id not in self._readers:
+            # The oldest reader is dropped; it reads its files from the start if it is needed again.
             if len(self._readers) >= _MAX_JOBS:
                 self._readers.pop(next(iter(self._readers)))
             self._readers[job_id] = _MetricReader(files())
@@ -168,6 +169,7 @@ class _MetricReader:
         due_at, was_final = self._due.get(action, (0.0, False))
         if was_final or (now < due_at and not is_final):
             return False
+        # Before the work: a failing read is not repeated at once.
         self._due[action] = now + _LATEST_EVERY_S, is_final
         return True
 

@@ -30,6 +30,7 @@ class Subscription:
             await asyncio.wait_for(self._event.wait(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
             return False
+        # Cleared before the caller reads: a change after this line sets it again, and is not lost.
         self._event.clear()
         return True
 
@@ -51,6 +52,7 @@ class Changes:
 
     def publish(self, job_id: str) -> None:
         """Notifies requests of a change; call it after the change is committed."""
+        # Read once: a local variable cannot become None between the check and the call.
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._notify, job_id)

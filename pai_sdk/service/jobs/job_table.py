@@ -119,6 +119,7 @@ class Jobs:
 
     def owners_in_queue(self) -> list[str]:
         """Returns the users with queued jobs, sorted; uses the index instead of reading the queue."""
+        # One index lookup per owner (a "loose index scan") instead of a scan of the queue, which may be long.
         owners: list[str] = []
         of_queue = select(func.min(Job.owner)).where(Job.status == JobStatus.SUBMITTED)
         with self.database.read() as session:
@@ -140,6 +141,7 @@ class Jobs:
         is_early = Job.not_before > now + MAX_WAIT_S
         is_due = or_(Job.not_before.is_(None), Job.not_before <= now, is_early)
         queued = select(Job).where(Job.status == JobStatus.SUBMITTED, Job.owner == owner, is_due)
+        # lazyload: each relationship with selectin loading would cost another query.
         first = queued.order_by(Job.priority.desc(), Job.number).limit(1).options(lazyload("*"))
         with self.database.read() as session:
             return session.scalars(first).first()
@@ -270,6 +272,7 @@ class Jobs:
         """
         names = list(values)
         with self._change(job_id) as (session, _):
+            # Databases limit the number of parameters of a statement (SQLite before 3.32: 999).
             for start in range(0, len(names), _NAMES_PER_QUERY):
                 batch = names[start : start + _NAMES_PER_QUERY]
                 session.execute(
@@ -312,6 +315,7 @@ class Jobs:
             job_ids = list(session.scalars(waiting))
         for job_id in job_ids:
             with suppress(WireError), self._change(job_id) as (session, job):
+                # Checked again in the transaction: the job may have started since the query.
                 if job.status in QUEUED:
                     again = " again" if job.attempt > 1 else ""
                     message = f"The job was stopped before it began{again}: its user {job.owner!r} was removed."
@@ -365,6 +369,7 @@ class Jobs:
             status = job.status
             yield session, job
             job.modified_at = time.time()
+            # The version is the ETag of long polls: every change must increment it.
             job.version += 1
             has_finished = job.status != status and JobStatus(job.status).is_terminal
             if has_finished:  # before the commit: a reader of the new status must find a time
@@ -417,6 +422,7 @@ def _enter(
 ) -> None:
     """Sets the status of a job, adds the transition and an event, and charges its resources."""
     now = time.time()
+    # The owner is charged once per attempt, when its resources are released.
     if job.status in ACTIVE and status not in ACTIVE:
         need = need_or_instances(TrainingJobRequest.model_validate(job.request))
         charge(session, job.owner, need, start=allocated_at(job), end=now)

@@ -87,7 +87,9 @@ class MetricPages:
         """
         with self._lock:
             key = job_id, query.name
+            # Popped and inserted again: this moves it to the end. It is also dropped if reading raises.
             table = self._tables.pop(key, None) or self._new_table(job_id, query.name)
+            # An event file was replaced, for example by a new attempt: all points are read again.
             if not table.read_on(hold):
                 table = self._new_table(job_id, query.name)
                 table.read_on(hold)

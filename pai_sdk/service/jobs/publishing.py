@@ -75,6 +75,7 @@ class LiveOutputs:
 
     def poll(self) -> None:
         """Starts an upload if it is due; called often, and never blocks."""
+        # At most one upload per job: a second one would copy the same files.
         if self._upload is not None and self._upload.done():
             done, self._upload = self._upload, None
             self._report_problems(done)
@@ -91,6 +92,7 @@ class LiveOutputs:
         except Exception as error:
             self._log_error("its live outputs cannot be saved now, and are tried again", error)
             return
+        # One event per new problem, not one per interval.
         if problems and problems != self._last_problems:
             self._add_event(f"Not all outputs could be saved so far: {problems}")
         self._last_problems = problems

@@ -154,6 +154,7 @@ class Scheduler:
 
     def wake(self) -> None:
         """Wakes the thread for a new job or a stop request."""
+        # In this order: after `set` the thread may read the queue, and this line would overwrite its result.
         self._queue_is_empty = False
         self._woken.set()
 
@@ -203,6 +204,7 @@ class Scheduler:
             except Exception as error:  # for example a full disk; all jobs are retried
                 self._disk.log_error("the scheduler failed, and tries again", error)
                 pause_s = _RETRY_AFTER_ERROR_S
+            # With jobs in the queue, wake-ups within 50 ms are collected: many submissions cause one read.
             if not self._closing.is_set() and self._woken.wait(pause_s) and not self._queue_is_empty:
                 self._closing.wait(self._read_again_at - time.monotonic())
 
@@ -250,6 +252,7 @@ class Scheduler:
         # attempt returns a job to the queue.
         self._jobs.stop_queued_of_removed()
         while (job := self._queue.next_to_start(self._capacity, self.allocations)) is not None:
+            # False if a stop request was faster: then the job has finished, and is not activated.
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
@@ -296,6 +299,8 @@ class Scheduler:
 
     def _advance_staging(self, active: _ActiveJob) -> None:
         if active.work is None:
+            # The future is the only channel from the pool's thread to the scheduler; that thread changes nothing
+            # of `active`.
             active.work = self._copiers.submit(self._stage_and_start, active)
         if not active.work.done():
             if active.stop_requested:  # the executor may be starting it, for example pull its image
@@ -388,6 +393,7 @@ class Scheduler:
             active.work = self._finishers.submit(self._finish, active)
         if active.work.done():
             work, active.work = active.work, None
+            # A cancelled upload leaves the step: the next service repeats it.
             if not isinstance(work.exception(), UploadCancelled):
                 work.result()
                 self._release(active)

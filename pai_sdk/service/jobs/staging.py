@@ -83,6 +83,7 @@ def stage(
     """
     copier = _Copier(store, is_cancelled)
     try:
+        # A killed attempt may have left incomplete files.
         files.clear(request)
         for output in request.output_channels:
             description = f"output channel {output.name!r}"
@@ -178,6 +179,7 @@ class _Copier:
         """Copies the object, or all objects of the folder, into the target folder."""
         if not self._store.bucket_exists(uri.bucket):
             raise StagingFailed(reason_if_missing, f"{description}: there is no bucket {uri.bucket!r} here.")
+        # A URI without a slash can be an object or a folder: an exact key wins.
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
             self._copy_file(uri, target, description)

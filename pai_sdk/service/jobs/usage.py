@@ -110,6 +110,7 @@ class UsageMeter:
                 for instance in instances.values()
             )
             pause_s = self._first_s if is_new else max(0.0, next_s - time.monotonic())
+            # Woken by `watch` or `close`: start over with the new set of jobs.
             if self._woken.wait(pause_s if instances else None):
                 self._woken.clear()
                 continue

@@ -55,6 +55,7 @@ class EventStream:
         work.hold(points, "points in the memory of this stream")
         self._runs = RunsTopic(manager, positions.get(RunsTopic.name))
         is_followed = any(parts[0] == RunsTopic.name for _, parts in topics)
+        # Subscribed before the topics read: a change in between is reported twice rather than lost.
         self._changes = manager.subscribe(since=self._runs.since if is_followed else None)
         self._topics: list[Topic] = [
             self._topic(source, name, parts, positions.get(name)) for name, parts in topics

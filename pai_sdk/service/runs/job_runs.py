@@ -123,6 +123,7 @@ class JobRuns:
     def close(self) -> None:
         """Stops all managers."""
         self._manager.close()
+        # Closed outside of the lock: a manager may wait 5 s for its thread.
         with self._lock:
             children = [*self._to_close]
         for child in children:

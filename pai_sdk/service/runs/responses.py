@@ -155,6 +155,7 @@ def tagged(request: Request, content: bytes, media_type: str, headers: Mapping[s
         and not _is_on_this_host(request)
         and "gzip" in request.headers.get("accept-encoding", "")
     )
+    # A strong ETag must differ for each encoding (RFC 9110, section 8.8.3.3).
     etag = f'"{digest}-gzip"' if is_zipped else f'"{digest}"'
     all_headers = {**headers, "ETag": etag, "Vary": "Accept, Accept-Encoding"}
     client_etags = [
@@ -265,6 +266,7 @@ class ResponseCache:
             _, replaced = self._entries.pop(key, ("", b""))
             self._entries[key] = (version, content)
             self._size_bytes += len(content) - len(replaced)
+            # The oldest entries are dropped first; a replaced entry was moved to the end by pop and insertion.
             while self._size_bytes > _CACHED_BYTES:
                 _, (_, dropped) = self._entries.popitem(last=False)
                 self._size_bytes -= len(dropped)
@@ -289,6 +291,7 @@ class RowCache:
             make: creates the row.
         """
         with self._lock:
+            # A new dict instead of clear(): a concurrent `row` writes to the old dict, which is then garbage.
             if self._view != view or self._size_bytes > _CACHED_BYTES:
                 self._view, self._rows, self._size_bytes = view, {}, 0
             rows = self._rows

@@ -99,6 +99,8 @@ class PointsTopic:
         resume_from = self._resume_from
         if resume_from is None and (change is None or not self._is_in(change)):
             return
+        # After a restart the manager reads files again. Fewer points than the client has would look like a
+        # replaced series.
         if resume_from is not None and self._is_loading():
             return
         self._resume_from = None
@@ -156,6 +158,7 @@ class PointsTopic:
         count = min(len(previous), len(series))
         same = (previous.step[:count] == series.step[:count]) & (previous.wall[:count] == series.wall[:count])
         before, now = previous.value[:count], series.value[:count]
+        # NaN differs from itself, and would be sent again in each poll.
         same &= (before == now) | (np.isnan(before) & np.isnan(now))
         differences = np.flatnonzero(~same)
         if len(differences) == 0:
@@ -223,10 +226,12 @@ class LogTopic:
         if size_bytes == self._size_bytes and (self._is_complete or now - self._polled_at < _MAX_PAUSE_S):
             return
         self._size_bytes, self._polled_at = size_bytes, now
+        # The log was replaced, or truncated: line numbers of the client are invalid.
         if log.epoch != self.position.epoch or log.total < self.position.offset:
             self.position = Position(log.epoch, 0, log.total)
             yield Message("reset", {"topic": self.name, "run": self._run_id})
             return
+        # Bounded: one long log must not delay the other topics of the stream.
         for _ in range(_MESSAGES_PER_POLL):
             page = log.page(self.position.offset, _LINES_PER_MESSAGE)
             end, is_complete = self.position.offset + page.count, page.is_complete

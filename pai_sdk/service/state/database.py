@@ -78,6 +78,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """Opens a session that is committed at the end, or rolled back by an error."""
+        # The lock is acquired first: a thread that waits inside of SQLite polls with sleeps, and may time out.
         with self._write_lock, self._write() as session, session.begin():
             self._before_change(session)
             yield session

@@ -54,5 +54,6 @@ class DiskWatch:
 
     def record_success(self) -> None:
         """Records a successful write: allocates the reserve again, and lets the next failure be logged."""
+        # A successful write does not mean much free space: `allocate` checks it.
         self._reserve.allocate()
         self._logged.clear()

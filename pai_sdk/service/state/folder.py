@@ -131,11 +131,14 @@ class DataFolder:
         if not has_lock:
             if path.read_text(encoding="ascii") != self._mark:
                 return False
+            # Unlinked, not released: the previous holder may be alive on an unreachable machine. It keeps a lock
+            # on a file without a name, and detects this by `is_gone`.
             self.close()
             for stale in (path, self.objects_dir / "lock"):  # locked by the previous holder of the lease
                 stale.unlink(missing_ok=True)
             self._lock = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
             has_lock = _try_lock(self._lock, path)
+        # The mark identifies this file to the next holder of the lease, which then replaces it.
         os.ftruncate(self._lock, os.pwrite(self._lock, self._mark.encode("ascii"), 0))
         return has_lock
 
@@ -204,6 +207,7 @@ def refuse_foreign(root: Path) -> None:
 def _try_lock(descriptor: int, path: Path) -> bool:
     """Acquires the lock; waits for clients that share it briefly to check whether a service runs (`is_locked`)."""
     started_at = time.monotonic()
+    # Polled: a blocking flock() has no timeout.
     while not take_lock(descriptor, waits=False):
         is_shared = not files.is_locked(path)
         if time.monotonic() - started_at > (_MAX_CLIENT_CHECK_S if is_shared else _HANDOVER_S):

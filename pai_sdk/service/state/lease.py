@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 LASTS_S = 8.0
 """How long a lease lasts after each renewal."""
 
+# The distances between these times are in the table above. The lease must last longer than _EXIT_AFTER_S, so that
+# the old holder has exited before a new one can start.
 _RENEW_S, _RENEW_AGAIN_S = 2.0, 0.5
 _STOP_AFTER_S, _EXIT_AFTER_S = 6.0, 7.5
 _WATCH_S = 0.1
@@ -121,15 +123,20 @@ class LeaseTable:
     """
 
     def __init__(self, engine: Engine) -> None:
+        # With REPEATABLE READ, all statements would use the snapshot of the first one, before the advisory lock.
         self._engine = engine.execution_options(isolation_level="READ COMMITTED")
         self._table_exists = False
 
     def acquire(self) -> AcquiredLease | None:
         """Acquires the lease if it has expired or its local holder has exited; None if another has it."""
+        # Outside of the transaction: the check reads /proc. The number in _FREE ensures that this holder is still
+        # the last one.
         exited = self._number_of_exited()
         with self._engine.begin() as connection:
             if not connection.scalar(_TAKEOVER_LOCK):
                 return None
+            # CREATE TABLE IF NOT EXISTS can fail if two processes run it concurrently, hence under the advisory
+            # lock.
             if not self._table_exists:
                 connection.execute(_CREATE)
                 connection.execute(_FILL, {"mark": secrets.token_hex(16)})
@@ -211,6 +218,7 @@ class Lease:
     def close(self) -> None:
         """Stops the threads and releases the lease."""
         self._closing.set()
+        # A renewal after the release would fail and report a loss.
         self._renewing.join()
         if self.loss is None:
             with suppress(DBAPIError):  # it expires then
@@ -226,6 +234,8 @@ class Lease:
 
     def verdict(self) -> _Verdict:
         """Returns what the process should do at this age of the lease."""
+        # `_sent_at` and `loss` are written by the renewing thread and read by others; single assignments need no
+        # lock.
         age_s = self._clock() - self._sent_at
         if self.loss == _SUPERSEDED or age_s >= _EXIT_AFTER_S:
             return "exit"

@@ -43,6 +43,7 @@ class ProcessName:
         machine = ""
         with suppress(OSError):
             boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+            # Process ids are unique only within one boot and one PID namespace (a container has its own).
             machine = f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
         return cls(socket.gethostname(), machine, os.getpid(), _start_ticks_of(os.getpid()) or "")
 

@@ -52,6 +52,7 @@ class Trash:
                 "a deleted job's folder is large; the next start of the service deletes its remaining files"
             )
 
+    # SimpleQueue.put() never blocks, so `put` can be called by the scheduler's thread.
     def _run(self) -> None:
         while (folder := self._folders.get()) is not None and not self._closing.is_set():
             shutil.rmtree(folder, onerror=self._log)

@@ -163,6 +163,7 @@ class TableStore:
             owner: user name; empty for the service's own key.
         """
         folder = self._folder(project, statement.table)
+        # `table.json` is written last: a folder without it is no table, for example after a crash.
         with self._lock:
             if (folder / "table.json").exists():
                 return False
@@ -175,6 +176,7 @@ class TableStore:
                 "lifecycle": statement.lifecycle,
                 "properties": dict(statement.properties),
             }
+            # Atomic: readers do not acquire the lock.
             replace_file(folder / "table.json", json.dumps(metadata, indent=1), mode=0o600)
             return True
 
@@ -258,6 +260,7 @@ class TableStore:
         Raises:
             TableError: there is no such partition, and `create` is False.
         """
+        # Also at each start of an upload, since a service may run for months.
         self._remove_old_uploads()
         if create:
             self.add_partition(table, partition)
@@ -324,6 +327,7 @@ class TableStore:
                 _write_parquet(batches, upload.table.schema, file)
                 file.flush()
                 os.fsync(file.fileno())
+            # Synced before the rename: a block that the client was told about must survive a power failure.
             draft.replace(upload.folder / "blocks" / f"{block_id}.parquet")
         except FileNotFoundError:
             raise _no_upload(upload.upload_id) from None  # another request has removed or committed the upload
@@ -357,6 +361,7 @@ class TableStore:
         folder = table.partition_folder(partition)
         if not folder.exists():
             raise _no_partition(partition)
+        # Under the lock: a concurrent commit with overwrite must appear completely or not at all.
         with self._lock:
             paths = tuple(sorted(folder.glob("*/*.parquet"), key=_order))
         try:
@@ -366,6 +371,7 @@ class TableStore:
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:
             self._downloads[download.download_id] = download
+            # Clients do not close download sessions, so the oldest ones are dropped.
             while len(self._downloads) > _MAX_DOWNLOADS:
                 self._downloads.popitem(last=False)
         return download

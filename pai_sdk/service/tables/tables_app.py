@@ -111,6 +111,7 @@ class TablesApp:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
+        # In a thread: looking up the secret of a key may read the database.
         key_id = await _in_thread(self._verifier.check, request.method, path, query, headers)
         if self._rates.acquire(key_id):
             raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
@@ -183,6 +184,7 @@ class TablesApp:
             if error.status_code == 403:
                 raise
             self._instances[instance_id] = f"{error.code}: {error.message}"
+        # Clients do not delete instances, so the oldest ones are dropped.
         while len(self._instances) > _MAX_INSTANCES:
             self._instances.popitem(last=False)
         host = call.request.headers.get("host", "")
@@ -293,12 +295,15 @@ class TablesApp:
         if not _NUMBER.fullmatch(block):
             raise TableError(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
         encoding = call.request.headers.get("content-encoding", "")
+        # The complete body is received before a thread starts to parse it: a slow client must not occupy one of
+        # the few threads.
         with tempfile.TemporaryFile(dir=self._store.drafts) as body:
             await self._receive(call.request, body)
 
             def store() -> None:
                 is_arrow = "arrow" in call.query
                 rows = read_block(body, upload.table, encoding=encoding, is_arrow=is_arrow, budget=self._budget)
+                # Closing the generator releases its memory reservation if the store raises.
                 with closing(rows):
                     self._store.put_block(upload, int(block), rows)
 
@@ -466,6 +471,7 @@ def _query_of(body: bytes) -> str:
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda tag: path.pop()
     parser.CharacterDataHandler = text
+    # Entities of a document type could expand to gigabytes ("billion laughs").
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(body, True)

@@ -120,6 +120,7 @@ class Submissions:
         Raises:
             WireError: it is refused.
         """
+        # deque.append and popleft are atomic, so `_waiting` needs no lock.
         self._waiting.append(submission)
         with self._leader_lock:
             if not submission.is_done:
@@ -133,12 +134,14 @@ class Submissions:
         is_committing = False
         try:
             with self._database.write() as session:
+                # In the order of arrival, which is the order of job numbers.
                 ids = [self._put(session, submission) for submission in submissions]
                 session.flush()
                 is_committing = True
         except BaseException as error:
             # A failed commit may have succeeded on the server: these jobs must not be created again.
             is_retried_singly = len(submissions) > 1 and not is_committing
+            # Only the invalid submission may fail: the others must not get its error.
             for submission in submissions:
                 if is_retried_singly:
                     self._submit_all([submission])

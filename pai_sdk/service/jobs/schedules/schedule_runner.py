@@ -147,8 +147,10 @@ class ScheduleRunner:
 
     def _run(self) -> None:
         while not self._closing.is_set():
+            # A service without the lease only waits: the other one creates the jobs.
             pause_s: float | None = _STANDBY_CHECK_S
             if self._can_act():
+                # Cleared before the table is read: a change after the read sets it again.
                 self._woken.clear()
                 try:
                     self.run_due()
@@ -194,6 +196,7 @@ class ScheduleRunner:
         body = _body(due)
         try:
             self._create(body, owner, partial(self._record_job, due, owner))
+        # A refused job must not be retried at each pass: the schedule advances with the error.
         except WireError as error:
             self._skip(due, error.message, refused=(owner, error.status_code))
         else:
@@ -230,6 +233,7 @@ def _unchanged(session: Session, expected: ScheduleRow) -> ScheduleRow:
     Raises:
         _Superseded: it is no longer due at this time.
     """
+    # FOR UPDATE: a second service waits for this transaction, and then finds another next time.
     row = session.get(ScheduleRow, expected.number, with_for_update=True)
     if row is None or row.next_time != expected.next_time:
         raise _Superseded
