@@ -94,7 +94,7 @@ class OneInFive(KeyRates):
 
     chance = random.Random(7)
 
-    def take(self, key_id: str) -> float:
+    def acquire(self, key_id: str) -> float:
         with self._lock:
             return float(self.chance.random() < 0.2)
 
