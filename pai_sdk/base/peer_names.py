@@ -37,7 +37,7 @@ class Keyword(NamedTuple):
     """A keyword argument of another SDK.
 
     Attributes:
-        ours: our parameter that it concerns; empty where none does.
+        parameter: the parameter of this package that it concerns; empty if none does.
         instead: what to do, for the error.
         convert: for a keyword that is accepted: its value to that of our parameter, or `DIFFERS`.
     """

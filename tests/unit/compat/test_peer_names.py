@@ -58,7 +58,7 @@ def parameters(call: Callable[..., Any]) -> list[str]:
 
 def calls_of(name: str) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The calls that have the parameter which the keyword concerns."""
-    ours = KEYWORDS[name].ours or OF_JOBS
+    ours = KEYWORDS[name].parameter or OF_JOBS
     return ((call, needed) for call, needed in CALLS if ours in parameters(call) and name not in parameters(call))
 
 
@@ -73,7 +73,7 @@ def problem_of(name: str, call: Callable[..., Any], *args: Any, **others: Any) -
 def test_a_keyword_concerns_a_parameter_and_is_none_of_ours(name: str) -> None:
     calls = [*calls_of(name)]
     assert calls
-    ours = KEYWORDS[name].ours or OF_JOBS
+    ours = KEYWORDS[name].parameter or OF_JOBS
     with_both = [call for call, _ in CALLS if {name, ours} <= {*parameters(call)}]
     assert with_both in ([], [ModelRecipe])  # a recipe has parameters of its own for its model
 
@@ -90,7 +90,7 @@ def test_the_hint_of_a_keyword_is_given_alone_and_beside_its_replacement(name: s
 
 @pytest.mark.parametrize("name", [name for name, entry in KEYWORDS.items() if entry.convert is not None])
 def test_an_accepted_keyword_is_refused_beside_its_replacement(name: str) -> None:
-    ours = KEYWORDS[name].ours
+    ours = KEYWORDS[name].parameter
     for call, needed in calls_of(name):
         given = () if ours in parameters(call)[: len(needed)] else (ours,)
         both = problem_of(name, call, *needed, **dict.fromkeys(given, "x"))
@@ -101,7 +101,7 @@ def test_an_accepted_keyword_is_refused_beside_its_replacement(name: str) -> Non
     "name", [name for name, (ours, _, convert) in KEYWORDS.items() if convert and ours in parameters(Estimator)]
 )
 def test_an_accepted_keyword_sets_our_parameter(name: str) -> None:
-    ours = KEYWORDS[name].ours
+    ours = KEYWORDS[name].parameter
     value = MEANS_THE_SAME.get(name, "a value")
     needed = {each: "x" for each in ("image_uri", "command") if each != ours}
     assert getattr(Estimator(**needed, **{name: value}), ours) is not None  # type: ignore[arg-type]
