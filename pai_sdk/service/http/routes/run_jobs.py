@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import psutil
@@ -57,8 +58,8 @@ _SHOWN_LINES = 40
 _LONGEST_TRACEBACK = 20_000
 _MOST_EVENTS = 1000
 _MOST_DIFFERENCES = 2000
-_LEAST_STEP_S = 10.0
-_MOST_SAMPLES = 500
+_MIN_STEP_S = 10.0
+_MAX_SAMPLES = 500
 
 
 class RerunRequest(BaseModel):
@@ -119,18 +120,17 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
 @router.get("/usage", response_model=UsageOfRun)
 @within(RUNS)
 def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
-    """Processor and memory of each instance of a job, over its life; GPUs are not measured here."""
+    """Read processor and memory of each instance of a job, over its life; GPUs are not measured."""
     job = context.jobs.get(run_id)
     end = job.ended_at or time.time()
-    begin = job.started_at or job.created_at
-    step_s = max(_LEAST_STEP_S, math.ceil((end - begin) / _MOST_SAMPLES))
+    start = job.started_at or job.created_at
+    step_s = max(_MIN_STEP_S, math.ceil((end - start) / _MAX_SAMPLES))
     cores, memory_bytes = os.cpu_count() or 1, psutil.virtual_memory().total
     instances = []
     for log in context.logs.instance_logs(job, None):
         work.check()
-        window = {"start": begin - 1, "end": end + step_s, "step_s": step_s}
-        cpu = dict(read_usage(log.path, "CpuCoreUsage", **window))
-        memory = dict(read_usage(log.path, "MemoryUsage", **window))
+        usage_of = partial(read_usage, log.path, start=start - 1, end=end + step_s, step_s=step_s)
+        cpu, memory = dict(usage_of("CpuCoreUsage")), dict(usage_of("MemoryUsage"))
         instances.append(
             InstanceUsageSeries(
                 name=log.name,
