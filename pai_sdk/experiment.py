@@ -129,12 +129,12 @@ class Experiment:
 
     @property
     def experiment_id(self) -> str:
-        """Its id."""
+        """The id of the experiment."""
         return self.record.experiment_id
 
     @property
     def name(self) -> str | None:
-        """Its name."""
+        """The name of the experiment."""
         return self.record.name
 
     @property
@@ -165,7 +165,7 @@ class Experiment:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels, key to value."""
+        """The labels by key."""
         return {label.key: label.value or "" for label in self.record.labels if label.key}
 
     @property
@@ -183,7 +183,7 @@ class Experiment:
         return self.record
 
     def jobs(self) -> Iterator[TrainingJob]:
-        """Its jobs, the newest first.
+        """The jobs of the experiment, the newest first.
 
         PAI does not list jobs by experiment: this reads the list of all jobs of the workspace.
         """

@@ -60,7 +60,7 @@ class JobType:
 
     @classmethod
     def normalize(cls, job_type: str) -> str:
-        """The same type in the usual letters; an unknown one as it is."""
+        """Returns the type in its usual spelling; an unknown one unchanged."""
         return {name.lower(): name for name in cls.SUPPORTED_JOB_TYPEs}.get(job_type.lower(), job_type)
 
 

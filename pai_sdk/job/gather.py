@@ -67,7 +67,7 @@ def gather(
             failure, and the other jobs are not stopped. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each finished job elsewhere.
         on_interrupt: the effect of Ctrl-C on the jobs: they keep running, or they are stopped and waited for.
-        policy: how patiently to follow.
+        policy: the times of polling.
 
     Returns:
         The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
@@ -104,7 +104,7 @@ async def gather_async(
         jobs: the jobs, of one session or of several.
         timeout: the longest wait, in seconds; none by default.
         fail_fast: as in `gather`.
-        policy: how patiently to follow.
+        policy: the times of polling.
 
     Returns:
         The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
@@ -132,7 +132,7 @@ def as_completed(
     Args:
         jobs: the jobs; a duplicate is yielded once.
         timeout: the longest wait for all of them, in seconds; none by default.
-        policy: how patiently to follow.
+        policy: the times of polling.
 
     Raises:
         InvalidInputError: something is no job, or `timeout` is no number.

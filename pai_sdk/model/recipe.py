@@ -358,9 +358,9 @@ class ModelTrainingRecipe(ModelRecipe):
         """Submit a training job.
 
         Args:
-            inputs: input channel to what fills it: a URI, a local file or folder, a dataset. Without any,
+            inputs: input channel to its source: a URI, a local file or folder, a dataset. Without any,
                 `default_inputs`. The model is an input in both cases.
-            outputs: output channel to where it goes, for those that shall not go to the default place.
+            outputs: output channel to its target, for those without the default target.
             wait: return when the job has ended, not when it is submitted.
             job_name: the job's name; otherwise a readable one that begins with `base_job_name`.
             show_logs: show status and log while waiting.

@@ -86,7 +86,7 @@ class PipelineEngine:
         executions: by step, the execution that has made its outputs; filled here, and read by `execution`.
         claim: the right to work on the run.
         parallel: how many calls and jobs run at once.
-        policy: how patiently to follow jobs.
+        policy: the times of polling jobs.
         on_change: called after each change.
         can_stop: whether a stop that is asked for ends these steps; steps of `on_exit` run in any case.
     """

@@ -33,7 +33,7 @@ def nested_steps(
 
     Args:
         steps: of the pipeline, by name.
-        parameters: likewise.
+        parameters: of the pipeline, by name.
         name: what their names begin with.
         arguments: values for its parameters, which may be references to steps of the outer pipeline.
         after: steps of the outer pipeline that all of them wait for.

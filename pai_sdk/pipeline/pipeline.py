@@ -168,10 +168,10 @@ class Pipeline:
             work: an estimator, a processor, a tuner, a function, or another pipeline. The result of a tuner is its
                 best trial: `params`, `value`, `values`, `trial`, `job` and `model`.
             name: of the step; that of the function or the job by default.
-            inputs: of a job, or of all jobs of a search: channel to what fills it.
-            hyperparameters: of a job, added to those that the estimator has.
-            environments: likewise.
-            outputs: of a job: the names of outputs, or output channel to where it goes. An `Estimator` has the
+            inputs: of a job, or of all jobs of a search: channel to its source.
+            hyperparameters: of a job, added to those of the estimator.
+            environments: of a job, added to those of the estimator.
+            outputs: of a job: the names of outputs, or output channel to its target. An `Estimator` has the
                 outputs `model`, `checkpoints` and `tensorboard`.
             arguments: of a function by name, or parameters of a pipeline.
             after: steps that have to end before, without giving a value.
@@ -237,11 +237,11 @@ class Pipeline:
             value: the name of the argument, or of the hyperparameter, that each value becomes.
             name: of the step.
             inputs: as in `step`.
-            hyperparameters: likewise.
-            environments: likewise.
-            outputs: likewise.
-            arguments: likewise.
-            after: likewise.
+            hyperparameters: as in `step`.
+            environments: as in `step`.
+            outputs: as in `step`.
+            arguments: as in `step`.
+            after: as in `step`.
             when: a condition for all of them.
             retries: of each.
             timeout: of each, in seconds.
@@ -309,7 +309,7 @@ class Pipeline:
     # ---- running it
 
     def check(self, **parameters: Any) -> dict[str, Any]:
-        """Look for all that is wrong, without network.
+        """Check the pipeline, without network.
 
         Args:
             parameters: those of a run.
@@ -358,7 +358,7 @@ class Pipeline:
             show: a live table in a terminal, a line for each end elsewhere.
             cache: whether earlier executions count in this run.
             on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped.
-            policy: how patiently to follow jobs.
+            policy: the times of polling jobs.
             parameters: by name.
 
         Returns:

@@ -47,7 +47,7 @@ class StepRecord:
         reason: why it was run, taken from the cache, skipped or blocked.
         error: why it failed.
         started_at: seconds since 1970.
-        ended_at: likewise.
+        ended_at: seconds since 1970.
         parts: hashes of all that the outputs depend on, for the reason of the next run.
         children: for `each`, how many steps it has become.
     """
@@ -88,7 +88,7 @@ class PipelineRunRecord:
         steps: name, kind and needs of each step, in the order in which they were described.
         status: `running`, `succeeded`, `failed` or `stopped`.
         created_at: seconds since 1970.
-        ended_at: likewise.
+        ended_at: seconds since 1970.
         uses_cache: whether earlier executions count, also when the run is resumed.
     """
 

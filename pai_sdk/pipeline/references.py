@@ -100,7 +100,7 @@ class Condition:
     Args:
         symbol: of the comparison; or `and`, `or`, `not`.
         left: a reference, a condition or a value.
-        right: likewise; None for `not`.
+        right: a reference, a condition or a value; None for `not`.
     """
 
     def __init__(self, symbol: str, left: object, right: object = None) -> None:

@@ -31,7 +31,7 @@ class SearchCall:
         """Returns the plan of a first trial's job; None if the trials are calls.
 
         Raises:
-            InvalidInputError: with all that is wrong with any trial.
+            InvalidInputError: with the problems of all trials.
         """
         if isinstance(self.tuner.estimator, EstimatorBase):
             return self.tuner.plan(dict(inputs) or None)

@@ -37,10 +37,10 @@ class JobWork:
 
     Attributes:
         submitter: describes it.
-        inputs: channel to what fills it; outputs of other steps among them.
+        inputs: channel to its source; outputs of other steps among them.
         hyperparameters: added to those of the submitter.
-        environments: likewise.
-        outputs: the names of outputs, or output channel to where it goes.
+        environments: added to those of the submitter.
+        outputs: the names of outputs, or output channel to its target.
     """
 
     submitter: JobSubmitter

@@ -45,10 +45,10 @@ def clone_plan(
 
     Args:
         record: of the earlier job.
-        hyperparameters: values that are other ones, or new.
-        environments: likewise; also those whose values the service does not show.
-        labels: likewise.
-        inputs: input channel to URI, likewise.
+        hyperparameters: changed or new values.
+        environments: changed or new variables; also those whose values the service masks.
+        labels: changed or new labels.
+        inputs: input channel to URI, changed or new.
         outputs: output channel to URI. The others go to the folders of the earlier job, with the new job's folder
             in place of the old one.
         image_uri: another image.
@@ -59,7 +59,7 @@ def clone_plan(
         job_name: the new job's name; otherwise the old one with the new hyperparameters and another ending.
 
     Raises:
-        InvalidInputError: with all that is wrong, such as an output that would overwrite that of the earlier job.
+        InvalidInputError: with all problems, such as an output that would overwrite that of the earlier job.
 
     Example:
         >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",

@@ -25,7 +25,7 @@ def fallbacks(
         alternatives: instance types, which keep the spot terms of the job; `on-demand`; or a dict with
             `instance_type`, `spot_spec` or both.
         compute: what the job asks for first.
-        problems: where to note what is wrong.
+        problems: collects the problems.
     """
     if not alternatives or compute is None:
         return ()
@@ -72,7 +72,7 @@ def check_cost(
             spot instance counts with its price limit, or in full.
         request: the job.
         alternatives: its other resources.
-        problems: where to note what is wrong.
+        problems: collects the problems.
     """
     if max_cost is None:
         return

@@ -104,7 +104,7 @@ class JobFile:
         return "parameters" if self.kind == "Processor" else "hyperparameters"
 
     def with_values(self, values: Mapping[str, Any], *, kind: str | None = None) -> JobFile:
-        """The same with other values: mappings such as `labels` are merged, all others replaced.
+        """Return a copy with other values: mappings such as `labels` are merged, all others replaced.
 
         Args:
             values: parameter to value; those that are None and empty mappings change nothing.
@@ -130,7 +130,7 @@ class JobFile:
             session: where the job goes; the default session otherwise.
 
         Raises:
-            InvalidInputError: with all that is wrong, each with the line of the file.
+            InvalidInputError: with all problems, each with the line of the file.
             SettingsError: as `JobSubmitter.plan`.
 
         Example:

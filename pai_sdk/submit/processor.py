@@ -75,8 +75,8 @@ class Processor(JobSubmitter):
         """Submit a job.
 
         Args:
-            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
-            outputs: output channel to where it goes: a URI or a dataset.
+            inputs: input channel to its source: a URI, a local file or folder, a dataset.
+            outputs: output channel to its target: a URI or a dataset.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.
 

@@ -45,20 +45,20 @@ def run_all(
 
     Args:
         submitters: estimators and processors, or plans that were made before.
-        inputs: input channel to what fills it, for all of them that are not plans yet.
+        inputs: input channel to its source, for all of them that are not plans yet.
         max_parallel: how many jobs may have been submitted and not ended.
         fail_fast: False runs all jobs, and then raises one error with all failures. With True, no job is submitted
             after the first failure, and running jobs continue. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each end elsewhere.
         on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped and waited for.
         session: where plans are submitted; submitters use their own.
-        policy: how patiently to follow.
+        policy: the times of polling.
 
     Returns:
         The jobs, in the order of `submitters`; the list shows as a table. All of them have succeeded.
 
     Raises:
-        InvalidInputError: something cannot be submitted; `problems` lists what is wrong with all of them.
+        InvalidInputError: something cannot be submitted; `problems` lists the problems of all of them.
         JobsFailed: jobs failed or were stopped, or one could not be submitted; after that, none was submitted.
         KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
 

@@ -64,7 +64,7 @@ class _ChannelBuilder:
         """Returns the input channels of a request; nothing is uploaded, `fit()` and `submit()` do this.
 
         Args:
-            inputs: input channel to what fills it.
+            inputs: input channel to its source.
             input_channels: the definitions of the channels; required ones must be filled.
             default_inputs: for channels that `inputs` does not fill.
 
@@ -92,7 +92,7 @@ class _ChannelBuilder:
         Args:
             job_name: the name of the job; it is part of the default place.
             output_channels: the definitions of the channels; the outputs that every job has otherwise.
-            outputs: output channel to its place, for those that shall not go to the default place.
+            outputs: output channel to its target, for those without the default target.
 
         Raises:
             InvalidInputError: the parameters are wrong.
@@ -147,12 +147,12 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         the request. It ends when it is idle for half an hour. With a region of Alibaba Cloud, nothing is started.
 
         Args:
-            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
-            outputs: output channel to where it goes: a URI or a dataset.
+            inputs: input channel to its source: a URI, a local file or folder, a dataset.
+            outputs: output channel to its target: a URI or a dataset.
             job_name: the job's name; otherwise a readable one, such as `train-lr0.1-3f2a9c`.
 
         Raises:
-            InvalidInputError: with all that is wrong, not just the first; a `CodeError` for the code folder.
+            InvalidInputError: with all problems, not just the first; a `CodeError` for the code folder.
             SettingsError: no bucket is set to put code and outputs into.
         """
         from pai_sdk.submit.planning import make_plan
@@ -244,7 +244,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
 
     @property
     def latest_training_job(self) -> TrainingJob | None:
-        """The same, by the name of SageMaker."""
+        """The job submitted last; SageMaker's name of `latest_job`."""
         return self.latest_job
 
     @classmethod
@@ -300,8 +300,8 @@ class EstimatorBase(JobSubmitter):
         """Submit a training job.
 
         Args:
-            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
-            outputs: output channel to where it goes, for those that shall not go to the default place: a URI or a
+            inputs: input channel to its source: a URI, a local file or folder, a dataset.
+            outputs: output channel to its target, for those without the default target: a URI or a
                 dataset.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.

@@ -63,7 +63,7 @@ class LogStream:
             since: begin with the first line of each such instance that was written then or later; in UTC without a
                 zone.
             times: read when each line was written, too.
-            policy: how patiently to follow.
+            policy: the times of polling.
         """
         if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
             problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
