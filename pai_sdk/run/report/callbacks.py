@@ -97,7 +97,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 class LightningReportCallback(_ReportCallback):
-    """For `Trainer(callbacks=[…])` of Lightning: what the module has logged, every `log_every_n_steps`.
+    """For `Trainer(callbacks=[…])` of Lightning: reports logged metrics of the module every `log_every_n_steps`.
 
     Metrics of a validation and of an epoch are reported when it ends, with those that the module logs in its own
     `on_train_epoch_end`. The step is `trainer.global_step`. Metrics that the module logs in its own
@@ -194,7 +194,8 @@ class LightningReportCallback(_ReportCallback):
             return
         self._saved_step = step
         if not trainer.is_global_zero:
-            # All ranks take part. Strategies that save shards use the path of rank 0, the others write nothing.
+            # All ranks take part. Strategies that save shards use the path of rank 0, other strategies write
+            # nothing.
             trainer.save_checkpoint("checkpoint.ckpt")
             return
         with checkpoint_dir(step, metrics=_numbers(trainer.logged_metrics)) as folder:
@@ -212,14 +213,14 @@ def _passes(before: int, after: int, every: int) -> bool:
 
 
 class TransformersReportCallback(_ReportCallback):
-    """For `Trainer(callbacks=[…])` of Hugging Face: what the trainer logs, at its `state.global_step`.
+    """For `Trainer(callbacks=[…])` of Hugging Face: reports the logs of the trainer at its `state.global_step`.
 
     The trainer does not log a loss that is NaN or infinite: it logs the mean of the losses before (seen with
-    Transformers 5.24). `TrainingArguments(logging_nan_inf_filter=False)` lets it log what the loss is.
+    Transformers 5.24). `TrainingArguments(logging_nan_inf_filter=False)` makes it log the real loss.
 
     Args:
         checkpoints: report each folder `checkpoint-<step>` that the trainer saves. It is copied in the background;
-            with `save_total_limit`, before the training goes on, since the trainer removes folders then.
+            with `save_total_limit`, before the training continues, since the trainer removes folders then.
 
     Example:
         >>> Trainer(model, arguments, callbacks=[TransformersReportCallback(checkpoints=True)])  # doctest: +SKIP
@@ -232,7 +233,7 @@ class TransformersReportCallback(_ReportCallback):
         self.checkpoints = checkpoints
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Report what the trainer logs."""
+        """Report the logs of the trainer."""
         if state.is_world_process_zero and logs:
             report(_numbers(logs), step=state.global_step)
 
@@ -278,8 +279,8 @@ class KerasReportCallback(_ReportCallback):
 class XGBoostReportCallback(_ReportCallback):
     """For `xgboost.train(callbacks=[…])`: the evaluations of each round, `train/rmse` for rmse of `train`.
 
-    The step is the number of rounds of the model, which goes on when a training does. In `xgboost.cv`, the means
-    over the folds are reported, and there is no model to save.
+    The step is the number of rounds of the model, which continues in a resumed training. In `xgboost.cv`, the
+    means over the folds are reported, and there is no model to save.
 
     Args:
         checkpoint_every_n_rounds: save a checkpoint with `model.ubj` this often; never by default.
@@ -313,7 +314,7 @@ class XGBoostReportCallback(_ReportCallback):
 class LightGBMReportCallback(_ReportCallback):
     """For `lightgbm.train(callbacks=[…])`: the evaluations of each round, `valid/l2` for l2 of the set `valid`.
 
-    The step is the number of rounds of the model, which goes on when a training does.
+    The step is the number of rounds of the model, which continues in a resumed training.
 
     Args:
         checkpoint_every_n_rounds: save a checkpoint with `model.txt` this often; never by default.

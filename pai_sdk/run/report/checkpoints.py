@@ -193,7 +193,7 @@ def is_complete(folder: str | os.PathLike[str], *, checksums: bool = False) -> b
 
 
 def complete_checkpoints(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
-    """The complete checkpoints of a run, the latest step first.
+    """Yields the complete checkpoints of a run, the latest step first.
 
     Args:
         folder: the `checkpoints` folder, whose sub-folders are named by steps.
@@ -205,7 +205,7 @@ def complete_checkpoints(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]
 
 
 def latest_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint | None:
-    """The complete checkpoint of the latest step; None where there is none."""
+    """Returns the complete checkpoint of the latest step; None without one."""
     newest: Checkpoint | None = None
     for number in range(_MAX_PASSES):
         previous, newest, has_skipped = newest, None, False
@@ -650,7 +650,7 @@ class CheckpointConfig:
             raise CheckpointError(f"score_order={self.score_order!r} is not known; it is 'max' or 'min'")
 
     def surplus(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-        """The checkpoints that are not kept, the earliest step first."""
+        """Returns the checkpoints that are not kept, the earliest step first."""
         by_step = sorted(checkpoints, key=lambda checkpoint: checkpoint.step or 0)
         if self.num_to_keep is None:
             return []

@@ -180,7 +180,7 @@ class Launch:
                 self._write_note(launch_id, hidden_step if is_hidden else _step_of(newest))
         if is_hidden and newest is not None:
             logger.info(
-                "step %s was saved in this launch; it is hidden until all ranks have requested a checkpoint",
+                "step %s was saved in this launch; it is hidden until all ranks have asked for a checkpoint",
                 newest.step,
             )
         return newest, launch if is_hidden else None
@@ -202,7 +202,7 @@ class Launch:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps(note), mode=0o666, draft=path.with_name(_hidden("draft")))
         except OSError as error:  # rank 0 then keeps its start for this rank: more disk, but still correct
-            logger.info("rank %s cannot record the request for its checkpoint: %s", self._rank, error)
+            logger.info("rank %s cannot record that it has asked for its checkpoint: %s", self._rank, error)
 
     # ---- both
 

@@ -942,7 +942,7 @@ def report(
 
 def _truncate_traceback(error: BaseException) -> None:
     """Makes a traceback end in the line that calls `report` (from Python 3.11 on); logs the full one at DEBUG."""
-    logger.debug("the full traceback of the following error", exc_info=error)
+    logger.debug("the whole traceback of the error that follows", exc_info=error)
     error.__traceback__ = None
 
 
@@ -1009,7 +1009,7 @@ def checkpoint_dir(step: int | None = None, metrics: Mapping[str, Any] | None = 
 
 
 def set_checkpoint_config(config: CheckpointConfig) -> None:
-    """Keep the best checkpoints and the latest one; the others are removed, from the job's output URI too.
+    """Keep the best checkpoints and the latest one; all others are removed, from the job's output URI too.
 
     It is applied to all checkpoints of the run, whenever one is complete. Outside a job and a session, it has no
     effect.

@@ -101,7 +101,7 @@ class CheckpointSync:
         """Sends new and changed files; failures raise.
 
         Raises:
-            SyncError: some files could not be sent; the others are in place.
+            SyncError: some files could not be sent; other files were sent.
         """
         report = self.attempt()
         report.raise_failures(self._source, self._target)

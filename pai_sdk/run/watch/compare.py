@@ -1,4 +1,4 @@
-"""One metric of many runs: on shared buckets, or as a table with a row a run."""
+"""One metric of many runs: on shared buckets, or as a table with a row for each run."""
 
 from __future__ import annotations
 
