@@ -33,7 +33,6 @@ from pai_sdk.display.base import Display as Display
 from pai_sdk.display.base import Silent as Silent
 from pai_sdk.errors import ApiError as ApiError
 from pai_sdk.errors import AuthenticationError as AuthenticationError
-from pai_sdk.errors import BadAnswerError as BadAnswerError
 from pai_sdk.errors import CheckpointError as CheckpointError
 from pai_sdk.errors import CodeError as CodeError
 from pai_sdk.errors import ConflictError as ConflictError
@@ -50,17 +49,18 @@ from pai_sdk.errors import ImageLookupError as ImageLookupError
 from pai_sdk.errors import InUseError as InUseError
 from pai_sdk.errors import InvalidInputError as InvalidInputError
 from pai_sdk.errors import InvalidRequestError as InvalidRequestError
+from pai_sdk.errors import InvalidResponseError as InvalidResponseError
 from pai_sdk.errors import JobError as JobError
 from pai_sdk.errors import JobFailed as JobFailed
 from pai_sdk.errors import JobsFailed as JobsFailed
 from pai_sdk.errors import JobStopped as JobStopped
 from pai_sdk.errors import LocalRunError as LocalRunError
 from pai_sdk.errors import MissingExtraError as MissingExtraError
-from pai_sdk.errors import NameTakenError as NameTakenError
 from pai_sdk.errors import NotFoundError as NotFoundError
 from pai_sdk.errors import NotOfferedError as NotOfferedError
 from pai_sdk.errors import ObjectNotFoundError as ObjectNotFoundError
 from pai_sdk.errors import PaiError as PaiError
+from pai_sdk.errors import PathConflictError as PathConflictError
 from pai_sdk.errors import PermissionDeniedError as PermissionDeniedError
 from pai_sdk.errors import PipelineFailed as PipelineFailed
 from pai_sdk.errors import PipelineStopped as PipelineStopped
@@ -68,7 +68,7 @@ from pai_sdk.errors import Problem as Problem
 from pai_sdk.errors import RemoteTraceback as RemoteTraceback
 from pai_sdk.errors import RepeatedRequestError as RepeatedRequestError
 from pai_sdk.errors import RunNotFoundError as RunNotFoundError
-from pai_sdk.errors import ServiceFaultError as ServiceFaultError
+from pai_sdk.errors import ServerError as ServerError
 from pai_sdk.errors import ServiceStartError as ServiceStartError
 from pai_sdk.errors import SettingsError as SettingsError
 from pai_sdk.errors import StorageError as StorageError

@@ -16,7 +16,7 @@ been carried out).
     ├── NotOfferedError            another SDK offers this and pai_sdk does not; the message names the replacement
     │   └── NotOfferedAttributeError   an attribute of an object; an AttributeError too
     ├── ConnectionFailedError      no response: the endpoint was not reached, or did not respond in time
-    ├── BadAnswerError             a response that is not the service's (HTML, empty, cut off); the status is kept
+    ├── InvalidResponseError       a response that is not the service's (HTML, empty, cut off); the status is kept
     ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
     │   ├── InvalidRequestError    400: the request itself
     │   │   └── UserQuotaError     the quota of the user does not allow the job
@@ -26,14 +26,14 @@ been carried out).
     │   ├── NotFoundError          404
     │   ├── ConflictError          409
     │   ├── ThrottledError         429 and Throttling.*: too many requests, even after the retries
-    │   └── ServiceFaultError      5xx, even after the retries
+    │   └── ServerError            5xx, even after the retries
     ├── StorageError               an object or folder in OSS cannot be read or written
     │   ├── UnreachableStorageError  a retry is useless: unknown host, no TLS, a wrong certificate
     │   ├── UntrustedEndpointError   a URI names a host that is neither OSS nor in the settings; nothing was sent
     │   ├── FileChangedError         a file was changed while it was read
     │   ├── ObjectNotFoundError      there is no such file or object
     │   ├── FileNameError            the key of an object cannot be the name of a file on this disk
-    │   ├── NameTakenError           one name would be that of a file and of a folder on this disk
+    │   ├── PathConflictError        one name would be that of a file and of a folder on this disk
     │   └── TransferError            some files of an upload or download failed; `failures` lists them
     │       └── SyncError                some files of a folder could not be moved to the other store
     ├── MissingExtraError          an optional dependency is not installed; `extra` names what to install
@@ -61,6 +61,7 @@ been carried out).
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,6 @@ from typing import Any
 __all__ = [
     "ApiError",
     "AuthenticationError",
-    "BadAnswerError",
     "CheckpointError",
     "CodeError",
     "ConflictError",
@@ -86,18 +86,19 @@ __all__ = [
     "InUseError",
     "InvalidInputError",
     "InvalidRequestError",
+    "InvalidResponseError",
     "JobError",
     "JobFailed",
     "JobStopped",
     "JobsFailed",
     "LocalRunError",
     "MissingExtraError",
-    "NameTakenError",
     "NotFoundError",
     "NotOfferedAttributeError",
     "NotOfferedError",
     "ObjectNotFoundError",
     "PaiError",
+    "PathConflictError",
     "PermissionDeniedError",
     "PipelineFailed",
     "PipelineStopped",
@@ -105,7 +106,7 @@ __all__ = [
     "RemoteTraceback",
     "RepeatedRequestError",
     "RunNotFoundError",
-    "ServiceFaultError",
+    "ServerError",
     "ServiceStartError",
     "SettingsError",
     "StorageError",
@@ -122,7 +123,7 @@ __all__ = [
 ]
 
 _PACKAGE = str(Path(__file__).parent)
-_SHOWN_FAILURES = 20  # a screen
+_MAX_FAILURES_IN_MESSAGE = 20  # a screen
 _NOT_SUPPORTED = (501, 505)  # not implemented; HTTP version not supported: later attempts fail in the same way
 # Control characters (they move a cursor or set a clipboard) and those that turn the direction of writing.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -151,7 +152,7 @@ class PaiError(Exception):
 
     def __str__(self) -> str:
         # A service or a job wrote parts of the message. Control characters in it must not reach a terminal.
-        return _NOT_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
+        return _NOT_TEXT.sub(lambda match: match[0].encode("unicode_escape").decode(), super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         # Called by IPython. Frames of this package are left out, so that the message stays visible.
@@ -162,8 +163,8 @@ class PaiError(Exception):
             for frame in traceback.extract_tb(self.__traceback__)
             if not frame.filename.startswith(_PACKAGE) and "/IPython/core/" not in frame.filename
         ]
-        shown = "".join(traceback.format_list(frames[-3:])).rstrip()
-        return [*shown.splitlines(), f"{type(self).__name__}: {self}"]
+        last_frames = "".join(traceback.format_list(frames[-3:])).rstrip()
+        return [*last_frames.splitlines(), f"{type(self).__name__}: {self}"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickled with its attributes: the default way calls __init__ with the message only.
@@ -303,7 +304,7 @@ class ConnectionFailedError(PaiError):
         return True
 
 
-class BadAnswerError(PaiError):
+class InvalidResponseError(PaiError):
     """An unusable response: HTML, empty, cut off, or not a JSON object.
 
     Attributes:
@@ -414,7 +415,7 @@ class ThrottledError(ApiError):
     retryable = True
 
 
-class ServiceFaultError(ApiError):
+class ServerError(ApiError):
     """An error of the service, even after the retries (5xx)."""
 
     retryable = True
@@ -481,7 +482,7 @@ class FileNameError(StorageError):
     """The key of an object cannot be the name of a file on this disk."""
 
 
-class NameTakenError(StorageError):
+class PathConflictError(StorageError):
     """One name would be that of a file and of a folder on this disk. OSS can have both."""
 
 
@@ -493,9 +494,9 @@ class TransferError(StorageError):
     """
 
     def __init__(self, message: str, *, failures: dict[str, Exception]) -> None:
-        shown = "".join(f"\n  - {name}: {error}" for name, error in list(failures.items())[:10])
+        first_failures = "".join(f"\n  - {name}: {error}" for name, error in list(failures.items())[:10])
         more = f"\n  … and {len(failures) - 10} more" if len(failures) > 10 else ""
-        super().__init__(message + shown + more)
+        super().__init__(message + first_failures + more)
         self.failures = failures
 
 
@@ -590,14 +591,14 @@ class JobsFailed(PaiError):
         unfinished: Sequence[str] = (),
         not_submitted: int = 0,
     ) -> None:
-        shown = [f"  - {_in_a_line(error)}" for error in [*failures.values()][:_SHOWN_FAILURES]]
-        if len(failures) > _SHOWN_FAILURES:
-            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        reasons = [f"  - {_in_a_line(error)}" for error in [*failures.values()][:_MAX_FAILURES_IN_MESSAGE]]
+        if len(failures) > _MAX_FAILURES_IN_MESSAGE:
+            reasons.append(f"  … and {len(failures) - _MAX_FAILURES_IN_MESSAGE} more")
         if unfinished:
-            shown.append(f"{len(unfinished)} have not ended")
+            reasons.append(f"{len(unfinished)} have not ended")
         if not_submitted:
-            shown.append(f"{not_submitted} were not submitted")
-        super().__init__("\n".join([f"{len(failures)} of {jobs} jobs did not succeed:", *shown]))
+            reasons.append(f"{not_submitted} were not submitted")
+        super().__init__("\n".join([f"{len(failures)} of {jobs} jobs did not succeed:", *reasons]))
         self.failures = dict(failures)
         self.unfinished = tuple(unfinished)
         self.not_submitted = not_submitted
@@ -632,12 +633,12 @@ class WaitTimeoutError(JobError, TimeoutError):
 
 def _reasons(failures: Mapping[str, str]) -> list[str]:
     """The first line of each reason, by what has failed."""
-    shown = [
+    reasons = [
         f"  - {name}: {(text.splitlines() or ['no reason is known'])[0]}"
-        for name, text in [*failures.items()][:_SHOWN_FAILURES]
+        for name, text in [*failures.items()][:_MAX_FAILURES_IN_MESSAGE]
     ]
-    more = len(failures) - len(shown)
-    return [*shown, f"  … and {more} more"] if more else shown
+    more = len(failures) - len(reasons)
+    return [*reasons, f"  … and {more} more"] if more else reasons
 
 
 # ---- searches ---------------------------------------------------------------------------------------------
@@ -662,15 +663,15 @@ class TuningFailed(PaiError):
     def __init__(
         self, failures: Mapping[int, str], *, study: str, trials: int, generation: int | None = None
     ) -> None:
-        shown = _reasons({f"trial {number}": text for number, text in failures.items()})
+        reasons = _reasons({f"trial {number}": text for number, text in failures.items()})
         first = f"{len(failures)} of {trials} trials failed:"
-        rest = f"the study {study} can be continued, when the reason is gone"
+        advice = f"the study {study} can be continued, when the reason is gone"
         if not failures:
             first = f"none of {trials} trials is complete: all of them were pruned"
         if generation is not None:
             first = f"all {len(failures)} trials of generation {generation} failed:"
-            rest = f"the study {study} has no trial to go on from; begin a new study when the reason is gone"
-        super().__init__("\n".join([first, *shown, rest]))
+            advice = f"the study {study} has no trial to go on from; begin a new study when the reason is gone"
+        super().__init__("\n".join([first, *reasons, advice]))
         self.failures = dict(failures)
         self.study = study
         self.generation = generation
@@ -694,9 +695,9 @@ class PipelineFailed(PaiError):
     """
 
     def __init__(self, failures: Mapping[str, str], *, run: str) -> None:
-        shown = _reasons(failures)
+        reasons = _reasons(failures)
         number = f"{len(failures)} step{'s' if len(failures) > 1 else ''} failed:"
-        super().__init__("\n".join([number, *shown, f"{run} can be resumed, when the reason is gone"]))
+        super().__init__("\n".join([number, *reasons, f"{run} can be resumed, when the reason is gone"]))
         self.failures = dict(failures)
         self.run = run
 
@@ -797,3 +798,20 @@ class EngineNotFoundError(LocalRunError):
 
 class ImageError(LocalRunError):
     """The image is missing and cannot be pulled, or it lacks what a job needs."""
+
+
+# Names before the glossary; they go with 0.2.
+_FORMER_NAMES = {
+    "BadAnswerError": "InvalidResponseError",
+    "NameTakenError": "PathConflictError",
+    "ServiceFaultError": "ServerError",
+}
+
+
+def __getattr__(name: str) -> type[PaiError]:
+    """Returns an error by its former name, with a warning."""
+    if name not in _FORMER_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now {_FORMER_NAMES[name]}", DeprecationWarning, stacklevel=2)
+    error: type[PaiError] = globals()[_FORMER_NAMES[name]]
+    return error

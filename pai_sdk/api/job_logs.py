@@ -18,7 +18,7 @@ from pai_sdk._wire.logs import LogLines
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk.api.transport import ApiResponse, Transport
-from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError, PaiError
+from pai_sdk.errors import ApiError, InvalidRequestError, InvalidResponseError, PaiError
 from pai_sdk.schemas.record import LogPage
 
 _log = logging.getLogger(__name__)
@@ -374,7 +374,7 @@ class JobLogs:
                 complete=response.headers.get("x-pai-log-complete", "").lower() == "true",
                 waited="wait" in offers,
             )
-        raise BadAnswerError(
+        raise InvalidResponseError(
             f"ListTrainingJobLogs: {_ATTEMPTS} responses in a row belong to another request; a proxy or cache "
             "in between mixes them up",
             status_code=response.status_code,

@@ -6,7 +6,7 @@ from pai_sdk._wire.sign_in import NewPageLink, PageLink
 from pai_sdk.api.own_actions import call_service_action
 from pai_sdk.api.responses import read_model
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError
+from pai_sdk.errors import InvalidResponseError
 
 __all__ = ["new_page_link"]
 
@@ -34,7 +34,7 @@ def new_page_link(transport: Transport, job_id: str | None = None) -> str:
     )
     link = read_model(PageLink, response, "CreatePageLink").url
     if not link.startswith(("http://", "https://")):
-        raise BadAnswerError(
+        raise InvalidResponseError(
             "CreatePageLink: the response has no link",
             status_code=response.status_code,
             request_id=response.request_id,

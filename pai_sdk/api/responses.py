@@ -19,13 +19,13 @@ from pai_sdk._wire.base import wire_names
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
-    BadAnswerError,
     ConflictError,
     InvalidRequestError,
+    InvalidResponseError,
     NotFoundError,
     PermissionDeniedError,
     RepeatedRequestError,
-    ServiceFaultError,
+    ServerError,
     ThrottledError,
     UserQuotaError,
 )
@@ -71,7 +71,7 @@ def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
     """Reads and unpacks the body of a response.
 
     Raises:
-        BadAnswerError: it is too large.
+        InvalidResponseError: it is too large.
         requests.RequestException: it broke off.
     """
     body = bytearray()
@@ -93,7 +93,7 @@ def read_response(response: requests.Response, body: bytes, *, action: str, host
 
     Raises:
         ApiError: the service refused.
-        BadAnswerError: it is not a response of the service.
+        InvalidResponseError: it is not a response of the service.
     """
     status = response.status_code
     if status == 429 and not body.lstrip().startswith(b"{"):
@@ -162,9 +162,11 @@ def _throttled(response: requests.Response, action: str, host: str) -> ApiError:
     )
 
 
-def _invalid(response: requests.Response, body: bytes, action: str, host: str, content: str) -> BadAnswerError:
+def _invalid(
+    response: requests.Response, body: bytes, action: str, host: str, content: str
+) -> InvalidResponseError:
     status = response.status_code
-    return BadAnswerError(
+    return InvalidResponseError(
         f"{action}: {host} sent HTTP {status} with {content}; {_advice(status)}",
         status_code=status,
         body=body[:500].decode("utf-8", errors="replace"),
@@ -246,13 +248,13 @@ def read_model(
         defaults: values of fields that the service may leave out, since the request has named them.
 
     Raises:
-        BadAnswerError: it is not what the API describes; the fields are named.
+        InvalidResponseError: it is not what the API describes; the fields are named.
     """
     try:
         return model.model_validate(_completed(response.json if content is None else content, defaults))
     except ValidationError as error:
         fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
-        raise BadAnswerError(
+        raise InvalidResponseError(
             f"{action}: the response is not what the API describes (in {fields or 'all of it'})",
             status_code=response.status_code,
             request_id=response.request_id,
@@ -308,8 +310,8 @@ _BY_CODE: dict[str, type[ApiError]] = {
     "NoPermission": PermissionDeniedError,
     "Forbidden": PermissionDeniedError,
     "Throttling": ThrottledError,
-    "ServiceUnavailable": ServiceFaultError,
-    "InternalError": ServiceFaultError,
+    "ServiceUnavailable": ServerError,
+    "InternalError": ServerError,
     "UserQuotaExceeded": UserQuotaError,
 }
 
@@ -325,7 +327,7 @@ def api_error(
     """
     family = _BY_CODE.get(code) or _BY_CODE.get(code.partition(".")[0]) or _BY_STATUS.get(status_code)
     if family is None:
-        family = ServiceFaultError if status_code >= 500 else ApiError
+        family = ServerError if status_code >= 500 else ApiError
     details = ", ".join(
         filter(None, [code, f"HTTP {status_code}", f"RequestId {request_id}" if request_id else ""])
     )

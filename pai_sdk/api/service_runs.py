@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk._wire.base import wire_names
 from pai_sdk.api.training_jobs import offers_of
 from pai_sdk.api.transport import ApiResponse, Transport
-from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, InvalidResponseError, Problem
 from pai_sdk.run.watch.records import RunBrief, RunPage
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class ServiceRuns:
 
 
 class _Reading:
-    """Raises `BadAnswerError` where a field of a response is missing or has another form."""
+    """Raises `InvalidResponseError` where a field of a response is missing or has another form."""
 
     def __init__(self, response: ApiResponse, action: str) -> None:
         self._response = response
@@ -151,7 +151,7 @@ class _Reading:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)):
-            raise BadAnswerError(
+            raise InvalidResponseError(
                 f"{self._action}: the response is not what the API describes ({type(error).__name__})",
                 status_code=self._response.status_code,
                 request_id=self._response.request_id,

@@ -16,7 +16,7 @@ from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest, CreatedJob,
 from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
-from pai_sdk.errors import BadAnswerError
+from pai_sdk.errors import InvalidResponseError
 from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 from pai_sdk.schemas.spec import Label
 
@@ -85,7 +85,7 @@ class TrainingJobs:
         )
         created = read_item(CreatedJob, response.json, "CreateTrainingJob")
         if created is None or not created.training_job_id:
-            raise BadAnswerError(
+            raise InvalidResponseError(
                 "CreateTrainingJob: the response has no TrainingJobId",
                 status_code=response.status_code,
                 request_id=response.request_id,

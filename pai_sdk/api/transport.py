@@ -21,9 +21,9 @@ from pai_sdk.base.version import __version__
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import (
     ApiError,
-    BadAnswerError,
     ConnectionFailedError,
     InvalidInputError,
+    InvalidResponseError,
     NotFoundError,
     PaiError,
     Problem,
@@ -129,7 +129,7 @@ class Transport:
 
         Raises:
             ApiError: the service refused.
-            BadAnswerError: the response does not come from the service.
+            InvalidResponseError: the response does not come from the service.
             ConnectionFailedError: no response; `maybe_arrived` is True if the action may have been carried out.
             CredentialsError: there is no key to sign with.
             InvalidInputError: a part of the path is empty, or a string has a lone surrogate.
@@ -166,7 +166,7 @@ class Transport:
                 return False
             if isinstance(error, ApiError) and error.code in final_codes:
                 return False
-            if isinstance(error, BadAnswerError):
+            if isinstance(error, InvalidResponseError):
                 strange += error.status_code < 400
                 # A proxy has responded, so it is unknown whether the service has received the request.
                 return repeatable and strange < _MAX_STRANGE_RESPONSES

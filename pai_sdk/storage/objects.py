@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
-from pai_sdk.errors import NameTakenError, StorageError
+from pai_sdk.errors import PathConflictError, StorageError
 from pai_sdk.storage.crc64 import crc64_of
 from pai_sdk.storage.leftovers import open_part
 from pai_sdk.storage.uri import OssUri
@@ -168,7 +168,7 @@ def publish_file(part: Path, path: Path) -> None:
     """Renames a finished file to its final name, and replaces an existing file.
 
     Raises:
-        NameTakenError: a folder has that name.
+        PathConflictError: a folder has that name.
     """
     must_accept_file(path)
     try:
@@ -182,7 +182,7 @@ def must_accept_file(path: Path) -> None:
     """Checks that a file can be written at a path; an existing file or link is replaced.
 
     Raises:
-        NameTakenError: it is a folder.
+        PathConflictError: it is a folder.
         StorageError: it is a device, pipe or socket, or leads to one.
     """
     try:
@@ -195,7 +195,7 @@ def must_accept_file(path: Path) -> None:
         # The path does not exist, or writing will report the error.
         return
     if stat.S_ISDIR(status.st_mode):
-        raise NameTakenError(f"{path} is a folder, but a file is needed there; move the folder away")
+        raise PathConflictError(f"{path} is a folder, but a file is needed there; move the folder away")
     if not stat.S_ISREG(status.st_mode):
         raise StorageError(f"{path} is a device, pipe or socket; give the name of a file")
 
@@ -213,18 +213,18 @@ def must_be_no_file(path: Path) -> None:
     """Checks that a folder can be created at a path.
 
     Raises:
-        NameTakenError: it, or one of the folders around it, is something else.
+        PathConflictError: it, or one of the folders around it, is something else.
     """
     for folder in (path, *path.parents):
         if os.path.lexists(folder) and not os.path.isdir(folder):  # noqa: PTH112 - a Path raises an error
-            raise NameTakenError(f"{folder} is a file, but a folder is needed there; move the file away")
+            raise PathConflictError(f"{folder} is a file, but a folder is needed there; move the file away")
 
 
 def make_folder(path: Path) -> None:
     """Creates a folder and its parents, unless they exist.
 
     Raises:
-        NameTakenError: something else is in its place.
+        PathConflictError: something else is in its place.
         StorageError: it cannot be created.
     """
     try:

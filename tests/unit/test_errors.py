@@ -14,11 +14,11 @@ from pai_sdk.api.responses import api_error
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
-    BadAnswerError,
     ConflictError,
     ConnectionFailedError,
     InvalidInputError,
     InvalidRequestError,
+    InvalidResponseError,
     JobError,
     JobFailed,
     JobStopped,
@@ -26,7 +26,7 @@ from pai_sdk.errors import (
     PaiError,
     PermissionDeniedError,
     Problem,
-    ServiceFaultError,
+    ServerError,
     StorageError,
     ThrottledError,
     TransferError,
@@ -57,8 +57,8 @@ def test_the_picture_is_the_tree() -> None:
         ("", 404, NotFoundError),
         ("", 409, ConflictError),
         ("", 429, ThrottledError),
-        ("", 500, ServiceFaultError),
-        ("", 599, ServiceFaultError),
+        ("", 500, ServerError),
+        ("", 599, ServerError),
         ("", 418, ApiError),
         ("Throttling", 400, ThrottledError),
         ("Throttling.User", 503, ThrottledError),
@@ -66,7 +66,7 @@ def test_the_picture_is_the_tree() -> None:
         ("SignatureDoesNotMatch", 400, AuthenticationError),
         ("InvalidTimeStamp.Expired", 400, AuthenticationError),
         ("Forbidden.RAM", 400, PermissionDeniedError),
-        ("ServiceUnavailable", 400, ServiceFaultError),
+        ("ServiceUnavailable", 400, ServerError),
         ("ThrottlingOfSomethingElse", 400, InvalidRequestError),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_transfer_lists_what_failed_but_not_for_ever() -> None:
 def test_facts_of_the_wire() -> None:
     silent = ConnectionFailedError("no", endpoint="http://x", attempts=3, maybe_arrived=True)
     assert (silent.endpoint, silent.attempts, silent.maybe_arrived) == ("http://x", 3, True)
-    bad = BadAnswerError("no", status_code=502, body="<html>", request_id="r", retry_after_s=1.0)
+    bad = InvalidResponseError("no", status_code=502, body="<html>", request_id="r", retry_after_s=1.0)
     assert (bad.status_code, bad.body, bad.request_id, bad.retry_after_s) == (502, "<html>", "r", 1.0)
 
 
@@ -108,7 +108,7 @@ def test_a_wait_that_is_over_is_a_timeout() -> None:
         InvalidInputError([Problem("command", "is empty"), Problem("labels", "is a text", "give a dict")]),
         WrongCallError([Problem("instance_typ", "is an unknown keyword argument")]),
         ConnectionFailedError("nothing listens", endpoint="http://127.0.0.1:9", maybe_arrived=True),
-        BadAnswerError("HTML", status_code=502, retry_after_s=3.0),
+        InvalidResponseError("HTML", status_code=502, retry_after_s=3.0),
         NotFoundError("no such job", code="NotFound", status_code=404, request_id="r-1"),
         StorageError("no such bucket", uri="oss://b/k", code="NoSuchBucket"),
         TransferError("1 file failed", failures={"a": OSError("full")}),
@@ -124,3 +124,16 @@ def test_an_error_gets_whole_from_one_process_to_another(error: PaiError) -> Non
         assert type(same) is type(error)
         assert str(same) == str(error)
         assert repr(vars(same)) == repr(vars(error))
+
+
+@pytest.mark.parametrize(
+    ("former", "error"),
+    [
+        ("BadAnswerError", InvalidResponseError),
+        ("NameTakenError", errors.PathConflictError),
+        ("ServiceFaultError", errors.ServerError),
+    ],
+)
+def test_former_names_are_accepted_with_a_warning(former: str, error: type[PaiError]) -> None:
+    with pytest.warns(DeprecationWarning, match=error.__name__):
+        assert getattr(errors, former) is error

@@ -10,7 +10,7 @@ import pytest
 
 from pai_sdk import Session
 from pai_sdk.api.images import ImageRecord
-from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServiceFaultError
+from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServerError
 from pai_sdk.huggingface.estimator import HuggingFaceEstimator
 from pai_sdk.image import ImageInfo, ImageScope, list_images, retrieve
 from pai_sdk.modelscope.estimator import ModelScopeEstimator
@@ -186,5 +186,5 @@ def test_an_estimator_of_a_framework_has_the_image_of_the_version(
 
 
 def test_a_fault_of_the_service_is_no_lack_of_a_catalogue() -> None:
-    with pytest.raises(ServiceFaultError):
-        list_images("PyTorch", FakeSession(ServiceFaultError("broken", status_code=500)))  # type: ignore[arg-type]
+    with pytest.raises(ServerError):
+        list_images("PyTorch", FakeSession(ServerError("broken", status_code=500)))  # type: ignore[arg-type]

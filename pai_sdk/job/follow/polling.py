@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import AuthenticationError, BadAnswerError, InvalidRequestError, NotFoundError, PaiError
+from pai_sdk.errors import AuthenticationError, InvalidRequestError, InvalidResponseError, NotFoundError, PaiError
 from pai_sdk.job.follow.workers import Schedule, shared_workers
 from pai_sdk.schemas.record import JobRecord
 
@@ -91,7 +91,7 @@ class PollState:
             self._failing_since = now
         self._attempts += 1
         failing_s = now - self._failing_since
-        unreadable = isinstance(error, BadAnswerError) and error.is_from_service
+        unreadable = isinstance(error, InvalidResponseError) and error.is_from_service
         patience_s = min(self._policy.patience_s, _UNREADABLE_PATIENCE_S if unreadable else float("inf"))
         if not may_pass or failing_s > patience_s:
             return None

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pai_sdk.errors import BadAnswerError
+from pai_sdk.errors import InvalidResponseError
 
 __all__ = ["MEDIA_TYPE", "BinaryColumn", "read_columns", "write_columns"]
 
@@ -87,7 +87,7 @@ def read_columns(content: bytes) -> tuple[dict[str, Any], list[BinaryColumn]]:
     """Returns the header and the columns; the values are views into `content`.
 
     Raises:
-        BadAnswerError: the bytes are not in this format, or are incomplete.
+        InvalidResponseError: the bytes are not in this format, or are incomplete.
     """
     try:
         magic, length = struct.unpack_from("<4sI", content)
@@ -96,7 +96,7 @@ def read_columns(content: bytes) -> tuple[dict[str, Any], list[BinaryColumn]]:
             raise ValueError("it does not start with the bytes of this format")
         columns = [_column(content, 8 + length, described) for described in header.pop("columns")]
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise BadAnswerError(f"the data is not in the format PAIC: {error}", status_code=200) from error
+        raise InvalidResponseError(f"the data is not in the format PAIC: {error}", status_code=200) from error
     return header, columns
 
 

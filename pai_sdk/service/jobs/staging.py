@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS
-from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
+from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError, PathConflictError, StorageError
 from pai_sdk.execution.base import JobFiles
 from pai_sdk.execution.output_uploader import record_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
@@ -234,7 +234,7 @@ class _Copier:
         self, error: Exception, folder: OssUri, path: str, target: Store, description: str
     ) -> Exception:
         """Converts the error of a file to the error of the job."""
-        if isinstance(error, NameTakenError):
+        if isinstance(error, PathConflictError):
             return StagingFailed(
                 REASON_NOT_A_FILE_NAME,
                 f"{self._key_in_two_roles(folder.join(path))} cannot be put in place: one name cannot be a file "

@@ -22,9 +22,9 @@ from pai_sdk.errors import (
     FileChangedError,
     InvalidInputError,
     MissingExtraError,
-    NameTakenError,
     ObjectNotFoundError,
     PaiError,
+    PathConflictError,
     Problem,
     StorageError,
 )
@@ -240,7 +240,7 @@ class FsspecStore(Store):
                 raise
             uri = f"{self.uri}{path}"
             message = f"{uri}: a file is where a folder is needed, or a folder where the file would be; remove it"
-            raise NameTakenError(message, uri=uri) from error
+            raise PathConflictError(message, uri=uri) from error
 
     def create(self, path: str, content: bytes) -> bool:
         """Make a small file, unless there is one; returns whether this call made it.

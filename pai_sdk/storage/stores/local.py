@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.errors import (
     FileNameError,
     InvalidInputError,
-    NameTakenError,
     ObjectNotFoundError,
+    PathConflictError,
     Problem,
     StorageError,
 )
@@ -311,12 +311,12 @@ class _TargetFolder:
 
         Raises:
             FileNameError: the name cannot be that of a file here.
-            NameTakenError: one of its folders is a file, or it is a folder with content.
+            PathConflictError: one of its folders is a file, or it is a folder with content.
             StorageError: the name leads outside, or a folder cannot be created.
         """
         is_marker = not name or name.endswith("/")
         if is_marker and size_bytes:
-            raise NameTakenError("its key is that of a folder, but it has content; it cannot be a file here")
+            raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")
         parts = name.removesuffix("/").split("/") if name else []
         if any(not _is_file_name(part) for part in parts):
             raise FileNameError("its key has parts that cannot be file names here, so it was not written")

@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from pai_sdk.errors import (
     FileChangedError,
     InvalidInputError,
-    NameTakenError,
     ObjectNotFoundError,
+    PathConflictError,
     Problem,
     StorageError,
     SyncError,
@@ -523,7 +523,7 @@ class _Files:
         source, target, file = self._source, self._target, move.file
         move.is_exact = bool(file.is_folder or file.link or file.sha256)
         if file.is_folder and file.size_bytes:
-            raise NameTakenError("its key is that of a folder, but it has content; it cannot be a file here")
+            raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")
         if file.is_folder:
             return target.write(move.path, b"")
         if file.link:

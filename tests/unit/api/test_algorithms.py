@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, InvalidInputError
+from pai_sdk.errors import InvalidInputError, InvalidResponseError
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.unit.api.test_training_jobs import paged
 
@@ -188,6 +188,6 @@ def test_one_unreadable_item_does_not_hide_the_others(
 @pytest.mark.parametrize("spec", ["{cut", {"HyperParameters": 7}, [1]])
 def test_a_spec_that_cannot_be_read_is_reported(algorithms: Algorithms, server: ScriptedServer, spec: Any) -> None:
     server.script = [Reply({"AlgorithmSpec": spec, "RequestId": "r-7"})]
-    with pytest.raises(BadAnswerError, match=r"GetAlgorithmVersion: .*AlgorithmSpec") as caught:
+    with pytest.raises(InvalidResponseError, match=r"GetAlgorithmVersion: .*AlgorithmSpec") as caught:
         algorithms.get_version("algo-1", "v1")
     assert caught.value.request_id == "r-7"

@@ -8,7 +8,7 @@ import pytest
 
 from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, ConnectionFailedError, InvalidInputError
+from pai_sdk.errors import ConnectionFailedError, InvalidInputError, InvalidResponseError
 from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
 from tests.unit.api.test_training_jobs import paged
 
@@ -91,5 +91,5 @@ def test_a_deletion_whose_answer_was_lost_is_done(experiments: Experiments, serv
 
 def test_an_answer_without_an_id_is_reported(experiments: Experiments, server: ScriptedServer) -> None:
     server.script = [Reply({"Name": "digits"})]
-    with pytest.raises(BadAnswerError, match=r"CreateExperiment: .*ExperimentId"):
+    with pytest.raises(InvalidResponseError, match=r"CreateExperiment: .*ExperimentId"):
         experiments.create("digits")

@@ -9,7 +9,7 @@ import pytest
 
 from pai_sdk.api.transport import Transport
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import ApiError, BadAnswerError
+from pai_sdk.errors import ApiError, InvalidResponseError
 from tests.unit.api.conftest import FakeClock
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 
@@ -21,7 +21,7 @@ def test_a_bomb_is_not_unpacked_whole(
     server.script = [Reply(gzip.compress(bytes(64 << 20)), headers={"Content-Encoding": "gzip"})]
     tracemalloc.start()
     try:
-        with pytest.raises(BadAnswerError, match="HTTP 200 with more than 1 MiB"):
+        with pytest.raises(InvalidResponseError, match="HTTP 200 with more than 1 MiB"):
             transport.call("CreateTrainingJob", "POST", "/x")
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
@@ -61,7 +61,7 @@ def test_no_redirection_is_followed(server: ScriptedServer, transport: Transport
     try:
         for status in (301, 302, 303, 307, 308):
             server.script = [Reply({}, status, {"Location": f"{elsewhere.endpoint}/x"})]
-            with pytest.raises(BadAnswerError, match="a redirection"):
+            with pytest.raises(InvalidResponseError, match="a redirection"):
                 transport.call("CreateTrainingJob", "POST", "/x")
         assert elsewhere.asked == []
     finally:

@@ -18,7 +18,7 @@ from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.responses import ApiResponse as Answer
 from pai_sdk.api.responses import api_error
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, InvalidRequestError
+from pai_sdk.errors import InvalidRequestError, InvalidResponseError
 from pai_sdk.schemas.record import LogPage
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 from tests.waiting import PATIENCE_S
@@ -252,7 +252,7 @@ def test_an_answer_to_another_question_is_asked_for_again(
     logs = JobLogs(transport)
     assert read(logs, 0).lines == ("a",), "from the very first answer on"
     assert read(logs, 5).lines == ("right",)
-    with pytest.raises(BadAnswerError, match="another request"):
+    with pytest.raises(InvalidResponseError, match="another request"):
         read(logs, 5)
 
 

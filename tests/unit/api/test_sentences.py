@@ -17,11 +17,11 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import (
     AuthenticationError,
-    BadAnswerError,
     ConnectionFailedError,
+    InvalidResponseError,
     PaiError,
     RepeatedRequestError,
-    ServiceFaultError,
+    ServerError,
     ThrottledError,
 )
 from tests.unit.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedServer, Step, unused_endpoint
@@ -93,32 +93,34 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         ),
         pytest.param(
             Reply(HTML, 502),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 502 with HTML or XML instead of JSON; {FAULT}",
             id="HTML from a gateway",
         ),
         pytest.param(
             Reply(b"", 503),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 503 with an empty body; {FAULT}",
             id="empty 503",
         ),
         pytest.param(
             Reply(HTML),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 200 with HTML or XML instead of JSON; {CHECK}",
             id="a login page",
         ),
-        pytest.param(Reply(b""), BadAnswerError, f"HOST sent HTTP 200 with an empty body; {CHECK}", id="empty"),
+        pytest.param(
+            Reply(b""), InvalidResponseError, f"HOST sent HTTP 200 with an empty body; {CHECK}", id="empty"
+        ),
         pytest.param(
             Reply([1]),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 200 with a JSON list instead of an object; {CHECK}",
             id="array",
         ),
         pytest.param(
             Reply(b'{"TrainingJobId": "tr'),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 200 with truncated or damaged JSON; {CHECK}",
             id="truncated JSON",
         ),
@@ -136,7 +138,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         ),
         pytest.param(
             Reply({}, 302, {"Location": "/login"}),
-            BadAnswerError,
+            InvalidResponseError,
             f"HOST sent HTTP 302 with a redirection; {CHECK}",
             id="redirection",
         ),
@@ -148,7 +150,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         ),
         pytest.param(
             Reply({"Code": "InternalError", "Message": "oops", "RequestId": "r-1"}, 500),
-            ServiceFaultError,
+            ServerError,
             "oops [InternalError, HTTP 500, RequestId r-1]",
             id="a fault of the service",
         ),

@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, NotFoundError
+from pai_sdk.errors import InvalidResponseError, NotFoundError
 from pai_sdk.schemas.record import JobRecord
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.waiting import PATIENCE_S
@@ -111,7 +111,7 @@ class TestGet:
 
     def test_nonsense_is_reported_with_the_field(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
         server.script = [Reply({"Duration": "a week", "RequestId": "r-3"})]
-        with pytest.raises(BadAnswerError, match=r"GetTrainingJob: .*Duration") as caught:
+        with pytest.raises(InvalidResponseError, match=r"GetTrainingJob: .*Duration") as caught:
             jobs.get("t-1")
         assert caught.value.request_id == "r-3"
 
@@ -227,7 +227,7 @@ def test_no_value_is_quoted_where_an_answer_cannot_be_read(
     odd = {"Environments": "TOKEN=hush", "Status": "Running"}
     server.script = [Reply({"TrainingJobs": [odd]}), Reply(), Reply(odd)]
     assert [*jobs.list()] == []
-    with pytest.raises(BadAnswerError) as caught:
+    with pytest.raises(InvalidResponseError) as caught:
         jobs.get("t-1")
     assert "JobRecord.TrainingJobId: is missing" in caplog.text
     assert "Environments" in str(caught.value)

@@ -18,17 +18,17 @@ from pai_sdk.config.credentials import Credentials, static_credentials
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
-    BadAnswerError,
     ConflictError,
     ConnectionFailedError,
     CredentialsError,
     CredentialsRenewalError,
     InvalidInputError,
     InvalidRequestError,
+    InvalidResponseError,
     NotFoundError,
     PermissionDeniedError,
     RepeatedRequestError,
-    ServiceFaultError,
+    ServerError,
     SettingsError,
     ThrottledError,
 )
@@ -132,7 +132,7 @@ def test_an_unreadable_retry_after_is_ignored(
 
 def test_the_deadline_ends_it(server: ScriptedServer, transport: Transport, clock: FakeClock) -> None:
     server.script = [Reply({"Code": "InternalError", "Message": "oops", "RequestId": "r-9"}, 500)]
-    with pytest.raises(ServiceFaultError, match=r"GetThing: oops \[InternalError, HTTP 500, RequestId r-9\]"):
+    with pytest.raises(ServerError, match=r"GetThing: oops \[InternalError, HTTP 500, RequestId r-9\]"):
         get(transport)
     assert clock.now_s <= 60
     assert len(server.asked) == 10
@@ -149,7 +149,7 @@ def test_the_deadline_ends_it(server: ScriptedServer, transport: Transport, cloc
         ("InvalidAccessKeyId.NotFound", 404, AuthenticationError),
         ("", 401, AuthenticationError),
         ("Strange", 418, ApiError),
-        ("NotImplemented", 501, ServiceFaultError),
+        ("NotImplemented", 501, ServerError),
     ],
 )
 def test_refusals_are_reported_at_once(
@@ -223,7 +223,7 @@ def test_answers_that_are_not_the_services_keep_their_status(
     server: ScriptedServer, transport: Transport, reply: Reply, status: int, reported: str
 ) -> None:
     server.script = [reply]
-    with pytest.raises(BadAnswerError, match=reported) as caught:
+    with pytest.raises(InvalidResponseError, match=reported) as caught:
         get(transport)
     assert caught.value.status_code == status
     assert len(caught.value.body) <= 500
@@ -245,9 +245,9 @@ class TestWhatMayNotBeSentTwice:
         [
             (Reset, ConnectionFailedError),
             (Reply({}, cut=1), ConnectionFailedError),
-            (Reply({"Code": "InternalError"}, 500), ServiceFaultError),
-            (Reply(HTML, 502), BadAnswerError),
-            (Reply(b"", 200), BadAnswerError),
+            (Reply({"Code": "InternalError"}, 500), ServerError),
+            (Reply(HTML, 502), InvalidResponseError),
+            (Reply(b"", 200), InvalidResponseError),
         ],
     )
     def test_once_it_may_have_arrived(

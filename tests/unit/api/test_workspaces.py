@@ -6,7 +6,7 @@ import pytest
 
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
-from pai_sdk.errors import BadAnswerError
+from pai_sdk.errors import InvalidResponseError
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 from tests.unit.api.test_training_jobs import paged
 
@@ -34,7 +34,7 @@ def test_lists_go_over_all_pages_and_past_odd_items(workspaces: Workspaces, serv
 
 def test_an_answer_that_is_no_workspace_is_reported(workspaces: Workspaces, server: ScriptedServer) -> None:
     server.script = [Reply({"IsDefault": "perhaps"})]
-    with pytest.raises(BadAnswerError, match=r"GetDefaultWorkspace: .*IsDefault"):
+    with pytest.raises(InvalidResponseError, match=r"GetDefaultWorkspace: .*IsDefault"):
         workspaces.default()
 
 

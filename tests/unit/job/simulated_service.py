@@ -19,7 +19,7 @@ from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.responses import ApiResponse as Answer
 from pai_sdk.api.responses import api_error
 from pai_sdk.api.training_jobs import TrainingJobs
-from pai_sdk.errors import BadAnswerError, ConnectionFailedError, PaiError
+from pai_sdk.errors import ConnectionFailedError, InvalidResponseError, PaiError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from tests.unit.fake_backend import FakeBackend
 from tests.unit.simulated import SimulatedTime
@@ -273,7 +273,7 @@ def _key_is_old() -> PaiError:
 
 
 def _html() -> PaiError:
-    return BadAnswerError("HTML instead of JSON", status_code=502, body="<html>")
+    return InvalidResponseError("HTML instead of JSON", status_code=502, body="<html>")
 
 
 def _reset() -> PaiError:

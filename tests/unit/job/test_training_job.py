@@ -13,11 +13,11 @@ from pai_sdk.api.responses import api_error
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import (
     AuthenticationError,
-    BadAnswerError,
     ConnectionFailedError,
     CredentialsError,
     CredentialsRenewalError,
     InvalidInputError,
+    InvalidResponseError,
     JobFailed,
     JobStopped,
     PaiError,
@@ -430,8 +430,13 @@ def test_a_wait_outlives_minutes_without_a_network(show_logs: bool) -> None:
     ("fault", "gives_up_after_s"),
     [
         (ConnectionFailedError("the lid is closed", endpoint="fake"), 600),
-        (BadAnswerError("please log in to the hotel's network", status_code=200, body="<html>"), 600),
-        (BadAnswerError("the answer is not what the API describes", status_code=200, is_from_service=True), 20),
+        (InvalidResponseError("please log in to the hotel's network", status_code=200, body="<html>"), 600),
+        (
+            InvalidResponseError(
+                "the answer is not what the API describes", status_code=200, is_from_service=True
+            ),
+            20,
+        ),
         (api_error("no such job", code="NotFound", status_code=404, request_id="r"), 0),
         (api_error("your clock is wrong", code="IllegalTimestamp", status_code=400, request_id="r"), 0),
     ],

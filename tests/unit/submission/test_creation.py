@@ -18,11 +18,11 @@ from pai_sdk.backend.service import ServiceBackend
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import (
-    BadAnswerError,
     ConflictError,
     ConnectionFailedError,
     InvalidInputError,
     InvalidRequestError,
+    InvalidResponseError,
 )
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.submission import SubmissionPolicy, submit
@@ -240,7 +240,7 @@ def test_an_open_end_says_what_to_look_for(server: ScriptedServer, backend: Serv
 
 def test_a_wrong_endpoint_is_reported_as_such(server: ScriptedServer, backend: ServiceBackend) -> None:
     server.script = [Reply(b"<html>nginx</html>", 404)]
-    with pytest.raises(BadAnswerError, match="check that the endpoint"):
+    with pytest.raises(InvalidResponseError, match="check that the endpoint"):
         submit(Plan(a_request()), backend)
 
 

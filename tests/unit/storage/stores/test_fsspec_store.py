@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import NameTakenError, ObjectNotFoundError, StorageError, SyncError
+from pai_sdk.errors import ObjectNotFoundError, PathConflictError, StorageError, SyncError
 from pai_sdk.storage.stores.fsspec import FsspecStore
 from pai_sdk.storage.stores.local import LocalStore
 from pai_sdk.storage.sync.dir_sync import DirSync
@@ -229,7 +229,7 @@ def test_files_and_folders_change_places(tmp_path: Path, first: int, second: int
 def test_a_name_that_is_taken_is_said_and_nothing_is_left(tmp_path: Path, path: str, taken: str) -> None:
     store = FsspecStore(f"file://{tmp_path}")
     store.write(taken, b"there")
-    with pytest.raises(NameTakenError):
+    with pytest.raises(PathConflictError):
         store.write(path, b"new")
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [taken.rpartition("/")[2]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from oss2.utils import Crc64
 
-from pai_sdk.errors import InvalidInputError, NameTakenError, StorageError, TransferError
+from pai_sdk.errors import InvalidInputError, PathConflictError, StorageError, TransferError
 from pai_sdk.storage import progress
 from pai_sdk.storage.objects import ObjectInfo
 from pai_sdk.storage.oss import file_download
@@ -261,13 +261,13 @@ def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_pa
     (tmp_path / "file").write_bytes(b"mine")
     says = f"^{tmp_path / 'file'} is a file, but a folder is needed there; move the file away$"
     for uri, target in (("run/", "file"), ("run/", "file/deeper"), ("run/c", "file/c")):
-        with pytest.raises(NameTakenError, match=says):
+        with pytest.raises(PathConflictError, match=says):
             download(client, OssUri(BUCKET, uri), tmp_path / target)
     (tmp_path / "down").mkdir()
     (tmp_path / "down" / "a").write_bytes(b"mine")
     with pytest.raises(TransferError, match="down/a is a file, but a folder is needed there") as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path / "down")
-    assert {path: type(error) for path, error in caught.value.failures.items()} == {"a/b": NameTakenError}
+    assert {path: type(error) for path, error in caught.value.failures.items()} == {"a/b": PathConflictError}
     assert (tmp_path / "down" / "c").read_bytes() == b"2"
     assert (tmp_path / "file").read_bytes() == b"mine"
 
@@ -281,7 +281,7 @@ def test_a_folder_in_the_place_of_a_file(client: OssClient, oss: FakeOss, conten
     for name in ("small", "large"):
         says = f"{tmp_path / name} is a folder, but a file is needed there; move the folder away"
         assert str(caught.value.failures[name]) == says
-        assert isinstance(caught.value.failures[name], NameTakenError)
+        assert isinstance(caught.value.failures[name], PathConflictError)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["large", "small"]
 
 
