@@ -109,7 +109,7 @@ class Environment:
     paths: Mapping[str, str]
 
     def at(self, ml: str) -> dict[str, str]:
-        """Return all variables for a job that sees the sandbox's `ml` folder at this path."""
+        """Returns all variables for a job that sees the sandbox's `ml` folder at this path."""
         return {**self.variables, **{name: f"{ml}/{path}" for name, path in self.paths.items()}}
 
 
@@ -166,7 +166,7 @@ class LaunchSpec:
 
 
 def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
-    """Return the job status for this state, with reason code and reason; None where there is none."""
+    """Returns the job status for this state, with reason code and reason; None where there is none."""
     if state.phase in ("absent", "preparing"):
         status = JobStatus.INITIALIZING
     elif state.phase == "running":
@@ -196,31 +196,31 @@ class JobFiles(Protocol):
     sandbox: Sandbox
 
     def clear(self, request: HasChannels | None = None) -> None:
-        """Remove the job's files before its start; with a request, create its folders again."""
+        """Removes the job's files before its start; with a request, creates its folders again."""
         ...
 
     def code(self) -> Store:
-        """Return the store of the code folder, which is filled before the start."""
+        """Returns the store of the code folder, which is filled before the start."""
         ...
 
     def input(self, channel: str) -> Store:
-        """Return the store of an input channel, which is filled before the start."""
+        """Returns the store of an input channel, which is filled before the start."""
         ...
 
     def output(self, channel: str) -> Store:
-        """Return the store of an output channel; event files are in the channel `tensorboard`."""
+        """Returns the store of an output channel; event files are in the channel `tensorboard`."""
         ...
 
     def write_table_key(self, text: str) -> None:
-        """Write the key for tables so that only the job can read it."""
+        """Writes the key for tables so that only the job can read it."""
         ...
 
     def log(self, instance: str) -> InstanceLog:
-        """Return the log of an instance with the times of its lines; it may be empty."""
+        """Returns the log of an instance with the times of its lines; it may be empty."""
         ...
 
     def mend_links(self, channel: str) -> None:
-        """Rewrite links of an output channel into the job's `/ml` so that they resolve from `output` too."""
+        """Rewrites links of an output channel into the job's `/ml` so that they resolve from `output` too."""
         ...
 
 
@@ -264,7 +264,7 @@ class Executor(Protocol):
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> Executor:
-        """Open the executor for a service; `registry.open_executor` calls it.
+        """Opens the executor for a service; `registry.open_executor` calls it.
 
         Raises:
             PaiError: no job can run here.
@@ -272,10 +272,10 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the resources of this process; jobs continue."""
+        """Closes the resources of this process; jobs continue."""
 
     def start(self, spec: LaunchSpec) -> None:
-        """Start a job (1).
+        """Starts a job (1).
 
         Raises:
             InvalidInputError: this executor cannot run such a job.
@@ -284,19 +284,19 @@ class Executor(Protocol):
         ...
 
     def withdraw(self, root: Path) -> None:
-        """Cancel an interrupted start, before the sandbox is filled again (6)."""
+        """Cancels an interrupted start, before the sandbox is filled again (6)."""
         ...
 
     def state(self, root: Path) -> ExecutionState:
-        """Return the current state (2); never raises for an interrupted job."""
+        """Returns the current state (2); never raises for an interrupted job."""
         ...
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to exit (4)."""
+        """Asks all instances to exit (4)."""
         ...
 
     def renew(self, root: Path, *, attempt: int) -> bool:
-        """Reset a finished job to one that was never started (9).
+        """Resets a finished job to one that was never started (9).
 
         Args:
             root: the job's folder.
@@ -311,21 +311,21 @@ class Executor(Protocol):
         return True
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether a finished job has released all resources outside its folder and has no writers."""
+        """Returns whether a finished job has released all resources outside its folder and has no writers."""
         return True
 
     def files(self, root: Path) -> JobFiles:
-        """Return the files of a job (8)."""
+        """Returns the files of a job (8)."""
         ...
 
     def remove(self, root: Path) -> None:
-        """Remove a job and its folder (7)."""
+        """Removes a job and its folder (7)."""
         ...
 
     def sweep(self) -> Sequence[str]:
-        """Remove the remains of jobs without a folder; returns their ids (7)."""
+        """Removes the remains of jobs without a folder; returns their ids (7)."""
         ...
 
     def capacity(self) -> ClusterCapacity | None:
-        """Return the capacity of the cluster; None if it is not known, or if jobs run on this machine only."""
+        """Returns the capacity of the cluster; None if it is not known, or if jobs run on this machine only."""
         return None

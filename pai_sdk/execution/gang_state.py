@@ -15,7 +15,7 @@ _EXITS = frozenset({REASON_NON_ZERO_EXIT, REASON_KILLED_BY_SIGNAL})
 
 
 def is_secondary(failure: Ending | None, lost_instance: str = "") -> bool:
-    """Return whether the loss of an instance may have caused a failure that was recorded before the loss.
+    """Returns whether the loss of an instance may have caused a failure that was recorded before the loss.
 
     Instances that communicate fail within moments of losing a peer, but a cluster reports a lost node only
     seconds

@@ -62,7 +62,7 @@ class Pattern(Protocol):
 
     @property
     def is_progress(self) -> bool:
-        """Return whether the values are progress and not a metric."""
+        """Returns whether the values are progress and not a metric."""
         ...
 
     def matches(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
@@ -87,7 +87,7 @@ class RegexPattern:
 
 
 def is_refused(error: OSError) -> bool:
-    """Return whether a retry is useless: the folder is not a folder, or not writable."""
+    """Returns whether a retry is useless: the folder is not a folder, or not writable."""
     return error.errno in _REFUSALS
 
 
@@ -211,7 +211,7 @@ class _Log:
         self._ahead: tuple[tuple[int, int], _Mark] | None = None
 
     def might_have_more(self, *, is_final: bool) -> bool:
-        """Return whether the log has grown since the last read, or has become final."""
+        """Returns whether the log has grown since the last read, or has become final."""
         try:
             return (self._path.lstat().st_size, is_final) != self._last_read
         except OSError:

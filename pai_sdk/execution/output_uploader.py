@@ -86,7 +86,7 @@ class OutputUploader:
 
     @property
     def has_live_channels(self) -> bool:
-        """Return whether a channel is uploaded while the job runs."""
+        """Returns whether a channel is uploaded while the job runs."""
         return not LIVE_CHANNELS.isdisjoint(self._targets)
 
     def upload(self, *, live_only: bool) -> str:
@@ -136,7 +136,7 @@ class OutputUploader:
         return problems or ([f"{name}: not all files were sent{report.why_not_all}"] if report.gave_up else [])
 
     def _is_unchanged(self, name: str, source: Store, resumed_files: Mapping[str, _Version]) -> bool:
-        """Return whether the job has changed nothing since its start, so that no store needs to be opened."""
+        """Returns whether the job has changed nothing since its start, so that no store needs to be opened."""
         if self._memory(name).exists():
             return False
         if not source.exists():

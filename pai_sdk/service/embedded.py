@@ -73,7 +73,7 @@ class ChosenExecutor:
 
     @property
     def default_folder(self) -> Path:
-        """Return the data folder of a user's service with this executor, if no other is given."""
+        """Returns the data folder of a user's service with this executor, if no other is given."""
         folder = Path(DEFAULT_DATA_DIR).expanduser()
         if self.name == "process":
             return folder
@@ -82,7 +82,7 @@ class ChosenExecutor:
 
     @classmethod
     def of_folder(cls, root: Path) -> ChosenExecutor:
-        """Return the executor that a data folder has stored."""
+        """Returns the executor that a data folder has stored."""
         try:
             return cls(**json.loads((root / _EXECUTOR_FILE).read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class ChosenExecutor:
 def ensure_running(
     data_dir: Path | None = None, *, executor: ChosenExecutor | None = None, timeout_s: float = 120.0
 ) -> ServiceInfo:
-    """Return the service on a data folder; starts it if it does not run.
+    """Returns the service on a data folder; starts it if it does not run.
 
     Args:
         data_dir: its folder; by default `~/.pai/service`, or `executor.default_folder`.
@@ -157,7 +157,7 @@ def _record_executor(root: Path, executor: ChosenExecutor) -> None:
 
 
 def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
-    """Return the service that runs on a data folder and responds within half a minute, or None; starts none.
+    """Returns the service that runs on a data folder and responds within half a minute, or None; starts none.
 
     Args:
         data_dir: its folder; by default `~/.pai/service`.
@@ -167,7 +167,7 @@ def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
 
 
 def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> ServiceInfo | None:
-    """Stop the service of a data folder, as by Ctrl-C. Its jobs continue, and the next service resumes them.
+    """Stops the service of a data folder, as by Ctrl-C. Its jobs continue, and the next service resumes them.
 
     Args:
         data_dir: its folder; by default `~/.pai/service`.
@@ -211,7 +211,7 @@ def _running(root: Path, *, timeout_s: float = _PROBE_TIMEOUT_S) -> ServiceInfo 
 
 
 def _is_outdated(running: ServiceInfo) -> bool:
-    """Return whether a client of an older release started it. A service that a user started is never replaced."""
+    """Returns whether a client of an older release started it. A service that a user started is never replaced."""
     return running.embedded and _numbers(running.version) < _numbers(__version__)
 
 
@@ -307,7 +307,7 @@ def _start_lock(root: Path, deadline: float) -> Iterator[None]:
 
 
 def _responds(info: ServiceInfo, timeout_s: float) -> bool:
-    """Return whether the recorded service is reachable and accepts its key."""
+    """Returns whether the recorded service is reachable and accepts its key."""
     address = urlsplit(info.endpoint)
     path = "/api/v1/defaultWorkspaces"
     headers = {

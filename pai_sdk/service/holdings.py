@@ -112,7 +112,7 @@ def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> I
 
 
 def _has_ended(folder: Path, before: float) -> bool:
-    """Return whether a job ended before that time: its processes are gone, and its end is recorded."""
+    """Returns whether a job ended before that time: its processes are gone, and its end is recorded."""
     # Only the recorded state counts: from outside the service, the job's executor is unknown.
     state = Journal(folder / "state").read_state()
     return state is not None and state.phase == "ended" and (state.ended_at or 0) < before

@@ -52,7 +52,7 @@ class Leadership:
     listener: socket | None = None
 
     def may_act(self) -> bool:
-        """Return whether no other service can have taken over."""
+        """Returns whether no other service can have taken over."""
         return self.lease is None or self.lease.is_valid
 
     def loss(self) -> str | None:

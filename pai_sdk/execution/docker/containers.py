@@ -83,7 +83,7 @@ class JobContainers:
                     container.kill()
 
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
-        """Return whether the engine was restarted since it started the containers of a job; None if unknown.
+        """Returns whether the engine was restarted since it started the containers of a job; None if unknown.
 
         `since` is a time before they were created, in seconds since 1970. An engine keeps its last events
         in memory: a
@@ -104,7 +104,7 @@ class JobContainers:
         return True
 
     def was_killed(self, container: Any) -> bool:
-        """Return whether the engine was asked to kill a container, for example by `docker kill`.
+        """Returns whether the engine was asked to kill a container, for example by `docker kill`.
 
         An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack
         of memory, also if
@@ -165,7 +165,7 @@ def container_exit(container: Any, *, with_output: bool = False) -> ContainerExi
 
 
 def is_being_removed(container: Any) -> bool:
-    """Return whether it is being removed: it was killed for that, so its exit code is not the job's."""
+    """Returns whether it is being removed: it was killed for that, so its exit code is not the job's."""
     return container.status in ("removing", "dead")
 
 

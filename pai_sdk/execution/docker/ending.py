@@ -193,13 +193,13 @@ def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerExit | 
 
 
 def _was_killed_late(shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> bool:
-    """Return whether an instance was killed because it did not exit within its grace period."""
+    """Returns whether an instance was killed because it did not exit within its grace period."""
     silent = [instance.name for instance in shared.instances if shared.read_exit(instance.name) is None]
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
 def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerExit | None) -> bool:
-    """Return whether an external signal killed the instance before it could write its exit code."""
+    """Returns whether an external signal killed the instance before it could write its exit code."""
     is_plain = end is not None and not (end.error or end.output or end.out_of_memory)
     return (
         is_plain and exit_code in _KILLED_CODES and shared.read_exit(name) is None and not shared.end_reason(name)

@@ -38,7 +38,7 @@ class Absence:
 
     @property
     def should_call(self) -> bool:
-        """Return whether the engine responds, or the next attempt is due."""
+        """Returns whether the engine responds, or the next attempt is due."""
         return self._since is None or self._clock() >= self._next_call_at
 
     def record_failure(self, *, sent_at: float) -> None:

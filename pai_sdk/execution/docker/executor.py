@@ -350,7 +350,7 @@ class DockerExecutor(Executor):
         return ends
 
     def _engine_has_restarted(self, job: _Job, default: bool | None) -> bool | None:
-        """Return whether the engine ended or restarted while the job ran; None if unknown."""
+        """Returns whether the engine ended or restarted while the job ran; None if unknown."""
         with self._engine_call() as can_call:
             if can_call:
                 return self._containers.engine_has_restarted(job.id, since=job.properties.get("launched_at", 0.0))
@@ -399,7 +399,7 @@ class DockerExecutor(Executor):
         self._containers.remove(job.id)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether the containers of the job are removed; removes them if the engine responds."""
+        """Returns whether the containers of the job are removed; removes them if the engine responds."""
         job = _Job.find(root)
         if job is None:
             return True
@@ -485,5 +485,5 @@ class _Job:
 
 
 def _has_ended(name: str, containers: Mapping[str, ContainerExit | None]) -> bool:
-    """Return whether a container has exited or is gone, as the engine reports it."""
+    """Returns whether a container has exited or is gone, as the engine reports it."""
     return name not in containers or containers[name] is not None

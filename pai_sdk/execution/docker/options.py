@@ -43,7 +43,7 @@ class LocalOptions:
     network: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the value for the parameter `settings` of Processor and Estimator."""
+        """Returns the value for the parameter `settings` of Processor and Estimator."""
         tags = {}
         for part in fields(self):
             value = getattr(self, part.name)
@@ -53,7 +53,7 @@ class LocalOptions:
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str] | None) -> LocalOptions:
-        """Parse the options from the tags of a request.
+        """Parses the options from the tags of a request.
 
         Raises:
             InvalidInputError: unknown options or invalid values; all of them are listed.

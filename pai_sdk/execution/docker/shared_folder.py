@@ -119,7 +119,7 @@ class SharedFolder(ExecutionRecord):
 
     @property
     def is_launched(self) -> bool:
-        """Return whether the instances are released."""
+        """Returns whether the instances are released."""
         return self._has("go")
 
     @property
@@ -132,7 +132,7 @@ class SharedFolder(ExecutionRecord):
         return at if 0 <= at < END_OF_TIME_S else None
 
     def has_started(self, instance: str) -> bool:
-        """Return whether the command of an instance was started; before that, requirements are installed."""
+        """Returns whether the command of an instance was started; before that, requirements are installed."""
         return self._has(f"{instance}.started")
 
     def read_exit(self, instance: str) -> InstanceExit | None:
@@ -145,7 +145,7 @@ class SharedFolder(ExecutionRecord):
         return InstanceExit(int(text), min(max(at, 0.0), time.time())) if _EXIT_CODE.fullmatch(text) else None
 
     def is_exiting(self, instance: str) -> bool:
-        """Return whether an instance has ended, or is giving its files to their owner."""
+        """Returns whether an instance has ended, or is giving its files to their owner."""
         return self._has(f"{instance}.exit") or self._has(f"{instance}.exit.part")
 
     def end_reason(self, instance: str) -> str:
@@ -160,7 +160,7 @@ class SharedFolder(ExecutionRecord):
 
     @property
     def is_failure_silent(self) -> bool:
-        """Return whether that instance only gave no sign of life, so that another one reported it as lost."""
+        """Returns whether that instance only gave no sign of life, so that another one reported it as lost."""
         match = _FAILURE.fullmatch(self._text("failed"))
         return bool(match and match[3])
 
@@ -176,7 +176,7 @@ class SharedFolder(ExecutionRecord):
     # ---- what else the instances write ----
 
     def has_opened_log(self, instance: str) -> bool:
-        """Return whether an instance has opened its log; before that, its output goes to the engine."""
+        """Returns whether an instance has opened its log; before that, its output goes to the engine."""
         return self._has(f"{instance}.beat") or self._log_of(instance) != ""
 
     def log_times(self, instance: str) -> LogTimes:
@@ -192,12 +192,12 @@ class SharedFolder(ExecutionRecord):
         return self._log_of(instance).splitlines()[-lines:]
 
     def ran_out_of_memory(self, instance: str) -> bool:
-        """Return whether the kernel has killed a process in it for lack of memory, by its own counters."""
+        """Returns whether the kernel has killed a process in it for lack of memory, by its own counters."""
         return self._has(f"{instance}.memory")
 
     @property
     def requirements_failed(self) -> bool:
-        """Return whether the requirements could not be installed."""
+        """Returns whether the requirements could not be installed."""
         return self._has("requirements.failed")
 
     @property

@@ -58,11 +58,11 @@ class ProcessExecutor(Executor):
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> ProcessExecutor:
-        """Open the executor for a service."""
+        """Opens the executor for a service."""
         return cls(setup.cache_dir)
 
     def start(self, spec: LaunchSpec) -> None:
-        """Start the supervisor and return as soon as it runs; does nothing for a job that was started before.
+        """Starts the supervisor and returns as soon as it runs; does nothing for a job that was started before.
 
         Raises:
             InvalidInputError: the request cannot become processes; nothing was started.
@@ -75,7 +75,7 @@ class ProcessExecutor(Executor):
         start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=_START_TIMEOUT_S)
 
     def withdraw(self, root: Path) -> None:
-        """Cancel an interrupted start.
+        """Cancels an interrupted start.
 
         Raises:
             PaiError: an earlier supervisor is stuck before its start.
@@ -84,7 +84,7 @@ class ProcessExecutor(Executor):
             raise PaiError("an earlier supervisor is stuck before its start; see its log")
 
     def state(self, root: Path) -> ExecutionState:
-        """Return the current state; kills processes that a killed supervisor has left behind."""
+        """Returns the current state; kills processes that a killed supervisor has left behind."""
         sandbox = Sandbox(root.resolve())
         journal = Journal(sandbox.state_dir)
         state = journal.state()
@@ -106,22 +106,22 @@ class ProcessExecutor(Executor):
         return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to exit; returns at once. The reason of the first call is kept."""
+        """Asks all instances to exit; returns at once. The reason of the first call is kept."""
         journal = Journal(Sandbox(root).state_dir)
         state = journal.state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether supervisor and guardian have exited."""
+        """Returns whether supervisor and guardian have exited."""
         return not Journal(Sandbox(root.resolve()).state_dir).is_locked()
 
     def files(self, root: Path) -> JobFolder:
-        """Return the files of a job; its instances use its folder."""
+        """Returns the files of a job; its instances use its folder."""
         return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
-        """Kill the processes of a job and remove its folder."""
+        """Kills the processes of a job and removes its folder."""
         sandbox = Sandbox(root.resolve())
         self.withdraw(root)
         journal, deadline = Journal(sandbox.state_dir), time.monotonic() + _START_TIMEOUT_S
@@ -134,7 +134,7 @@ class ProcessExecutor(Executor):
         sandbox.remove()
 
     def sweep(self) -> list[str]:
-        """Kill the processes of jobs whose folder is gone; returns the job ids."""
+        """Kills the processes of jobs whose folder is gone; returns the job ids."""
         # Checked in the supervisor's own root: it may run in a container with another file system.
         return kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
 

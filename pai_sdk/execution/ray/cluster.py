@@ -156,7 +156,7 @@ class Cluster:
         return {**{name: float(resources.get(ray_name, 0)) for name, ray_name in names.items()}, "nodes": nodes}
 
     def has_node(self, node_id: str) -> bool:
-        """Return whether a node is alive in the cluster."""
+        """Returns whether a node is alive in the cluster."""
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
 
     def jobs(self) -> set[str]:
@@ -237,7 +237,7 @@ class Cluster:
         return ready
 
     def is_placed(self, group: Any) -> bool:
-        """Return whether all bundles of a group are placed; the table is cached and shared by all jobs."""
+        """Returns whether all bundles of a group are placed; the table is cached and shared by all jobs."""
         with self._groups_lock:
             if time.monotonic() >= self._next_groups_at:
                 self._groups = ray.util.placement_group_table()

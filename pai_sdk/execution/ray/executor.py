@@ -173,7 +173,7 @@ class RayExecutor(Executor):
             journal.request_stop(reason_code, reason_message)
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether the cluster has released all resources of the job."""
+        """Returns whether the cluster has released all resources of the job."""
         return root.name not in self._hub.active()
 
     def files(self, root: Path) -> JobFolder:

@@ -50,7 +50,7 @@ class Hub:
 
     @property
     def has_mirror(self) -> bool:
-        """Return whether a mirror process is running."""
+        """Returns whether a mirror process is running."""
         return is_locked(self.lock)
 
     def mark_orphaned(self) -> None:
@@ -63,7 +63,7 @@ class Hub:
 
     @property
     def is_orphaned(self) -> bool:
-        """Return whether the mirror process has no service and no other service replaces it."""
+        """Returns whether the mirror process has no service and no other service replaces it."""
         return self._alone.exists()
 
     # ---- jobs ----
@@ -83,7 +83,7 @@ class Hub:
             (self._active / job_id).rename(self._removed / job_id)
 
     def has(self, job_id: str) -> bool:
-        """Return whether a job was started by this service and has not ended."""
+        """Returns whether a job was started by this service and has not ended."""
         return (self._active / job_id).exists()
 
     def active(self) -> dict[str, Path]:
@@ -112,7 +112,7 @@ class Hub:
 
     @property
     def was_connected(self) -> bool:
-        """Return whether a mirror process has ever been connected."""
+        """Returns whether a mirror process has ever been connected."""
         return (self.path / "capacity.json").exists()
 
     def capacity(self) -> dict[str, float] | None:

@@ -275,7 +275,7 @@ class JobMirror:
     # ---- its state ----
 
     def _is_stopped(self) -> bool:
-        """Return whether the job must end; raises `Cancelled` if it must be left alone."""
+        """Returns whether the job must end; raises `Cancelled` if it must be left alone."""
         if self._is_cancelled() or not self._sandbox.root.exists():
             raise Cancelled
         request = self._journal.stop_request

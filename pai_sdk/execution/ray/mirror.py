@@ -73,7 +73,7 @@ class _Mirror:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether there is no unfinished job."""
+        """Returns whether there is no unfinished job."""
         return not (self._threads or self._hub.removed() or any(map(Path.exists, self._hub.active().values())))
 
     def step(self) -> None:

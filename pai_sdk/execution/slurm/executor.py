@@ -263,7 +263,7 @@ class SlurmExecutor(Executor):
     # ---- files, and their removal ----
 
     def has_let_go(self, root: Path) -> bool:
-        """Return whether Slurm, too, reports the job as finished."""
+        """Returns whether Slurm, too, reports the job as finished."""
         queued = self._queue.find(root.resolve())
         return queued is not None and all(entry.is_finished for entry in queued)
 
@@ -315,7 +315,7 @@ def _cancel_now(sandbox: Sandbox) -> None:
 
 
 def _is_alive(gang: GangFolder, names: Sequence[str]) -> bool:
-    """Return whether an unfinished instance still shows signs of life."""
+    """Returns whether an unfinished instance still shows signs of life."""
     claim = gang.claim
     if claim is None or claim.ending is not None:
         return False

@@ -69,12 +69,12 @@ class QueuedJob:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it has no running process, as far as Slurm knows."""
+        """Returns whether it has no running process, as far as Slurm knows."""
         return self.state in _FINISHED_STATES
 
     @property
     def is_pending(self) -> bool:
-        """Return whether it waits for nodes."""
+        """Returns whether it waits for nodes."""
         return self.state in _PENDING_STATES
 
 

@@ -28,7 +28,7 @@ class BucketRights:
         self._keys = keys
 
     def is_allowed(self, principal: Principal, bucket: str, right: Right) -> bool:
-        """Return whether a user may read (`read`) or change (`submit`) the content of a bucket."""
+        """Returns whether a user may read (`read`) or change (`submit`) the content of a bucket."""
         if principal.has_right("admin"):
             return True
         if not principal.has_right(right):
@@ -41,7 +41,7 @@ class BucketRights:
         return is_members or row.owner == principal.user
 
     def opens_all(self, key_id: str) -> bool:
-        """Return whether the key is the service's own or an administrator's; needs no database."""
+        """Returns whether the key is the service's own or an administrator's; needs no database."""
         principal = self._keys.principal(key_id)
         return principal is not None and principal.has_right("admin")
 

@@ -57,11 +57,11 @@ class Principal:
         return self.user, self.right, tuple(sorted(self.workspaces.items()))
 
     def has_right(self, right: Right) -> bool:
-        """Return whether the key has this right."""
+        """Returns whether the key has this right."""
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def has_right_in(self, workspace_id: str, right: Right) -> bool:
-        """Return whether the user has this right in a workspace; administrators of the service are members of all.
+        """Returns whether the user has this right in a workspace; service administrators are members of all.
 
         An administrator of a workspace needs a key with the right `submit`.
         """

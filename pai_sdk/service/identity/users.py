@@ -105,7 +105,7 @@ class Users:
         return principals.get(key_id)
 
     def is_current(self, principal: Principal) -> bool:
-        """Return whether a key still has the rights that it had when it was checked."""
+        """Returns whether a key still has the rights that it had when it was checked."""
         if not principal.key_id or principal.user == OPERATOR:
             return True
         now = self.principal(principal.key_id)

@@ -57,7 +57,7 @@ class BucketStore(Store):
         self.uri = str(self._folder)
 
     def exists(self) -> bool:
-        """Return whether the folder has an object, or an empty object marks it."""
+        """Returns whether the folder has an object, or an empty object marks it."""
         return any(True for _ in self._store.list(self._folder.bucket, self._folder.key, limit=1))
 
     def list(

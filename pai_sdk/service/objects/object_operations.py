@@ -301,7 +301,7 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
 
 
 def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
-    """Return whether the client needs the content; False if it has the current one.
+    """Returns whether the client needs the content; False if it has the current one.
 
     Raises:
         StorageError: `PreconditionFailed`.

@@ -172,7 +172,7 @@ def successor(prefix: bytes) -> bytes | None:
 
 
 def is_row(blob: str) -> bool:
-    """Return whether the content of that name is a row and not a file."""
+    """Returns whether the content of that name is a row and not a file."""
     return blob.startswith(_ROW)
 
 

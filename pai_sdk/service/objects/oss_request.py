@@ -161,7 +161,7 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
 
 
 def is_signed(scope: Scope) -> bool:
-    """Return whether the request has a signature, in its headers or in a presigned URL."""
+    """Returns whether the request has a signature, in its headers or in a presigned URL."""
     query = scope.get("query_string", b"")
     return (
         b"OSSAccessKeyId" in query

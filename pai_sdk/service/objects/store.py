@@ -131,7 +131,7 @@ class ObjectStore:
         return self.index.bucket(bucket)
 
     def bucket_exists(self, bucket: str) -> bool:
-        """Return whether the bucket exists."""
+        """Returns whether the bucket exists."""
         try:
             self.index.bucket(bucket)
         except StorageError:

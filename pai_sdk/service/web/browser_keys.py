@@ -104,11 +104,11 @@ class BrowserKeys:
         return access_key_id if is_valid else None
 
     def is_token(self, value: str) -> bool:
-        """Return whether it is the token for programs."""
+        """Returns whether it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
 
     def _has_key(self, key: str, credential: str, request: str) -> bool:
-        """Return whether the page has sent the key, or a recent proof for this request."""
+        """Returns whether the page has sent the key, or a recent proof for this request."""
         proof = _PROOF.fullmatch(credential)
         if proof is None:
             return _is_same(credential, key)

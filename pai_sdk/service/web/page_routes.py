@@ -154,7 +154,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _accepts_gzip(request: Request) -> bool:
-    """Return whether the browser accepts gzip with a weight above 0."""
+    """Returns whether the browser accepts gzip with a weight above 0."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, weight = part.replace(" ", "").partition(";q=")
         if name == "gzip":
@@ -163,7 +163,7 @@ def _accepts_gzip(request: Request) -> bool:
 
 
 def _is_https(request: Request, page: Page) -> bool:
-    """Return whether the browser has reached the server by HTTPS: through a proxy, as its origin says."""
+    """Returns whether the browser has reached the server by HTTPS: through a proxy, as its origin says."""
     host = request.headers.get("host", "").strip().lower()
     origins = page.names.origins(host)
     origin = request.headers.get("origin", "").lower()

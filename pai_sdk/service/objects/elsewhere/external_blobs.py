@@ -40,7 +40,7 @@ _MAX_COPY_BYTES = 1 << 30  # stores do not copy more than this with one request
 
 
 def is_external(blob: str) -> bool:
-    """Return whether the content of that name is in an external store."""
+    """Returns whether the content of that name is in an external store."""
     return blob.startswith(EXTERNAL)
 
 
