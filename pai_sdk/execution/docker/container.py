@@ -295,13 +295,13 @@ def environment_file(variables: Mapping[str, str]) -> str:
         >>> environment_file({"NOTE": "two words", "a.name": "1"})
         'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
     """
-    plain = {name: value for name, value in variables.items() if _is_plain(name)}
-    odd = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_plain(name)]
-    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in plain.items()]
-    return (f'set -- "$_env" {" ".join(odd)} "$@"\n' if odd else "") + "".join(lines)
+    settable = {name: value for name, value in variables.items() if _is_settable(name)}
+    others = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_settable(name)]
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settable.items()]
+    return (f'set -- "$_env" {" ".join(others)} "$@"\n' if others else "") + "".join(lines)
 
 
-def _is_plain(name: str) -> bool:
+def _is_settable(name: str) -> bool:
     return bool(_VARIABLE.fullmatch(name)) and not _OWNED_BY_SHELLS.fullmatch(name)
 
 

@@ -33,7 +33,7 @@ __all__ = ["ContainerExit", "ending", "interrupted", "stopped_before_start"]
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
-_GONE = "The container of {name} was removed from outside, so its exit code is not known."
+_CONTAINER_REMOVED = "The container of {name} was removed from outside, so its exit code is not known."
 _NO_HEARTBEAT = (
     "Instance {name} sent no heartbeat for 20 seconds, so the others were ended; its container was paused, or "
     "the machine was too busy."
@@ -84,7 +84,7 @@ class ContainerExit:
 def ending(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    ends: Mapping[str, ContainerExit | None],
+    container_exits: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
 ) -> ExecutionState:
     """Returns the final state of a job.
@@ -92,20 +92,22 @@ def ending(
     Args:
         job: the job's properties, recorded at its start.
         shared: the folder that its instances write to.
-        ends: the exit of each container, as far as the engine knows it.
+        container_exits: the exit of each container, as far as the engine knows it.
         engine_has_restarted: called if containers were stopped from outside; returns None if unknown. Its
         argument is the
             result to assume if the engine does not respond.
     """
     instances = shared.instances
     exits = [instance_exit for instance in instances if (instance_exit := shared.read_exit(instance.name))]
-    failed, code, message = _reason(job, shared, ends, engine_has_restarted)
+    failed, code, message = _reason(job, shared, container_exits, engine_has_restarted)
     return ExecutionState(
         "ended",
         started_at=shared.started_at,
         ended_at=max((item.at for item in exits), default=time.time()),
         succeeded=not code,
-        instances=tuple(shared.final_state(item, _exit_code(item.name, shared, ends)) for item in instances),
+        instances=tuple(
+            shared.final_state(item, _exit_code(item.name, shared, container_exits)) for item in instances
+        ),
         failed_instance=failed,
         reason_code=code,
         reason_message=message,
@@ -141,7 +143,7 @@ def stopped_before_start(shared: SharedFolder) -> ExecutionState:
 def _reason(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    ends: Mapping[str, ContainerExit | None],
+    container_exits: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
     """Returns the failed instance, the reason's code and its message; empty for a success.
@@ -154,26 +156,34 @@ def _reason(
     if not shared.is_launched:
         return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
     if shared.requirements_failed:
-        ended, refusal = shared.read_exit(names[0]), shared.requirements_problem
+        instance_exit, refusal = shared.read_exit(names[0]), shared.requirements_problem
         problem = refusal or shared.pip_problem(names[0])
-        message = requirements_message(ended.code if ended else 1, problem, has_pip=not refusal)
+        message = requirements_message(instance_exit.code if instance_exit else 1, problem, has_pip=not refusal)
         return names[0], REASON_REQUIREMENTS_FAILED, message
     if failure is None and "timeout" in end_reasons:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
-    if failure is None and ("stopped" in end_reasons or (request is not None and _was_killed_late(shared, ends))):
+    if failure is None and (
+        "stopped" in end_reasons or (request is not None and _was_killed_late(shared, container_exits))
+    ):
         code, message = (request or StopRequest()).reported
         if code == REASON_STOPPED_FROM_OUTSIDE:
             return None, *_stopped_from_outside(engine_has_restarted(True))
         return None, code, message
     if failure is None:
-        failure = _unwritten_failure(shared, ends)
+        failure = _unwritten_failure(shared, container_exits)
     if failure is None:
-        gone = next((name for name in names if shared.read_exit(name) is None and not ends.get(name)), None)
-        return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
+        missing = next(
+            (name for name in names if shared.read_exit(name) is None and not container_exits.get(name)), None
+        )
+        return (
+            (missing, REASON_SUPERVISOR_LOST, _CONTAINER_REMOVED.format(name=missing))
+            if missing
+            else (None, "", "")
+        )
     name, exit_code = failure
-    if _was_killed_from_outside(name, exit_code, shared, ends.get(name)) and engine_has_restarted(None):
+    if _was_killed_from_outside(name, exit_code, shared, container_exits.get(name)) and engine_has_restarted(None):
         return name, REASON_ENGINE_RESTARTED, _ENGINE_RESTARTED
-    return name, *_failure_reason(name, exit_code, shared, ends.get(name), job)
+    return name, *_failure_reason(name, exit_code, shared, container_exits.get(name), job)
 
 
 def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
@@ -185,41 +195,50 @@ def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
     )
 
 
-def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> tuple[str, int] | None:
+def _unwritten_failure(
+    shared: SharedFolder, container_exits: Mapping[str, ContainerExit | None]
+) -> tuple[str, int] | None:
     """Returns an instance that failed, and its exit code; first one that the executor has not stopped."""
-    exits = [(instance.name, _exit_code(instance.name, shared, ends)) for instance in shared.instances]
+    exits = [(instance.name, _exit_code(instance.name, shared, container_exits)) for instance in shared.instances]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
     return min(failures, key=lambda failure: bool(shared.end_reason(failure[0])), default=None)
 
 
-def _was_killed_late(shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> bool:
+def _was_killed_late(shared: SharedFolder, container_exits: Mapping[str, ContainerExit | None]) -> bool:
     """Returns whether an instance was killed because it did not exit within its grace period."""
     silent = [instance.name for instance in shared.instances if shared.read_exit(instance.name) is None]
-    return any((end := ends.get(name)) is None or end.code for name in silent)
+    return any((container_exit := container_exits.get(name)) is None or container_exit.code for name in silent)
 
 
-def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerExit | None) -> bool:
+def _was_killed_from_outside(
+    name: str, exit_code: int, shared: SharedFolder, container_exit: ContainerExit | None
+) -> bool:
     """Returns whether an external signal killed the instance before it could write its exit code."""
-    is_plain = end is not None and not (end.error or end.output or end.out_of_memory)
+    has_no_cause = container_exit is not None and not (
+        container_exit.error or container_exit.output or container_exit.out_of_memory
+    )
     return (
-        is_plain and exit_code in _KILLED_CODES and shared.read_exit(name) is None and not shared.end_reason(name)
+        has_no_cause
+        and exit_code in _KILLED_CODES
+        and shared.read_exit(name) is None
+        and not shared.end_reason(name)
     )
 
 
 def _failure_reason(
-    name: str, exit_code: int, shared: SharedFolder, end: ContainerExit | None, job: Mapping[str, Any]
+    name: str, exit_code: int, shared: SharedFolder, container_exit: ContainerExit | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
     has_exit = shared.read_exit(name) is not None
     # The other instances reported it as lost; after that it exited by itself, or the executor killed it.
     if shared.end_reason(name) == "peer" or (has_exit and shared.is_failure_silent):
         return REASON_SUPERVISOR_LOST, _NO_HEARTBEAT.format(name=name)
-    if end is None and not has_exit:
-        return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
-    if end is not None and end.error:
-        return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
-    if end is not None and end.output:
-        return "ContainerNotStarted", _EXITED_EARLY.format(name=name, output=end.output)
-    is_oom = shared.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
+    if container_exit is None and not has_exit:
+        return REASON_SUPERVISOR_LOST, _CONTAINER_REMOVED.format(name=name)
+    if container_exit is not None and container_exit.error:
+        return "ContainerNotStarted", f"The container of {name} could not be started: {container_exit.error}"
+    if container_exit is not None and container_exit.output:
+        return "ContainerNotStarted", _EXITED_EARLY.format(name=name, output=container_exit.output)
+    is_oom = shared.ran_out_of_memory(name) or (container_exit is not None and container_exit.out_of_memory)
     if is_oom and exit_code != 0:
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
     if exit_code in _KILLED_CODES and not has_exit:
@@ -252,7 +271,7 @@ def _is_full(folder: Path) -> bool:
     return disk.free < min(_FULL_DISK_BYTES, disk.total // _FULL_DISK_SHARE)
 
 
-def _exit_code(name: str, shared: SharedFolder, ends: Mapping[str, ContainerExit | None]) -> int | None:
+def _exit_code(name: str, shared: SharedFolder, container_exits: Mapping[str, ContainerExit | None]) -> int | None:
     """Returns an instance's exit code from its own file, or else from the engine."""
-    ended = shared.read_exit(name) or ends.get(name)
-    return ended.code if ended else None
+    any_exit = shared.read_exit(name) or container_exits.get(name)
+    return any_exit.code if any_exit else None

@@ -220,8 +220,8 @@ class DockerExecutor(Executor):
             # writes the failure, which ends the others. Three checks come before: its exit code is not 0; the job
             # was not asked to stop, since one that is killed for ignoring a stop has not failed; and it still has
             # no exit file, since it may have written one after the engine was asked.
-            end = containers.get(name)
-            code = end.code if end else 137
+            exit_report = containers.get(name)
+            code = exit_report.code if exit_report else 137
             has_failed = is_launched and _has_ended(name, containers) and code and shared.stop_request is None
             if has_failed and shared.read_exit(name) is None:
                 shared.write_failure(name, code)
@@ -303,8 +303,8 @@ class DockerExecutor(Executor):
                 return ExecutionState("absent")
             state = job.final_state()
             if state is None:
-                ends = self._final_exits(job, containers)
-                state = ending(job.properties, job.shared, ends, partial(self._engine_has_restarted, job))
+                exits = self._final_exits(job, containers)
+                state = ending(job.properties, job.shared, exits, partial(self._engine_has_restarted, job))
                 for channel in job.outputs:
                     JobFolder(job.sandbox, job.outputs).mend_links(channel)
                 try:
@@ -329,7 +329,7 @@ class DockerExecutor(Executor):
         self, job: _Job, cached: Mapping[str, ContainerExit | None]
     ) -> dict[str, ContainerExit | None]:
         """Returns the exits of the containers from the engine; cached ones if it does not respond."""
-        ends = dict(cached)
+        exits = dict(cached)
         with self._engine_call() as can_call:
             for container in self._containers.of(job.id) if can_call else ():
                 if is_being_removed(container):
@@ -340,14 +340,19 @@ class DockerExecutor(Executor):
                         container.wait(timeout=30)
                         container.reload()
                     has_log = job.shared.has_opened_log(container.name)
-                    end = container_exit(container, with_output=not has_log)
-                    ends[container.name] = end
+                    exit_report = container_exit(container, with_output=not has_log)
+                    exits[container.name] = exit_report
                     is_unwritten = job.shared.read_exit(container.name) is None
                     # OOMKilled stays set after a kill that the container survived; an explicit kill is the
                     # cause then.
-                    if end and end.out_of_memory and is_unwritten and self._containers.was_killed(container):
-                        ends[container.name] = replace(end, out_of_memory=False)
-        return ends
+                    if (
+                        exit_report
+                        and exit_report.out_of_memory
+                        and is_unwritten
+                        and self._containers.was_killed(container)
+                    ):
+                        exits[container.name] = replace(exit_report, out_of_memory=False)
+        return exits
 
     def _engine_has_restarted(self, job: _Job, default: bool | None) -> bool | None:
         """Returns whether the engine ended or restarted while the job ran; None if unknown."""

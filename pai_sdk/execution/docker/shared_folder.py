@@ -106,9 +106,9 @@ class SharedFolder(ExecutionRecord):
         )
 
     def _instance_state(self, instance: Instance) -> InstanceState:
-        ended = self.read_exit(instance.name)
-        if ended:
-            return self.final_state(instance, ended.code)
+        instance_exit = self.read_exit(instance.name)
+        if instance_exit:
+            return self.final_state(instance, instance_exit.code)
         status = "Running" if self.has_started(instance.name) else "Pending"
         return InstanceState(instance.name, instance.role, status)
 

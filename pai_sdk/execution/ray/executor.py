@@ -188,10 +188,10 @@ class RayExecutor(Executor):
 
     def sweep(self) -> Sequence[str]:
         """Kills the remains of jobs whose folder is gone; returns the job ids."""
-        gone = [job_id for job_id, root in self._hub.active().items() if not root.exists()]
-        for job_id in gone:
+        orphaned = [job_id for job_id, root in self._hub.active().items() if not root.exists()]
+        for job_id in orphaned:
             self._hub.remove(job_id)
-        return gone
+        return orphaned
 
     def capacity(self) -> ClusterCapacity | None:
         """Returns the capacity that the cluster reported last; more if it can grow."""

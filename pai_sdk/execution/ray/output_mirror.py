@@ -48,12 +48,12 @@ class OutputMirror:
         `sources` has one instance of each node, with its rank, in rank order. Files of other nodes stay.
         """
         current: dict[str, tuple[int, Source, FileInfo]] = {}
-        gone: list[str] = []
+        removed_paths: list[str] = []
         for number, (rank, source) in enumerate(sources):
             changed, removed = source.call("outputs", None if channels is None else sorted(channels))
             for path, properties in changed.items():
                 current.setdefault(path, (rank, source, properties))
-            gone += [] if number else removed
+            removed_paths += [] if number else removed
         try:
             for path, (rank, source, properties) in sorted(current.items()):
                 if self._mirrored.get(path) != [rank, properties]:
@@ -63,7 +63,7 @@ class OutputMirror:
                 if rank in ranks and path not in current and _is_in(path, channels):
                     remove(path_within(self._folder, path))
                     del self._mirrored[path]
-            for path in gone:
+            for path in removed_paths:
                 if path not in current:
                     remove(path_within(self._folder, path))
         finally:

@@ -295,14 +295,14 @@ class SlurmExecutor(Executor):
 
     def sweep(self) -> Sequence[str]:
         """Cancels the Slurm jobs of jobs whose folder is gone; returns the job ids."""
-        gone = set()
+        orphaned = set()
         # Otherwise the file system is not mounted, which says nothing about the jobs.
         if self._jobs_dir.is_dir():
             for entry in list_entries():
                 if not entry.is_finished and entry.root.parent == self._jobs_dir and not entry.root.exists():
                     cancel(entry, should_kill=True)
-                    gone.add(entry.job_id)
-        return sorted(gone)
+                    orphaned.add(entry.job_id)
+        return sorted(orphaned)
 
 
 def _cancel_now(sandbox: Sandbox) -> None:

@@ -95,11 +95,11 @@ class BucketRights:
             return set(buckets)
         with self._database.read() as session:
             rows = list(session.scalars(select(BucketOwnerRow)))
-        mine = {row.bucket for row in rows if row.owner == principal.user}
+        owned = {row.bucket for row in rows if row.owner == principal.user}
         shared = {
             row.bucket for row in rows if row.workspace_id and principal.has_right_in(row.workspace_id, "read")
         }
-        return set(buckets) & (mine | shared)
+        return set(buckets) & (owned | shared)
 
     def _principal(self, key_id: str) -> Principal:
         principal = self._keys.principal(key_id)

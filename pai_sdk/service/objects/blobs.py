@@ -109,9 +109,9 @@ class BlobFolder:
 
     def share(self, name: str) -> str:
         """Creates a hard link to a blob, which is never changed; returns the link's name."""
-        twin = self.new_name()
+        link_name = self.new_name()
         try:
-            os.link(self.path(name), self.path(twin))
+            os.link(self.path(name), self.path(link_name))
         except FileNotFoundError:
             raise
         except OSError:
@@ -120,8 +120,8 @@ class BlobFolder:
                 writer.copy_from(stream)
                 return writer.finish().name
         # The link must survive a power failure before a row refers to it.
-        sync_folder(self.path(twin).parent)
-        return twin
+        sync_folder(self.path(link_name).parent)
+        return link_name
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
         """Concatenates ranges of blobs into a new blob; returns its name.

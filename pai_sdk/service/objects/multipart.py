@@ -200,7 +200,9 @@ class MultipartUploads:
                 selected, blob = self._join_parts(upload, requested, shared)
                 info = _object_of(upload, selected, blob)
                 try:
-                    freed = self._database.write(partial(_end, info, upload_id, selected, forbid_overwrite))
+                    freed = self._database.write(
+                        partial(_replace_by_object, info, upload_id, selected, forbid_overwrite)
+                    )
                 # The part's request wins: its new blob is not in the object, so the parts are joined again.
                 except _PartReplacedError:
                     continue
@@ -332,10 +334,10 @@ class MultipartUploads:
         if not rows:
             self._database.require_bucket(bucket)
         uploads = [_upload(row) for row in rows]
-        return [upload for upload in uploads if _is_behind(upload, key_marker, id_marker)]
+        return [upload for upload in uploads if _is_after(upload, key_marker, id_marker)]
 
 
-def _is_behind(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
+def _is_after(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
     key = upload.key.encode()
     return key > key_marker or (key == key_marker and bool(id_marker) and upload.id > id_marker)
 
@@ -359,7 +361,7 @@ class _PartReplacedError(Exception):
     """Raised when a part inside the object's blob was replaced meanwhile, and that blob removed."""
 
 
-def _end(
+def _replace_by_object(
     info: StoredObject,
     upload_id: str,
     selected: Sequence[UploadedPart],

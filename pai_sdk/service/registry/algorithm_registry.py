@@ -169,16 +169,16 @@ class AlgorithmRegistry:
         self, algorithm_id: str, *, page_number: int, page_size: int
     ) -> tuple[Algorithm, list[AlgorithmVersion], int]:
         """Returns a page of an algorithm's versions, the newest first, and the total count."""
-        mine = AlgorithmVersion.algorithm_id == algorithm_id
+        is_version = AlgorithmVersion.algorithm_id == algorithm_id
         page = (
             select(AlgorithmVersion)
             .options(defer(AlgorithmVersion.spec))
-            .where(mine)
+            .where(is_version)
             .order_by(AlgorithmVersion.number.desc())
         )
         with self._database.read() as session:
             algorithm = _existing(session, algorithm_id)
-            total = session.scalar(select(func.count()).select_from(AlgorithmVersion).where(mine)) or 0
+            total = session.scalar(select(func.count()).select_from(AlgorithmVersion).where(is_version)) or 0
             rows = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
             return algorithm, list(rows), total
 

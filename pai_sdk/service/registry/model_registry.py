@@ -236,8 +236,8 @@ class ModelRegistry:
         with self._database.write() as session:
             model = _existing(session, model_id)
             row = model if version is None else _existing_version(session, model, version)
-            gone = set(removed)
-            labels = {key: value for key, value in row.labels.items() if key not in gone} | dict(added)
+            removed_keys = set(removed)
+            labels = {key: value for key, value in row.labels.items() if key not in removed_keys} | dict(added)
             _check_labels(labels)
             row.labels, row.modified_at = labels, time.time()
 

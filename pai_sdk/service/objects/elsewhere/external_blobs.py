@@ -145,13 +145,13 @@ class ExternalBlobs(BlobFolder):
         """
         if not is_external(name):
             return super().share(name)
-        twin = _new_name()
+        copy_name = _new_name()
         with self._translate_errors():
             if self._store.head(_key(name)).size_bytes <= _MAX_COPY_BYTES:
-                self._store.copy(_key(name), _key(twin))
+                self._store.copy(_key(name), _key(copy_name))
             else:
-                self._store.write(_key(twin), StoredChunks(self._store, _key(name)))
-        return twin
+                self._store.write(_key(copy_name), StoredChunks(self._store, _key(name)))
+        return copy_name
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes contents; one with readers is deleted when the last one is closed.
