@@ -44,8 +44,7 @@ class ExecutorCapabilities:
     """The abilities of an executor. Code checks these, and never the executor's class.
 
     Attributes:
-        uses_images: instances run in the image of the request; otherwise with the packages of this
-        interpreter.
+        uses_images: instances run in the image of the request; otherwise with the packages of this interpreter.
         hosts: `here` means that jobs use the GPUs of this machine.
         sets_shared_memory: `InstanceSpec.SharedMemory` is the size of `/dev/shm`.
     """
@@ -63,8 +62,8 @@ class ExecutorSetup:
         cache_dir: a folder for files that jobs share, such as pip's downloads.
         is_closing: returns True when the service shuts down; a slow start is then cancelled.
         jobs_dir: the folder that contains the folders of jobs.
-        options: the user's options for this executor, such as the `address` of a cluster; `open` refuses
-        unknown ones.
+        options: the user's options for this executor, such as the `address` of a cluster; `open` refuses unknown
+            ones.
     """
 
     cache_dir: Path
@@ -146,8 +145,7 @@ class LaunchSpec:
     Attributes:
         sandbox: the job's folder, with code, inputs and configuration in it.
         job_id: the job.
-        request: the description of the job; executors read from it what only some of them use, such as the
-        image.
+        request: the description of the job; executors read from it what only some of them use, such as the image.
         instances: in rank order.
         environments: the variables of each instance, in rank order.
         command: the program of every instance, and its arguments.
@@ -181,16 +179,13 @@ def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
 class JobFiles(Protocol):
     """The files of a job, accessible from this machine wherever its instances run.
 
-    Executors whose instances use this machine's disk return a `JobFolder`. Other executors return stores
-    and logs of
-    their hosts, or copy the files to this machine first.
+    Executors whose instances use this machine's disk return a `JobFolder`. Other executors return stores and logs
+    of their hosts, or copy the files to this machine first.
 
     Attributes:
-        sandbox: the job's folder on this machine. It always contains the state, the indexes of logs and the
-        record of
-            uploaded files. Whether its `ml` and `logs` are those of the instances depends on the executor,
-            so use the
-            methods.
+        sandbox: the job's folder on this machine. It always contains the state, the indexes of logs and the record
+            of uploaded files. Whether its `ml` and `logs` are those of the instances depends on the executor, so
+            use the methods.
     """
 
     sandbox: Sandbox

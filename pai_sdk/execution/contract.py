@@ -1,7 +1,6 @@
 """The job contract: what user code finds inside an instance, with every executor (DESIGN.md).
 
-This module does not know how an instance is started. The contract owns the PAI_* variables that it sets: a
-request
+This module does not know how an instance is started. The contract owns the PAI_* variables that it sets: a request
 whose `environments` has one of them is refused. All other variables of the user win over defaults.
 """
 
@@ -239,9 +238,8 @@ def instance_environment(
 def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
     """Returns the hyperparameters as arguments: `--name value --name value`.
 
-    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting
-    (`cmd $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly,
-    and so does
+    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
+    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
     `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
 
     Raises:

@@ -17,13 +17,10 @@ _EXITS = frozenset({REASON_NON_ZERO_EXIT, REASON_KILLED_BY_SIGNAL})
 def is_secondary(failure: Ending | None, lost_instance: str = "") -> bool:
     """Returns whether the loss of an instance may have caused a failure that was recorded before the loss.
 
-    Instances that communicate fail within moments of losing a peer, but a cluster reports a lost node only
-    seconds
-    or minutes later. So the first exit code is final only when all other instances have ended or were lost:
-    a loss
-    replaces an exit code, and nothing else, such as a stop request. The exit code of `lost_instance` itself
-    is never
-    secondary.
+    Instances that communicate fail within moments of losing a peer, but a cluster reports a lost node only seconds
+    or minutes later. So the first exit code is final only when all other instances have ended or were lost: a loss
+    replaces an exit code, and nothing else, such as a stop request. The exit code of `lost_instance` itself is
+    never secondary.
     """
     return failure is not None and failure.code in _EXITS and failure.failed_instance != lost_instance
 

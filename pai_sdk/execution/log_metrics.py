@@ -2,17 +2,13 @@
 
     logs/<instance>.log ──definitions──> tensorboard/log-metrics/events.out.tfevents.<time>.<instance>.0.0
 
-Readers of event files find these values beside those that the job reports. The log is the source of truth:
-the event
-file can be rebuilt from it at any time.
+Readers of event files find these values beside those that the job reports. The log is the source of truth: the
+event file can be rebuilt from it at any time.
 
-A line with values becomes one record; its step counts such lines. Records are appended in batches, and each
-batch
-ends with a mark: a record without values that stores how far the log was read. After a kill, records behind
-the last
-mark are truncated and read from the log again, so each value is in the file exactly once. A lock in the
-job's folder
-allows one writing process at a time; it is held for one chunk of a log.
+A line with values becomes one record; its step counts such lines. Records are appended in batches, and each batch
+ends with a mark: a record without values that stores how far the log was read. After a kill, records behind the
+last mark are truncated and read from the log again, so each value is in the file exactly once. A lock in the job's
+folder allows one writing process at a time; it is held for one chunk of a log.
 """
 
 from __future__ import annotations

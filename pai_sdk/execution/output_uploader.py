@@ -1,8 +1,7 @@
 """Uploads the outputs of a job to the stores of their URIs, while it runs and at its end.
 
 Each job of an executor has one `OutputUploader`: driven by a thread of the service, or for a local job by a
-process
-of its own (`backend.local.uploading`). The sandbox records what was sent, so another process can continue.
+process of its own (`backend.local.uploading`). The sandbox records what was sent, so another process can continue.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def record_resumed(files: JobFiles, channels: Iterable[str]) -> None:
     """Records the files in the outputs that a job resumes from, before it starts.
 
     These files are uploaded only if the job changes them, because another job may resume from the same
-    checkpoints,
-    and copies from this job must not replace what it has saved.
+    checkpoints, and copies from this job must not replace what it has saved.
     """
     lines = [
         json.dumps([name, file.path, *_version(file)]) + "\n"
@@ -60,11 +58,9 @@ class UploadCancelled(Exception):
 class OutputUploader:
     """Uploads the outputs of one job. Unchanged files are not sent again. Safe to use from several threads.
 
-    `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends
-    only what is
-    new. Between processes, the caller holds a lock (`sync.lock` of a local job). `targets` opens the store
-    of a channel
-    when there is something to send; `is_cancelled` is called between files.
+    `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends only what
+    is new. Between processes, the caller holds a lock (`sync.lock` of a local job). `targets` opens the store of a
+    channel when there is something to send; `is_cancelled` is called between files.
     """
 
     def __init__(

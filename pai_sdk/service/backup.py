@@ -9,15 +9,12 @@
     are in an
                                   external store
 
-The folder `ray` is left out, because it connects a service to its jobs in a Ray cluster. A service on a
-copy would end
-the jobs of the original service, and read the logs of both.
+The folder `ray` is left out, because it connects a service to its jobs in a Ray cluster. A service on a copy would
+end the jobs of the original service, and read the logs of both.
 
-The order of the copies guarantees that a later part contains all that an earlier part refers to: first the
-jobs, then
-their folders, then the objects, which received a job's outputs before its end was recorded. Of the objects,
-the index is
-copied first. Large contents may be removed meanwhile: then index and contents are copied again.
+The order of the copies guarantees that a later part contains all that an earlier part refers to: first the jobs,
+then their folders, then the objects, which received a job's outputs before its end was recorded. Of the objects,
+the index is copied first. Large contents may be removed meanwhile: then index and contents are copied again.
 """
 
 from __future__ import annotations
@@ -94,14 +91,13 @@ def back_up(
 ) -> Contents:
     """Copies all data of a service, which may run meanwhile.
 
-    A running job is copied in its current state. In a restored service it has no processes, so it ends as
-    after the loss of
-    its machine.
+    A running job is copied in its current state. In a restored service it has no processes, so it ends as after
+    the loss of its machine.
 
     Args:
         root: the data folder.
-        target: a folder that does not exist yet, or is empty. Only its owner can read it, because it
-        contains the keys.
+        target: a folder that does not exist yet, or is empty. Only its owner can read it, because it contains the
+            keys.
         database_url: PostgreSQL, if the service stores its jobs there.
         report: called with the name of each step.
 
@@ -296,7 +292,7 @@ def restore(
 
     Raises:
         InvalidInputError: the backup is incomplete or damaged (all such files are listed), or a target has
-        content.
+            content.
         ServiceStartError: the database is unusable.
         OSError: a file cannot be read or written.
     """

@@ -9,17 +9,14 @@ selects its budget:
     @within(SEARCH)
     def search_log(work: WorkOf, …): ...
 
-`BudgetedRoute` admits a request or refuses it (503 with `Retry-After`), calls the route in the threads of
-its share, and
-watches the connection: when the client disconnects, or the time is over, `Work.check` raises in the thread.
-So a route
-with long computations calls `Work.check` between two slices of its work, and `Work.spend` for each part of a large
-response. A request that exceeds its budget is refused with 400 `BudgetExceeded`; the message names a
-cheaper request.
+`BudgetedRoute` admits a request or refuses it (503 with `Retry-After`), calls the route in the threads of its
+share, and watches the connection: when the client disconnects, or the time is over, `Work.check` raises in the
+thread. So a route with long computations calls `Work.check` between two slices of its work, and `Work.spend` for
+each part of a large response. A request that exceeds its budget is refused with 400 `BudgetExceeded`; the message
+names a cheaper request.
 
-A `Shares` object belongs to one application and is used on its event loop; only the methods of `Work` are
-called in
-threads.
+A `Shares` object belongs to one application and is used on its event loop; only the methods of `Work` are called
+in threads.
 """
 
 from __future__ import annotations
@@ -96,8 +93,8 @@ class Budget:
     Attributes:
         share: whose threads it uses.
         seconds: the time until its response starts; of a stream: until it ends.
-        response_bytes: the maximum size of the response; None for a streamed copy of a file, which may have
-        any size.
+        response_bytes: the maximum size of the response; None for a streamed copy of a file, which may have any
+            size.
         instead: the cheaper request that the error message suggests.
         values: the maximum of points or hyperparameters in memory at once; None if there are none.
         is_stream: whether the response is created while it is sent.
@@ -412,9 +409,8 @@ async def _watched(
 ) -> Response:
     """Handles a request as long as its client is connected.
 
-    The handler runs in this task, inside a cancel scope: when it is cancelled, it waits for its thread,
-    which ends at its
-    next `Work.check`.
+    The handler runs in this task, inside a cancel scope: when it is cancelled, it waits for its thread, which ends
+    at its next `Work.check`.
 
     Raises:
         WireError: the request is refused.

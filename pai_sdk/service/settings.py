@@ -21,8 +21,8 @@ class ConnectionLimits:
     """Limits of connections.
 
     Attributes:
-        max_connections: open connections; beyond that, the one with the longest time since its last request
-        is closed.
+        max_connections: open connections; beyond that, the one with the longest time since its last request is
+            closed.
         head_bytes: the maximum size of a request's head, including its URL.
         head_s: the time limit for a head to arrive.
         stall_s: a body must bring `min_bytes` in this many seconds, and a response be read within twice as many.
@@ -47,9 +47,8 @@ class ForeignCloud:
         create_late_s: seconds after which a late create is carried out.
         response_delay_s: seconds by which its response is delayed after that.
         late: the share of late creates, from 0 to 1.
-        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the
-        response to the
-            second delivery.
+        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the response
+            to the second delivery.
     """
 
     list_lag_s: float = 0.0
@@ -66,9 +65,8 @@ class ServiceSettings:
     Attributes:
         data_dir: the folder with all data of the service.
         host: the address to listen on; loopback, unless the machine's network must reach it.
-        names: names of this machine under which browsers may request the page, besides those of loopback
-        and `host`;
-            `https://NAME` for one behind a proxy that adds TLS.
+        names: names of this machine under which browsers may request the page, besides those of loopback and
+            `host`; `https://NAME` for one behind a proxy that adds TLS.
         port: the port; None keeps that of the last start, 0 selects a free one.
         region_id: the region that clients sign for.
         workspace_id: the default workspace.

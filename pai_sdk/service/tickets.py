@@ -21,8 +21,8 @@ _BYTES = 32
 class Tickets(Generic[T]):
     """Tickets of one server process for one-time actions of a browser: a sign-in, the download of a file.
 
-    A ticket is a secret of 256 bits that fits into an address. Only its digest is stored. Safe to use from
-    several threads.
+    A ticket is a secret of 256 bits that fits into an address. Only its digest is stored. Safe to use from several
+    threads.
 
     Args:
         life_s: the lifetime of a ticket in seconds.

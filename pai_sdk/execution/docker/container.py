@@ -167,9 +167,8 @@ class ContainerMounts(Mounts):
     def arguments(self, sandbox: Sandbox, instance: Instance) -> list[dict[str, Any]]:
         """Returns the mounts for the engine, which refuses a missing source and does not create it.
 
-        Each instance gets only its own log, as a file. So no container can replace a log by another file,
-        which a reader of
-        the logs would then read or write.
+        Each instance gets only its own log, as a file. So no container can replace a log by another file, which a
+        reader of the logs would then read or write.
         """
         log = sandbox.log_file(instance.name)
         mounts = [

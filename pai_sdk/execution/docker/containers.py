@@ -85,9 +85,8 @@ class JobContainers:
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
         """Returns whether the engine was restarted since it started the containers of a job; None if unknown.
 
-        `since` is a time before they were created, in seconds since 1970. An engine keeps its last events
-        in memory: a
-        restarted one does not list the start of these containers, and newer events may have replaced it.
+        `since` is a time before they were created, in seconds since 1970. An engine keeps its last events in
+        memory: a restarted one does not list the start of these containers, and newer events may have replaced it.
         """
         engine = self._engine()
         # Podman has no daemon that containers depend on.
@@ -106,9 +105,8 @@ class JobContainers:
     def was_killed(self, container: Any) -> bool:
         """Returns whether the engine was asked to kill a container, for example by `docker kill`.
 
-        An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack
-        of memory, also if
-        the container survived that. A kill by the kernel is not an event of the engine.
+        An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack of
+        memory, also if the container survived that. A kill by the kernel is not an event of the engine.
         """
         filters = {"container": container.id, "event": "kill"}
         client = self._engine().client
@@ -132,8 +130,8 @@ class JobContainers:
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
         """Removes containers and networks of jobs whose folder is gone; returns the jobs.
 
-        Those of other users, and of other hosts that share the engine, are left alone: their folders are
-        not visible here.
+        Those of other users, and of other hosts that share the engine, are left alone: their folders are not
+        visible here.
         """
         client, filters = self._engine().client, {"label": [LABEL_JOB, f"{LABEL_OWNER}={owner()}"]}
         label_sets = [

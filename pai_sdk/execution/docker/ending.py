@@ -93,9 +93,8 @@ def ending(
         job: the job's properties, recorded at its start.
         shared: the folder that its instances write to.
         container_exits: the exit of each container, as far as the engine knows it.
-        engine_has_restarted: called if containers were stopped from outside; returns None if unknown. Its
-        argument is the
-            result to assume if the engine does not respond.
+        engine_has_restarted: called if containers were stopped from outside; returns None if unknown. Its argument
+            is the result to assume if the engine does not respond.
     """
     instances = shared.instances
     exits = [instance_exit for instance in instances if (instance_exit := shared.read_exit(instance.name))]
@@ -252,9 +251,8 @@ def _failure_reason(
 def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:
     """Returns the message for an instance that failed because of a full disk; otherwise "".
 
-    When the exit is first read, the disk may have free space again, or the full disk was inside the
-    container. In these
-    cases the log contains the error.
+    When the exit is first read, the disk may have free space again, or the full disk was inside the container. In
+    these cases the log contains the error.
     """
     for folder in (shared.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
         if _is_full(folder):

@@ -63,8 +63,8 @@ class DockerExecutor(Executor):
     """Runs the instances of a job as containers that need no other process once they are released.
 
     `instance.sh` is their first process: it writes the log, enforces the time limit and ends the instances
-    together. The
-    executor starts them. The first call of `state` after the end, in any process, records how they ended.
+    together. The executor starts them. The first call of `state` after the end, in any process, records how they
+    ended.
 
     Args:
         engine: returns the engine when it is first needed.
@@ -72,9 +72,8 @@ class DockerExecutor(Executor):
         requirements_dir: a folder for installed requirements, shared by jobs with the same requirements.
         is_closing: returns True when a pull in progress must be cancelled, because the process shuts down.
         options: of all jobs; without them, each job's are the tags of its request.
-        records_log_sizes: `state` records the sizes of the logs, for a caller that polls several times a
-        second. The
-            instance's own records have whole seconds, and some images cannot write them.
+        records_log_sizes: `state` records the sizes of the logs, for a caller that polls several times a second.
+            The instance's own records have whole seconds, and some images cannot write them.
 
     Example:
         >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
@@ -185,10 +184,8 @@ class DockerExecutor(Executor):
         """Returns the current state. The first call that reads the end also writes it and removes the containers.
 
         In this order: the final state if it is written; the exit codes that the instances have written; the
-        engine, for
-        instances that have written none. Any process may call this at any time: every change is made under
-        the lock, or is a
-        file whose first writer wins.
+        engine, for instances that have written none. Any process may call this at any time: every change is made
+        under the lock, or is a file whose first writer wins.
         """
         job = _Job.find(root)
         if job is None:
@@ -381,9 +378,8 @@ class DockerExecutor(Executor):
     def _cleanup(self, job: _Job) -> None:
         """Removes the containers of a job that has ended; if the engine is away, a later call does it.
 
-        While one process removes them, others wait: a caller that reads the end can rely on their removal,
-        and a process that
-        exits right after it, with all its threads, leaves no partial removal.
+        While one process removes them, others wait: a caller that reads the end can rely on their removal, and a
+        process that exits right after it, with all its threads, leaves no partial removal.
         """
         deadline = time.monotonic() + _CLEANUP_TIMEOUT_S
         while job.cleanup_marker.exists():
@@ -446,9 +442,8 @@ class _Job:
 
     Attributes:
         sandbox: the job's folder.
-        journal: written by executors; no container can write there. Its lock is held by the process that
-        starts the
-            job, writes its end or removes its containers.
+        journal: written by executors; no container can write there. Its lock is held by the process that starts
+            the job, writes its end or removes its containers.
         shared: written by the containers.
         properties: recorded at the start, see `Launch`.
     """

@@ -30,9 +30,8 @@ def ensure_image(
 ) -> str:
     """Returns the id of an image, after a pull if it is not on this machine.
 
-    Keys for private registries are read from Docker's own configuration (`docker login`). `should_cancel`
-    is called
-    repeatedly during the pull.
+    Keys for private registries are read from Docker's own configuration (`docker login`). `should_cancel` is
+    called repeatedly during the pull.
 
     Raises:
         PullGivenUp: `should_cancel` returned True.
@@ -74,9 +73,8 @@ def _pull_events(
 ) -> Iterator[dict[str, Any]]:
     """Yields the events of a pull.
 
-    There are no events while a registry does not respond, so another thread reads them. After a
-    cancellation that thread
-    exits with the next event of the engine, or at the client's read timeout.
+    There are no events while a registry does not respond, so another thread reads them. After a cancellation that
+    thread exits with the next event of the engine, or at the client's read timeout.
     """
     events: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
     is_cancelled = threading.Event()

@@ -22,7 +22,7 @@ class LocalOptions:
 
     Attributes:
         user: the user of the containers: `uid:gid`, or `root` (files are given back to you at the end). By
-        default, you.
+            default, you.
         shared_memory: the size of /dev/shm, such as `2GiB`; by default half of the memory.
         gpu_ids: these GPUs, divided among the instances.
         preempt_after_s: send SIGTERM to the command after these seconds and start it again, once: a drill for spot

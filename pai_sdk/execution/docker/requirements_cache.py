@@ -8,9 +8,8 @@
     <digest>/kept_for   the day on which it can be used, for requirements that are not exact
     <digest>.lock       shared for a process that starts containers with it, exclusive for one that removes it
 
-The first instance of a job installs (`instance.sh`), so no process has to wait for it. If two jobs install
-at once, the
-first one to finish wins. Only a job that installs can write there; all others mount it read-only.
+The first instance of a job installs (`instance.sh`), so no process has to wait for it. If two jobs install at
+once, the first one to finish wins. Only a job that installs can write there; all others mount it read-only.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class RequirementsCache:
     ) -> Iterator[CachedRequirements | None]:
         """Selects the folder of a job; within the block, in which the containers are created, it is not removed.
 
-        Yields None for requirements that cannot be cached, because they name files. Of `variables`, those
-        of pip count.
+        Yields None for requirements that cannot be cached, because they name files. Of `variables`, those of pip
+        count.
         """
         validity = reuse_period(contents)
         if not validity:

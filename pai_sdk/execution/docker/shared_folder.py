@@ -36,9 +36,8 @@ class InstanceExit:
 class SharedFolder(ExecutionRecord):
     """The files by which a job's containers and their executor communicate.
 
-    The containers can write here, so nothing that is read is trusted: neither its content, nor its size,
-    nor that it is a
-    file. Invalid content counts as not written. The first writer of a file wins (`publish_once`).
+    The containers can write here, so nothing that is read is trusted: neither its content, nor its size, nor that
+    it is a file. Invalid content counts as not written. The first writer of a file wins (`publish_once`).
 
     Attributes:
         instances: of the job, in rank order; needed for `state`.

@@ -1,9 +1,8 @@
 """Runs a command beside an instance that is a process of this machine: same `/ml`, folder and variables.
 
 The process is identified by the variable `PAI_INSTANCE_NAME`. Only processes of the caller's own user are
-considered:
-the kernel does not let other users read their variables, and root must not enter a `/ml` that another user
-created.
+considered: the kernel does not let other users read their variables, and root must not enter a `/ml` that another
+user created.
 """
 
 from __future__ import annotations

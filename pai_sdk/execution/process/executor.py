@@ -32,11 +32,9 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class ProcessExecutor(Executor):
     """Runs the instances of a job as processes, under a supervisor that does not depend on this process.
 
-    All instances of a job share its sandbox and meet on the loopback address. Python requirements are
-    installed into a
-    virtual environment that jobs with the same requirements share; packages of this interpreter count as
-    installed. The
-    request's image is not used.
+    All instances of a job share its sandbox and meet on the loopback address. Python requirements are installed
+    into a virtual environment that jobs with the same requirements share; packages of this interpreter count as
+    installed. The request's image is not used.
 
     Attributes:
         cache_dir: where those environments are stored.

@@ -1,9 +1,8 @@
 """The actor of one instance: it owns the instance's CPUs and GPUs, and calls the agent on its node.
 
 Ray pickles the class by value, so a node needs Ray but no pai_sdk: the agent's modules arrive with the first call.
-Therefore this module imports the standard library only. Variables and keys of a job are arguments of
-methods, which,
-unlike a `runtime_env`, appear neither in Ray's state API nor in its logs.
+Therefore this module imports the standard library only. Variables and keys of a job are arguments of methods,
+which, unlike a `runtime_env`, appear neither in Ray's state API nor in its logs.
 """
 
 from __future__ import annotations

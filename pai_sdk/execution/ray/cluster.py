@@ -2,8 +2,7 @@
 
 All of them are detached: they outlive this process, and the next one finds them. The placement group of a job is
 `pai-NAMESPACE-JOB`, because Ray lists group names for the complete cluster; the actor of an instance is
-`pai-INSTANCE`
-in the service's own namespace.
+`pai-INSTANCE` in the service's own namespace.
 """
 
 from __future__ import annotations

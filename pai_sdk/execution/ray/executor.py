@@ -1,9 +1,8 @@
 """Jobs on the nodes of a Ray cluster, without a shared file system.
 
-The executor itself only reads and writes files: the `Journal` of each job, and the `Hub`. Its mirror
-process (`mirror`)
-has the connection to the cluster. It places the instances of jobs, sends their files, and copies state, logs and
-outputs back into the job's folder, so `files` is that folder.
+The executor itself only reads and writes files: the `Journal` of each job, and the `Hub`. Its mirror process
+(`mirror`) has the connection to the cluster. It places the instances of jobs, sends their files, and copies state,
+logs and outputs back into the job's folder, so `files` is that folder.
 """
 
 from __future__ import annotations

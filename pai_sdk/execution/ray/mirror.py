@@ -1,10 +1,9 @@
 """The mirror process: it connects to the cluster for a service, and mirrors the cluster's jobs.
 
-It is a process of its own, because Ray keeps one connection per process, and ends that process when the
-cluster goes
-away. It prints `ready`, or why it cannot work. When its standard input is closed, its service has ended: it
-continues
-until all jobs have ended, or another service starts a new one. A kill loses nothing: the next mirror continues.
+It is a process of its own, because Ray keeps one connection per process, and ends that process when the cluster
+goes away. It prints `ready`, or why it cannot work. When its standard input is closed, its service has ended: it
+continues until all jobs have ended, or another service starts a new one. A kill loses nothing: the next mirror
+continues.
 """
 
 from __future__ import annotations

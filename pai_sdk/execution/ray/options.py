@@ -21,9 +21,8 @@ class RayOptions:
     """How a service uses its Ray cluster.
 
     Attributes:
-        address: `auto`: the cluster of the Ray node on this machine; `host:port`: the same cluster, by the
-        address of
-            its head; `ray://host:port`: a remote cluster, by its Ray Client server.
+        address: `auto`: the cluster of the Ray node on this machine; `host:port`: the same cluster, by the address
+            of its head; `ray://host:port`: a remote cluster, by its Ray Client server.
         cpus_per_instance: CPUs of an instance whose job sets none.
         placement: how the instances of a job are placed on nodes; one of Ray's four strategies.
         node_folder: the folder of a node in which jobs run; by default one in its folder for temporary files.

@@ -1,8 +1,7 @@
 """Copies the outputs of a job from its nodes into the job's folder on this machine.
 
-A file appears complete, by a rename. If instances on several nodes write the same path, the file of the
-lowest rank
-wins. The version of each local file is recorded, so the next process continues.
+A file appears complete, by a rename. If instances on several nodes write the same path, the file of the lowest
+rank wins. The version of each local file is recorded, so the next process continues.
 """
 
 from __future__ import annotations

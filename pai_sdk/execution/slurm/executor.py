@@ -2,9 +2,8 @@
 
 One Slurm job runs one complete job. On the nodes, `agent.slurm.batch` claims it and `agent.slurm.task` runs an
 instance; both write into the job's folder (`GangFolder`). The executor reads that folder, and asks Slurm
-(`SlurmQueue`)
-only why a job has not started, or has ended without a report of its instances. No job ends because Slurm does not
-respond.
+(`SlurmQueue`) only why a job has not started, or has ended without a report of its instances. No job ends because
+Slurm does not respond.
 
     root/state/     the `Journal`: description of the job, stop request; its end, written by the executor
     root/shared/    the `GangFolder`; `submitted` in it has the number of the Slurm job

@@ -149,8 +149,8 @@ class SlurmQueue:
     def find(self, root: Path) -> list[QueuedJob] | None:
         """Returns the Slurm jobs of a job's last attempt, unfinished ones first; None while unknown.
 
-        An empty list means that two responses in a row, both requested after the first call for it, lacked
-        the job.
+        An empty list means that two responses in a row, both requested after the first call for it, lacked the
+        job.
         """
         with self._lock:
             self._refresh_if_due()

@@ -1,8 +1,7 @@
 """The users of a service, their access keys, and the members of workspaces.
 
 A key's secret is not stored: it is derived from the service's own secret and the key's id, so a copy of the
-database
-gives no access.
+database gives no access.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ class UserInfo:
 class Users:
     """Users, keys and members. Safe to use from several threads.
 
-    All data for the admission of requests is in memory: requests are admitted on the event loop, which must
-    not wait for a
-    database. A change reads it again before the change is confirmed. Only one process changes users at a time.
+    All data for the admission of requests is in memory: requests are admitted on the event loop, which must not
+    wait for a database. A change reads it again before the change is confirmed. Only one process changes users at
+    a time.
 
     Args:
         database: where they are stored.

@@ -84,9 +84,8 @@ def right_of_roles(roles: Sequence[str]) -> Right:
 class WorkspaceTable:
     """All workspaces; the default one always exists. Safe to use from several threads.
 
-    They are in memory, as users are, because each submission needs one. A change reads them again before it
-    is confirmed.
-    Only one process changes them at a time.
+    They are in memory, as users are, because each submission needs one. A change reads them again before it is
+    confirmed. Only one process changes them at a time.
     """
 
     def __init__(

@@ -279,9 +279,8 @@ class BlobWriter:
     def finish(self, *, durable: bool = True) -> Blob:
         """Moves the complete blob to its final path.
 
-        With `durable`, it is forced to the disk, so that a committed row never refers to a blob that a
-        power failure has
-        lost.
+        With `durable`, it is forced to the disk, so that a committed row never refers to a blob that a power
+        failure has lost.
         """
         stream = self._file()
         # Not `replace_file`, which needs the content in memory.
@@ -326,9 +325,8 @@ class SharedBlob:
                       |
                       +-----> discard() without it: free again
 
-    Only a part of the same length as the first one has a slot. A written slot is never written again: a
-    part that is
-    uploaded again gets a blob of its own, and so do all parts once the object is being completed.
+    Only a part of the same length as the first one has a slot. A written slot is never written again: a part that
+    is uploaded again gets a blob of its own, and so do all parts once the object is being completed.
 
     Attributes:
         name: of the blob.

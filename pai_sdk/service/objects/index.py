@@ -59,9 +59,8 @@ class BucketInfo:
 class ObjectIndex:
     """Finds, lists, records and forgets objects. It does not access files: it returns the names of unused ones.
 
-    Some operations come in pairs: one blocks until it is on the disk, one (`…_soon`) is awaited by an event
-    loop. `find`
-    and `find_with_content` can be called in an event loop.
+    Some operations come in pairs: one blocks until it is on the disk, one (`…_soon`) is awaited by an event loop.
+    `find` and `find_with_content` can be called in an event loop.
     """
 
     def __init__(self, database: IndexDatabase) -> None:

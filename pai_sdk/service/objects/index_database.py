@@ -117,8 +117,8 @@ def _with_part_sizes(connection: Connection) -> None:
 def _with_contents(connection: Connection) -> None:
     """Migrates to version 3: small objects are rows of `oss_contents`; existing files stay.
 
-    `Schema` creates the new table. The new version number locks out older builds, which would treat such an
-    object as lost.
+    `Schema` creates the new table. The new version number locks out older builds, which would treat such an object
+    as lost.
     """
 
 
@@ -194,9 +194,8 @@ class IndexDatabase:
 def _migrate(source: Engine, target: Connection, root: Path) -> None:
     """Replaces the index by the one in another database, which older builds cannot use afterwards.
 
-    The caller commits the transaction of `target` and then drops the tables of `source`. After a kill in
-    between, the
-    migration runs again.
+    The caller commits the transaction of `target` and then drops the tables of `source`. After a kill in between,
+    the migration runs again.
     """
     with source.begin() as connection:
         _SCHEMA.retire(connection)

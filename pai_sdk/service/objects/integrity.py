@@ -18,11 +18,9 @@ DAMAGED = "ObjectDamaged"
 class IntegrityCheck:
     """Receives an object's content in chunks, and checks at the end whether it is intact.
 
-    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload
-    it is the MD5;
-    for an object of parts it combines the MD5 of each part, whose sizes the index has. For an appended
-    object only the
-    size is checked.
+    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload it is
+    the MD5; for an object of parts it combines the MD5 of each part, whose sizes the index has. For an appended
+    object only the size is checked.
 
     Example:
         >>> check = IntegrityCheck(StoredObject("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))

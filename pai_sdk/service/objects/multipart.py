@@ -1,10 +1,8 @@
 """Multipart uploads: each part is written at its offset into one blob, which becomes the content of the object.
 
-A part without a slot there is a blob of its own until the end, and is then copied to its offset. A range
-that a row
-refers to is never written again. Where that would happen, for example if only some parts are selected, a
-new blob is
-created.
+A part without a slot there is a blob of its own until the end, and is then copied to its offset. A range that a
+row refers to is never written again. Where that would happen, for example if only some parts are selected, a new
+blob is created.
 """
 
 from __future__ import annotations
@@ -96,9 +94,8 @@ class UploadInfo:
 class MultipartUploads:
     """Starts, fills, completes, aborts and lists multipart uploads.
 
-    `SharedBlob.completing` is locked while an object is built from parts. `_guard` protects the dictionary
-    only: neither the
-    database nor the disk is accessed under it.
+    `SharedBlob.completing` is locked while an object is built from parts. `_guard` protects the dictionary only:
+    neither the database nor the disk is accessed under it.
     """
 
     def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:

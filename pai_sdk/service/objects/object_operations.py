@@ -64,9 +64,8 @@ _ACCEPTED_VALUES = {
 class ObjectOperations:
     """OSS operations on objects, except multipart uploads.
 
-    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a
-    thread call
-    would cost more than the work.
+    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a thread
+    call would cost more than the work.
     """
 
     def __init__(self, store: ObjectStore, threads: Threads) -> None:

@@ -1,10 +1,8 @@
 """Objects as rows of SQLite, with the contents of small ones; uses sqlite3 directly, for speed.
 
-An object whose content is a row has the name of that row as its `blob`: `row-000000000017`. A copy refers
-to the same
-row. The transaction that deletes or replaces the last object of a row deletes the row too; the index on
-`blob` finds
-out whether there is another object.
+An object whose content is a row has the name of that row as its `blob`: `row-000000000017`. A copy refers to the
+same row. The transaction that deletes or replaces the last object of a row deletes the row too; the index on
+`blob` finds out whether there is another object.
 """
 
 from __future__ import annotations

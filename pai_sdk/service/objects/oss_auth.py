@@ -266,9 +266,8 @@ def signature_v4(
 ) -> str:
     """Returns the hexadecimal HMAC-SHA256.
 
-    Examples of a scope and a date: `20261121/cn-hangzhou/oss/aliyun_v4_request`, `20261121T101500Z`.
-    `also_signed` are the
-    additional signed headers, in lower case.
+    Examples of a scope and a date: `20261121/cn-hangzhou/oss/aliyun_v4_request`, `20261121T101500Z`. `also_signed`
+    are the additional signed headers, in lower case.
     """
     query = sorted((_encode(name), _encode(value)) for name, value in request.query if name != "x-oss-signature")
     headers = _chosen_headers(request, (*_SIGNED_BY_DEFAULT, *also_signed))

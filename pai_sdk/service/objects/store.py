@@ -1,11 +1,9 @@
 """The object store: an index in a database, large contents in files, small ones in the database, too.
 
 A large object is written to a draft file, renamed into place when complete, and becomes the object when its row is
-committed. File and folder are forced to the disk before the commit, and the commit before the
-acknowledgement. A process
-that dies before the commit leaves a file without a row, which the sweep removes. A row whose file is lost
-or truncated,
-by a disk error, is dropped at the next start. A small object is committed together with its content.
+committed. File and folder are forced to the disk before the commit, and the commit before the acknowledgement. A
+process that dies before the commit leaves a file without a row, which the sweep removes. A row whose file is lost
+or truncated, by a disk error, is dropped at the next start. A small object is committed together with its content.
 """
 
 from __future__ import annotations
@@ -288,9 +286,8 @@ class ObjectStore:
     ) -> StoredObject:
         """Copies an object; its content is read only if it is a file on a file system without hard links.
 
-        Without `headers`, the copy has headers and content type of the source. `check_source` is called
-        with the version that
-        is copied, and raises if the client's conditions are not met.
+        Without `headers`, the copy has headers and content type of the source. `check_source` is called with the
+        version that is copied, and raises if the client's conditions are not met.
         """
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))

@@ -22,11 +22,9 @@ _DAY_S = 24 * 3600.0
 class Sweeper:
     """Sweeps in a thread: all blobs once after the start, and the unfinished uploads every hour.
 
-    A blob without a row was left by an earlier process, and is removed. An object whose blob is missing or
-    too short was lost
-    by a disk error, and is dropped. Contents in an external store are swept daily, because only contents
-    that are a day old
-    may be deleted.
+    A blob without a row was left by an earlier process, and is removed. An object whose blob is missing or too
+    short was lost by a disk error, and is dropped. Contents in an external store are swept daily, because only
+    contents that are a day old may be deleted.
     """
 
     def __init__(

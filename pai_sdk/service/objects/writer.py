@@ -38,11 +38,9 @@ def connect(path: Path) -> sqlite3.Connection:
 class Writer:
     """Runs operations in the order of their arrival, each completely or not at all.
 
-    The thread takes all waiting operations, runs each within a savepoint of one transaction, and commits.
-    Only then it
-    notifies the callers. With SQLite's `synchronous=FULL`, the commit forces the transaction to the disk,
-    so the callers
-    share that cost.
+    The thread takes all waiting operations, runs each within a savepoint of one transaction, and commits. Only
+    then it notifies the callers. With SQLite's `synchronous=FULL`, the commit forces the transaction to the disk,
+    so the callers share that cost.
 
     Example:
         >>> writer = Writer(Path("objects.db"))  # doctest: +SKIP

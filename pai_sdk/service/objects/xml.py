@@ -199,11 +199,9 @@ def written_headers(written: StoredObject | UploadedPart) -> dict[str, str]:
 def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str, str]:
     """Returns the headers of an object with `content-disposition: attachment` where a browser could run it.
 
-    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization`
-    of OSS when they
-    open an address, so official clients with a key receive the headers unchanged. Type and disposition
-    count as the response
-    has them, because the creator of the URL chooses the `response-*` parameters.
+    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization` of OSS
+    when they open an address, so official clients with a key receive the headers unchanged. Type and disposition
+    count as the response has them, because the creator of the URL chooses the `response-*` parameters.
     """
     safe = dict(headers)
     if request.header("authorization") or _DISPLAYED.fullmatch(safe.get("content-type", "").strip()):

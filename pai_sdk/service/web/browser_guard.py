@@ -1,12 +1,9 @@
 """The guard of the page: its host names, its sign-in, and what a browser may do with responses.
 
-A page on another site can make a browser send requests to a server on the same machine, and after a change
-of its DNS
-record even read the responses. So the name in `Host` is checked first, for every path and method. Browsers
-also send a
-cookie with requests of other pages on this machine, and to other servers on it, whatever their port. So a
-request with a
-cookie must come from this page, and prove the key that only this page has.
+A page on another site can make a browser send requests to a server on the same machine, and after a change of its
+DNS record even read the responses. So the name in `Host` is checked first, for every path and method. Browsers
+also send a cookie with requests of other pages on this machine, and to other servers on it, whatever their port.
+So a request with a cookie must come from this page, and prove the key that only this page has.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
 """Access for browsers and programs: one-time codes, the credentials they are exchanged for, and a token.
 
-A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever
-its port, so
-a program with such a server could forward it. The page has the key in its own storage, which belongs to its
-port: only
-both together admit a request. Scripts cannot read the cookie. Scripts can use the key and cannot read it:
-the browser
-stores it as a `CryptoKey` that is not exportable, and the page sends a proof made with it, which is valid
-for one method
-and path, and for a few minutes. Browsers offer that in secure contexts only (HTTPS, or this machine);
-otherwise the page
-sends the key itself.
+A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
+port, so a program with such a server could forward it. The page has the key in its own storage, which belongs to
+its port: only both together admit a request. Scripts cannot read the cookie. Scripts can use the key and cannot
+read it: the browser stores it as a `CryptoKey` that is not exportable, and the page sends a proof made with it,
+which is valid for one method and path, and for a few minutes. Browsers offer that in secure contexts only (HTTPS,
+or this machine); otherwise the page sends the key itself.
 
-The server stores nothing about a cookie: it contains its expiry and a signature of it, and its key is
-another signature
-of the same value. So a page stays signed in after a restart of the service, as long as the service has the
-same secret.
+The server stores nothing about a cookie: it contains its expiry and a signature of it, and its key is another
+signature of the same value. So a page stays signed in after a restart of the service, as long as the service has
+the same secret.
 """
 
 from __future__ import annotations
@@ -87,8 +81,8 @@ class BrowserKeys:
 
         Args:
             cookie: the value from `exchange`.
-            credential: the key of the cookie, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request`
-            with that key.
+            credential: the key of the cookie, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with that
+                key.
             request: the method and the path of the request, for a proof.
 
         Returns:

@@ -74,9 +74,8 @@ class UiSettings:
         logdir: the folder of runs, or its URI.
         host: the address to listen on.
         port: the port; 0 selects a free one.
-        names: names of this machine, besides those of loopback and `host`, under which browsers may request
-        the page;
-            `https://NAME` for one behind a proxy that adds TLS.
+        names: names of this machine, besides those of loopback and `host`, under which browsers may request the
+            page; `https://NAME` for one behind a proxy that adds TLS.
         token: for programs, as `Authorization: Bearer`; empty for none.
         pipelines: the runs of pipelines in the folder; None to ignore them.
         static: the folder of the page's files.

@@ -37,8 +37,7 @@ def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
     """Checks that the store belongs to this service, and marks it.
 
     The local file is written before the marker: a process that dies in between claims the store again.
-    `is_referenced`:
-    the index refers to contents in the store, so the marker must exist.
+    `is_referenced`: the index refers to contents in the store, so the marker must exist.
     """
     claimed = _read_claim(root)
     if claimed.get("uri") != store.uri:

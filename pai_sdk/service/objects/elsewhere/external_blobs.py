@@ -1,10 +1,8 @@
 """Large contents of objects in an external store, such as a bucket of S3 or OSS; the index stays local.
 
-Content is written to `incoming/` first, as without such a store, and uploaded when complete; then the row
-of the index
-is committed. So a name never refers to partial content. Uploads of a process that died before the commit
-are swept a day
-later. Appendable contents, and the parts of unfinished uploads, stay in the folder.
+Content is written to `incoming/` first, as without such a store, and uploaded when complete; then the row of the
+index is committed. So a name never refers to partial content. Uploads of a process that died before the commit are
+swept a day later. Appendable contents, and the parts of unfinished uploads, stay in the folder.
 """
 
 from __future__ import annotations
