@@ -87,12 +87,7 @@ class Jobs:
         return version
 
     def require_visible(self, job_id: str, principal: Principal, *, changes: bool = False) -> None:
-        """Checks that a user can see a job.
-
-        Args:
-            job_id: id of the job.
-            principal: the user.
-            changes: the request changes the job; only its owner and administrators may.
+        """Checks that a user can see a job, and with `changes` that they may change it.
 
         Raises:
             WireError: 404 if they cannot see it or it does not exist; 403 if they may only see it.
@@ -225,13 +220,6 @@ class Jobs:
         self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
     ) -> bool:
         """Puts a job back into the queue after a failed attempt.
-
-        Args:
-            job_id: id of the job.
-            attempt: number of the failed attempt.
-            wait_s: minimum time until the next attempt.
-            ending: reason of the failure.
-            instances: final states of the instances.
 
         Returns:
             False if the job has finished, has a stop request, or was put back already.

@@ -88,12 +88,7 @@ def sizes_bytes(session: Session, job_ids: Collection[str]) -> dict[str, int]:
 
 
 def jobs_in_parts(session: Session, sizes: Mapping[str, int]) -> Iterator[list[Job]]:
-    """Yields jobs in the order of these ids, in parts; earlier parts are removed from the session.
-
-    Args:
-        session: of one transaction.
-        sizes: of the requests, from `find_jobs` or `sizes_bytes`.
-    """
+    """Yields jobs in the order of these ids, in parts; earlier parts are removed from the session."""
     part: list[str] = []
     remaining_bytes = _PART_BYTES
     for job_id, size in [*sizes.items(), ("", _PART_BYTES)]:

@@ -33,13 +33,7 @@ LinkOf: TypeAlias = Callable[[str], "str | None"]
 
 
 def job_in_list(job: Job, experiments: Mapping[str, str], link_of: LinkOf) -> dict[str, Any]:
-    """Returns the part of a job that a list has.
-
-    Args:
-        job: the job.
-        experiments: names of experiments by id.
-        link_of: returns the URL of the job's page.
-    """
+    """Returns the part of a job that a list has."""
     return job_body(job.request, _state(job, link_of), experiments)
 
 

@@ -83,12 +83,7 @@ class UsageMeter:
         self._thread.join()
 
     def watch(self, job_id: str, logs: Mapping[str, Path]) -> None:
-        """Samples a job from now on.
-
-        Args:
-            job_id: id of the job.
-            logs: the log file of each of its instances.
-        """
+        """Samples a job from now on."""
         now = time.monotonic()
         with self._lock:
             self._watched[job_id] = {name: _Watched(_usage_file(log), now) for name, log in logs.items()}

@@ -38,14 +38,7 @@ _MAX_TEXT_LENGTH = 2000
 
 
 def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch: str) -> dict[str, Any]:
-    """Returns a run as an object with the requested fields, without empty ones.
-
-    Args:
-        brief: the run.
-        tags: the requested metrics.
-        fields: of `FIELDS`.
-        epoch: of the manager, for the version.
-    """
+    """Returns a run as an object with the requested fields, without empty ones."""
     row: dict[str, Any] = {"id": brief.id, "v": f"{epoch}.{brief.version}"}
     for name in fields:
         if name in _RUN_FIELDS and (value := getattr(brief, name)) not in (None, "", 0, {}):

@@ -141,14 +141,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def tagged(request: Request, content: bytes, media_type: str, headers: Mapping[str, str]) -> Response:
-    """Builds a response with a strong ETag: 304 if the client has it; compressed unless the client is local.
-
-    Args:
-        request: the request.
-        content: the response.
-        media_type: of the content.
-        headers: further headers.
-    """
+    """Builds a response with a strong ETag: 304 if the client has it; compressed unless the client is local."""
     digest = hashlib.blake2b(content, digest_size=12).hexdigest()
     is_zipped = (
         len(content) >= _MIN_GZIPPED_BYTES

@@ -307,11 +307,6 @@ class TableStore:
     def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Stores a block durably; replaces one with the same id.
 
-        Args:
-            upload: the session.
-            block_id: of the block.
-            batches: the rows, written batch by batch.
-
         Raises:
             TableError: the id is out of range, or the upload is committed.
         """

@@ -82,14 +82,7 @@ class Use:
 
 
 def share_of(use: Use, allocations: Iterable[Allocation], capacity: Capacity, now: float) -> float:
-    """Returns the share of a user by the rule above.
-
-    Args:
-        use: usage of finished jobs.
-        allocations: resources of the user's started jobs.
-        capacity: capacity of the service.
-        now: the time, in seconds since 1970.
-    """
+    """Returns the share of a user by the rule above."""
     instances, cpus, gpus = 0.0, 0.0, 0.0
     total = use.decayed(now)
     for allocation in allocations:

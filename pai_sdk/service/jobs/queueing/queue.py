@@ -119,12 +119,7 @@ class FairQueue:
         return not self._jobs.owners_in_queue()
 
     def next_to_start(self, capacity: Callable[[], Capacity], allocations: Sequence[Allocation]) -> Job | None:
-        """Returns the job that starts now, or None. Waiting heads get an event with the reason.
-
-        Args:
-            capacity: returns the current capacity.
-            allocations: resources of the running jobs.
-        """
+        """Returns the job that starts now, or None. Waiting heads get an event with the reason."""
         now = self._clock()
         queued = self._heads(now)
         if not queued:
