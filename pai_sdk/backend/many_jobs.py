@@ -31,8 +31,8 @@ class _Page:
         number: the last page, from 1.
         ids: jobs of this page, to detect a repeated page.
         read: number of jobs on all pages so far.
-        asked: the jobs that were requested when the list started.
-        shown: requested jobs that were on a page.
+        requested: the jobs that were requested when the list started.
+        reported: requested jobs that were on a page.
         start_time: earliest creation time of listed jobs.
     """
 

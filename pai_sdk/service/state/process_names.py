@@ -28,7 +28,7 @@ class ProcessName:
         start_ticks: start time, in clock ticks since boot; a reused pid has another one.
 
     Example:
-        >>> ProcessName.parse(ProcessName.ours().to_json()) == ProcessName.ours()
+        >>> ProcessName.parse(ProcessName.current().to_json()) == ProcessName.current()
         True
     """
 

@@ -23,7 +23,7 @@ class Reserve:
     """A file of 4 MiB that is deleted when the disk is full, and created again when there is space.
 
     Example:
-        >>> Reserve.of(Path("/srv/pai")).hold()  # doctest: +SKIP
+        >>> Reserve.of(Path("/srv/pai")).allocate()  # doctest: +SKIP
     """
 
     @classmethod

@@ -25,7 +25,7 @@ class MemoryBudget:
 
     Example:
         >>> budget = MemoryBudget(1000)
-        >>> with budget.taken(800):
+        >>> with budget.reserve(800):
         ...     budget.free_bytes
         200
     """

@@ -53,7 +53,7 @@ class Tokens:
 
     Example:
         >>> tokens = Tokens("DROP TABLE `t`")
-        >>> tokens.take_words("drop", "table"), tokens.take_name("a table")
+        >>> tokens.accept_keywords("drop", "table"), tokens.expect_name("a table")
         (True, 't')
     """
 

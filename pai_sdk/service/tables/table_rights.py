@@ -45,7 +45,7 @@ def parse_table_uri(uri: str) -> TableRef:
         TableError: it is no such URI.
 
     Example:
-        >>> named_table("odps://shop/tables/clicks/dt=1").partition
+        >>> parse_table_uri("odps://shop/tables/clicks/dt=1").partition
         {'dt': '1'}
     """
     match = _URI.fullmatch(uri)
@@ -64,7 +64,7 @@ class TableRights:
         user: rights of the key's user; None where there are no users.
 
     Example:
-        >>> rights = TableRights([NamedTable("shop", "clicks")], [])
+        >>> rights = TableRights([TableRef("shop", "clicks")], [])
         >>> rights.check("shop", "clicks")
         >>> rights.check("shop", "clicks", writes=True)
         Traceback (most recent call last):

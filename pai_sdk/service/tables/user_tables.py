@@ -19,7 +19,7 @@ class UserTables:
 
     Example:
         >>> alice = UserTables(Principal("alice", "LTAI", "submit"), lambda project, name: "bob")
-        >>> alice.may_read("shop", "clicks")
+        >>> alice.can_read("shop", "clicks")
         False
     """
 

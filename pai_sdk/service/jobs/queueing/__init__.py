@@ -1,1 +1,1 @@
-"""The queue: which job begins next, by quotas, fair share and priority."""
+"""Decides which job starts next, by quotas, fair share and priority."""

@@ -52,7 +52,7 @@ class Use:
 
     Example:
         >>> day = 24 * 3600
-        >>> use = Use().with_use(Need(1, cpus=8), begun=0, ended=day)
+        >>> use = Use().with_use(Need(1, cpus=8), start=0, end=day)
         >>> use.cpus, use.decayed(2 * day).cpus
         (4.0, 2.0)
     """

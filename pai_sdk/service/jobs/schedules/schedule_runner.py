@@ -52,7 +52,7 @@ class _Due:
     Attributes:
         row: the schedule, as it was read.
         at: the due time; the newest one if several have passed.
-        following: the next due time.
+        next_at: the next due time.
     """
 
     row: ScheduleRow
