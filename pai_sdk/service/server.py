@@ -23,7 +23,7 @@ from pai_sdk.execution.registry import open_executor
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.http.api_app import Dispatcher, create_api
 from pai_sdk.service.http.auditing import audit_into
-from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
+from pai_sdk.service.http.authentication import MAX_SKEW_S, Authenticator
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
 from pai_sdk.service.http.foreign_cloud import AsForeignCloud
@@ -390,8 +390,8 @@ def _open_dispatcher(
 ) -> Dispatcher:
     """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
     settings = context.settings
-    context.make_missing_buckets()
-    nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
+    context.create_missing_buckets()
+    nonces = NonceMemory(lifetime_s=MAX_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)

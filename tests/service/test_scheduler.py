@@ -318,7 +318,7 @@ def test_who_waits_for_a_job_is_told_that_it_was_deleted(
 def test_an_idle_service_ends_but_never_with_a_job(
     start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "_LOOK_S", 0.05)
+    monkeypatch.setattr(http_server, "_CHECK_INTERVAL_S", 0.05)
     executor = ScriptedExecutor()
     with start(executor) as client:
         job_id = client.create(job_body())

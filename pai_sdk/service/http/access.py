@@ -1,8 +1,8 @@
-"""Decides for each request of the API whether its user may do that: by right, and by whose the job is.
+"""Authorizes each request of the API, by the right of its user and by the owner of the job.
 
-This is asked for every route, and refuses what it does not know: a route that changes something needs the right
-`submit`, one for users needs `admin`. A job or schedule that is not the user's is not there for them, and neither
-are the models, experiments and algorithms of workspaces that they are no member of.
+The check covers every route. A route that changes something needs the right `submit`, one for users needs `admin`.
+Jobs and schedules of other users do not exist for a user, nor do models, experiments and algorithms of workspaces
+that they are no member of.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pai_sdk.service.http.page_requests import PAGE_SESSION
 from pai_sdk.service.identity.principal import Principal, Right
 from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["AccessChecked", "is_open_to_pages", "is_reading", "needed_right"]
+__all__ = ["AccessChecked", "is_open_to_pages", "is_read_only_request", "required_right"]
 
 _ADMIN = ("/api/v1/users", "/api/v1/audit")
-_READING_POSTS = (
+_READ_ONLY_POSTS = (
     "/api/v1/compare",
     "/api/v1/hparams/diff",
     "/api/v1/trainingjobs/changes",
@@ -45,11 +45,11 @@ _CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})
 
 
 class _Registry(Protocol):
-    def require_visible(self, found_id: str, principal: Principal, right: Right, /) -> None: ...
+    def require_visible(self, resource_id: str, principal: Principal, right: Right, /) -> None: ...
 
 
-def needed_right(method: str, path: str) -> Right:
-    """The right that a request needs, whatever it is about.
+def required_right(method: str, path: str) -> Right:
+    """Returns the right that a request needs, whatever job or model it names.
 
     Example:
         >>> needed_right("GET", "/api/v1/trainingjobs"), needed_right("DELETE", "/api/v1/trainingjobs/{job_id}")
@@ -57,17 +57,17 @@ def needed_right(method: str, path: str) -> Right:
     """
     if path.startswith(_ADMIN):
         return "admin"
-    return "read" if is_reading(method, path) else "submit"
+    return "read" if is_read_only_request(method, path) else "submit"
 
 
-def is_reading(method: str, path: str) -> bool:
-    """Return whether a request changes nothing.
+def is_read_only_request(method: str, path: str) -> bool:
+    """Returns whether a request changes nothing.
 
     Args:
         method: of HTTP.
-        path: of its route, with the names of parameters in it: a user may have the name of an action.
+        path: of its route, with the names of parameters in it: the name of a user can be that of an action.
     """
-    return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READING_POSTS)
+    return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READ_ONLY_POSTS)
 
 
 def is_open_to_pages(method: str, path: str) -> bool:
@@ -83,33 +83,33 @@ def is_open_to_pages(method: str, path: str) -> bool:
     """
     if path.startswith(_ADMIN) or path in _CLOSED_TO_PAGES:
         return False
-    return is_reading(method, path) or (method, path) in _CHANGES_OF_PAGES
+    return is_read_only_request(method, path) or (method, path) in _CHANGES_OF_PAGES
 
 
-async def _checked(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
-    """Refuse a request that its user may not make.
+async def _check_access(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
+    """Refuses a request that its user is not allowed to make.
 
     Raises:
-        WireError: 403 for a lack of rights, or from a page where it is closed to pages; 404 for a job of someone
-            else, as if there were none.
+        WireError: 403 for a lack of rights, or from a page where it is closed to pages; 404 for a job of another
+            user, as if there were none.
     """
     path = request.scope["route"].path
     if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
         message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."
         raise WireError(403, "NotForPages", message)
-    right = needed_right(request.method, path)
+    right = required_right(request.method, path)
     principal.require(right)
-    changes = right != "read" and not path.endswith("/rerun")  # that makes another job
+    needs_owner = right != "read" and not path.endswith("/rerun")  # that creates another job
     for name in _JOB_NAMES:
         if (job_id := request.path_params.get(name)) is not None:
-            await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=changes)
+            await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=needs_owner)
     for name, registry in _registries(context).items():
-        if (found_id := request.path_params.get(name)) is not None:
-            await run_in_threadpool(registry.require_visible, found_id, principal, right)
+        if (resource_id := request.path_params.get(name)) is not None:
+            await run_in_threadpool(registry.require_visible, resource_id, principal, right)
 
 
 def _registries(context: ServiceContext) -> dict[str, _Registry]:
-    """What belongs to workspaces or users, by the parameter of paths that names it."""
+    """Returns the registries of resources that belong to workspaces or users, by the parameter with the id."""
     return {
         "model_id": context.models,
         "algorithm_id": context.algorithms,
@@ -118,5 +118,5 @@ def _registries(context: ServiceContext) -> dict[str, _Registry]:
     }
 
 
-AccessChecked = Depends(_checked)
-"""A dependency of routes: the user may do this, and may see what the path names."""
+AccessChecked = Depends(_check_access)
+"""A dependency of routes: checks that the user is allowed to make the request."""

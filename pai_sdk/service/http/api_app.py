@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.access import AccessChecked
-from pai_sdk.service.http.content_headers import CONTENT_HEADERS, sending_with
+from pai_sdk.service.http.content_headers import CONTENT_HEADERS, send_with
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.health import is_health_check
@@ -63,7 +63,7 @@ _READ_ONLY = "The data folder of the service cannot be written any more; make it
 
 
 def create_api(context: ServiceContext) -> FastAPI:
-    """The PAI API. It checks no signatures: put a `Gate` before it."""
+    """Creates the PAI API. It checks no signatures: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context, app.state.shares, app.state.downloads = context, Shares(), Tickets()
     resources = (
@@ -157,12 +157,12 @@ class Dispatcher:
         self.requests_answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         part = self._part_for(scope)
         scope.setdefault("state", {})["part"] = part
         app = self._apps[part]
         if part != "page":  # whose guard has stricter headers
-            send = sending_with(send, CONTENT_HEADERS)
+            send = send_with(send, CONTENT_HEADERS)
         if part in ("health", "metrics"):
             await app(scope, receive, send)
             return
@@ -192,12 +192,12 @@ class Dispatcher:
 
 
 def part_of(scope: Scope) -> Part | None:
-    """The part of the service that handles a request; None until the `Dispatcher` has looked at it."""
-    found: Part | None = scope.get("state", {}).get("part")
-    return found
+    """Returns the part of the service that handles a request; None before the `Dispatcher` has selected it."""
+    part: Part | None = scope.get("state", {}).get("part")
+    return part
 
 
 def _is_signed_for_api(scope: Scope) -> bool:
-    """True if a client of the API sent the request. It cannot read XML, also where its path has no action."""
+    """Returns whether a client of the API sent the request. It cannot read XML, even for an unknown path."""
     headers = dict(scope["headers"])
     return headers.get(b"authorization", b"").startswith(_API_SCHEMES) or b"x-acs-version" in headers

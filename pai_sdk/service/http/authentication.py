@@ -1,4 +1,4 @@
-"""Authentication: the signatures of API requests, in both schemes PAI's clients use."""
+"""Verifies the signatures of API requests, in both schemes of PAI's clients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pai_sdk.service.identity.principal import Principal
 from pai_sdk.service.rate import KeyRates
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
-__all__ = ["LONGEST_SKEW_S", "Authenticator", "SignedRequest"]
+__all__ = ["MAX_SKEW_S", "Authenticator", "SignedRequest"]
 
-LONGEST_SKEW_S = 15 * 60
+MAX_SKEW_S = 15 * 60
 _ACS3_FIELDS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
 _CLAIMED_KEY = re.compile(r"Credential=([^,\s]+)|^acs ([^:\s]+):")
 _MUST_BE_SIGNED = ("host", "x-acs-date", "x-acs-content-sha256", "x-acs-signature-nonce")
@@ -35,7 +35,7 @@ _MISMATCH = (
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """The signed parts of a request. `path` is encoded as on the wire; header names are in lower case."""
+    """The signed parts of a request. `path` is encoded, as it was sent; header names are in lower case."""
 
     method: str
     path: str
@@ -44,10 +44,10 @@ class SignedRequest:
 
 
 class Authenticator:
-    """Lets a request in, or raises a `WireError`: 401 when it has no signature that can be read, else 403.
+    """Admits a request, or raises a `WireError`: 401 if it has no readable signature, else 403.
 
-    Alibaba Cloud refuses some of these with 400 and 404; its clients look at the codes, and those are the same.
-    ACS3-HMAC-SHA256 covers the body; the older HMAC-SHA1 scheme does not, which is how its clients send it.
+    Alibaba Cloud refuses some requests with 400 and 404; its clients check the codes, which are the same here.
+    ACS3-HMAC-SHA256 covers the body; the older HMAC-SHA1 scheme does not.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Authenticator:
         self._keys = keys
         self._now = now
         self._rates = rates or KeyRates(None)
-        self._nonces = nonces or NonceMemory(lifetime_s=LONGEST_SKEW_S)
+        self._nonces = nonces or NonceMemory(lifetime_s=MAX_SKEW_S)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
-        """Check a request for a `Gate`; what it returns checks the body.
+        """Checks a request for a `Gate`; returns the check of the body.
 
         Raises:
             WireError: the request is refused.
@@ -76,23 +76,23 @@ class Authenticator:
             scope.setdefault("state", {})[CLAIMED_KEY] = self._claimed_key(request)
             raise
         scope.setdefault("state", {})["principal"] = principal
-        # Only signed requests are counted: unsigned ones cannot use up the key's limit.
+        # After the signature: unsigned requests must not count for the rate limit of the key.
         throttle(self._rates.acquire(principal.key_id))
         if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
             raise invalid_parameter("A NUL character in the path or the query is not allowed.")
         return partial(self.check_body, request)
 
     def check(self, request: SignedRequest) -> Principal:
-        """Check all but the body, before the body is read; gives whose request it is.
+        """Checks all but the body, before the body is read; returns the user.
 
         Raises:
             WireError: the request is refused.
         """
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):
-            principal, dated = self._check_acs3(request, authorization)
+            principal, dated_at = self._check_acs3(request, authorization)
         elif authorization.startswith("acs "):
-            principal, dated = self._check_roa(request, authorization)
+            principal, dated_at = self._check_roa(request, authorization)
         elif authorization:
             raise WireError(
                 401,
@@ -109,7 +109,7 @@ class Authenticator:
             )
         nonce = request.headers.get("x-acs-signature-nonce", "")
         # After the signature: an unsigned request must not use up the nonce of a signed one.
-        if not nonce or not self._nonces.accept(nonce, dated=dated, now=self._now()):
+        if not nonce or not self._nonces.accept(nonce, dated=dated_at, now=self._now()):
             raise WireError(
                 403,
                 "SignatureNonceUsed",
@@ -118,19 +118,19 @@ class Authenticator:
         return principal
 
     def _claimed_key(self, request: SignedRequest) -> str:
-        """Returns the key id that a refused request names, if it is one of ours: other texts may be secrets."""
-        named = _CLAIMED_KEY.search(request.headers.get("authorization", ""))
-        key_id = named[1] or named[2] if named else ""
+        """Returns the key id in a refused request, if this service has it: other strings may be secrets."""
+        match = _CLAIMED_KEY.search(request.headers.get("authorization", ""))
+        key_id = match[1] or match[2] if match else ""
         return key_id if self._keys.principal(key_id) is not None else ""
 
     def check_body(self, request: SignedRequest, body: bytes) -> None:
-        """Check that the body is the one that was signed.
+        """Checks that the body is the one that was signed.
 
         Raises:
             WireError: it is not.
         """
         signed = request.headers.get("x-acs-content-sha256")
-        # The older scheme has no such header, and says nothing of the body.
+        # The older scheme has no such header: it does not cover the body.
         if signed is not None and not hmac.compare_digest(signed.encode(), payload_hash(body).encode()):
             raise WireError(403, "SignatureDoesNotMatch", "The body is not the one that was signed.")
 
@@ -163,17 +163,17 @@ class Authenticator:
         return principal, dated
 
     def _check_roa(self, request: SignedRequest, authorization: str) -> tuple[Principal, float]:
-        key_id, _, given = authorization.removeprefix("acs ").partition(":")
+        key_id, _, claimed = authorization.removeprefix("acs ").partition(":")
         principal, secret = self._check_key(key_id)
         dated = self._check_date(_roa_date(request.headers.get("date", "")))
-        signature = roa_signature(
+        expected = roa_signature(
             secret,
             method=request.method,
             path=request.path,
             query=request.query,
             headers=request.headers,
         )
-        _compare(signature, given.strip())
+        _compare(expected, claimed.strip())
         return principal, dated
 
     def _check_key(self, key_id: str) -> tuple[Principal, str]:
@@ -187,7 +187,7 @@ class Authenticator:
             raise WireError(
                 403, "InvalidTimeStamp.Format", "The date of the request is missing or cannot be read."
             )
-        if abs(self._now() - seconds) > LONGEST_SKEW_S:
+        if abs(self._now() - seconds) > MAX_SKEW_S:
             raise WireError(
                 403,
                 "InvalidTimeStamp.Expired",
@@ -205,8 +205,8 @@ def _signed_request(scope: Scope) -> SignedRequest:
     return SignedRequest(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
 
 
-def _compare(expected: str, given: str) -> None:
-    if not hmac.compare_digest(expected.encode(), given.encode()):
+def _compare(expected: str, claimed: str) -> None:
+    if not hmac.compare_digest(expected.encode(), claimed.encode()):
         raise WireError(403, "SignatureDoesNotMatch", _MISMATCH)
 
 

@@ -1,4 +1,4 @@
-"""Response headers that keep a browser from running the bytes of users on the service's own origin."""
+"""Response headers: browsers must not run files of users with the origin of the service."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from collections.abc import Iterable
 
 from starlette.types import Message, Send
 
-__all__ = ["CONTENT_HEADERS", "sending_with", "with_missing_headers"]
+__all__ = ["CONTENT_HEADERS", "send_with", "with_missing_headers"]
 
 CONTENT_HEADERS = (
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""The headers of every response that is not the page: the browser gives such a document an origin of its own.
+"""The headers of every response except those of the page.
 
-A document with `sandbox` has no scripts, forms or storage. Programs ignore both headers.
+A browser gives a document with `sandbox` an opaque origin, without scripts, forms or storage. Programs ignore
+both headers.
 """
 
 
 def with_missing_headers(message: Message, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Adds headers to the start of a response, except those that the application has set itself."""
-    own = list(message.get("headers", []))
-    names = {name.lower() for name, _ in own}
+    """Adds headers to the start of a response, except those that the application has set."""
+    existing = list(message.get("headers", []))
+    names = {name.lower() for name, _ in existing}
     # Two policies would both apply: the one of the application replaces the default.
-    message["headers"] = [*own, *((name, value) for name, value in headers if name not in names)]
+    message["headers"] = [*existing, *((name, value) for name, value in headers if name not in names)]
 
 
-def sending_with(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
+def send_with(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
     """Returns a `send` that adds the missing headers to the response."""
 
     async def send_with_headers(message: Message) -> None:

@@ -34,11 +34,11 @@ class JobRunner(Protocol):
     """The scheduler, as far as requests use it."""
 
     def wake(self) -> None:
-        """There is a job in the queue, or one to be stopped."""
+        """Notifies the scheduler of a new job, or of one to stop."""
         ...
 
     def discard(self, job_id: str) -> None:
-        """The job was deleted; its folder can go."""
+        """Notifies the scheduler of a deleted job, so that it deletes its folder."""
         ...
 
 
@@ -69,28 +69,28 @@ class ServiceContext:
 
     @property
     def beyond_pai(self) -> tuple[str, ...]:
-        """The actions that PAI's API does not have, as offers; none in the mode of a cloud that is not ours."""
+        """The offers of actions that PAI's API does not have; none in the test mode of a foreign cloud."""
         return ("changes",) if self.settings.foreign is None else ()
 
     def bucket_of(self, principal: Principal) -> str:
-        """The bucket of a user; the service's own for its key."""
+        """Returns the bucket of a user; for the key of the service, its default bucket."""
         return self.settings.bucket if principal.user == OPERATOR else self.bucket_of_user(principal.user)
 
     def bucket_of_user(self, name: str) -> str:
-        """The name of a user's bucket."""
+        """Returns the name of a user's bucket."""
         return f"{self.settings.bucket}-{name}"
 
-    def make_bucket(self, user: str) -> None:
-        """Make the bucket of a user, and theirs."""
+    def create_user_bucket(self, user: str) -> None:
+        """Creates the bucket of a user, who becomes its owner."""
         bucket = self.bucket_of_user(user)
         self.bucket_rights.give(bucket, owner=user)
         self.create_bucket(bucket)
 
-    def make_missing_buckets(self) -> None:
-        """Make the buckets of users whose creation was cut off."""
+    def create_missing_buckets(self) -> None:
+        """Creates the buckets of users whose creation was interrupted."""
         for user in self.users.list():
             if not self.bucket_exists(self.bucket_of_user(user.name)):
-                self.make_bucket(user.name)
+                self.create_user_bucket(user.name)
 
     @property
     def quotas(self) -> Quotas:
@@ -98,7 +98,7 @@ class ServiceContext:
         return Quotas(self.jobs.database)
 
     def link_to_job(self, request: Request) -> Callable[[str], str | None]:
-        """A function that gives the address of a job on the page, under the name that a client uses."""
+        """Returns a function that gives the URL of a job on the page, with the host name that the client uses."""
         page, host = self.page, request.headers.get("host", "")
         return lambda job_id: None if page is None else page.link(host, job_id)
 
@@ -113,7 +113,7 @@ ContextOf = Annotated[ServiceContext, Depends(_context)]
 
 
 def principal_of(request: Request) -> Principal:
-    """Whose request it is; the gate has noted it."""
+    """Returns the user of a request, whom the gate has recorded in its scope."""
     principal: Principal = request.scope["state"]["principal"]
     return principal
 
@@ -123,4 +123,4 @@ async def _principal(request: Request) -> Principal:
 
 
 PrincipalOf = Annotated[Principal, Depends(_principal)]
-"""A parameter of a route: whose request it is."""
+"""A parameter of a route: the user of the request."""

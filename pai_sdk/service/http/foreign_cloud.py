@@ -1,4 +1,4 @@
-"""A test mode: creates that are late or delivered twice, as on a cloud that is not ours."""
+"""A test mode: creates are delayed or delivered twice, as on a foreign cloud."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _CREATE = ("POST", "/api/v1/trainingjobs")
 
 
 class AsForeignCloud:
-    """Stands before the gate of the API and does to creates what a gateway, or a slow service, would do."""
+    """Wraps the gate of the API; delays or repeats creates, as a gateway or a slow service would."""
 
     def __init__(self, app: ASGIApp, foreign: ForeignCloud) -> None:
         self._app = app
         self._foreign = foreign
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if (scope["method"], scope["path"]) != _CREATE:
             await self._app(scope, receive, send)
             return
-        body = await _whole_body(receive)
+        body = await _read_body(receive)
         is_late = random.random() < self._foreign.late  # noqa: S311 - chance, not secrets
         if is_late:
             await asyncio.sleep(self._foreign.create_late_s)
@@ -47,7 +47,7 @@ class AsForeignCloud:
             await send(message)
 
 
-async def _whole_body(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body, more = bytearray(), True
     while more:
         message = await receive()
@@ -64,4 +64,4 @@ def _replay(body: bytes) -> Receive:
 
 
 def _copy(scope: Scope) -> MutableMapping[str, Any]:
-    return {**scope, "state": dict(scope.get("state", {}))}  # each delivery is a request of its own
+    return {**scope, "state": dict(scope.get("state", {}))}  # each delivery has a state of its own

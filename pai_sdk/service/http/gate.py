@@ -1,4 +1,4 @@
-"""The gate before an application: request ids, admission, size of bodies. The application trusts every request."""
+"""Checks requests before an application, which trusts them: request ids, admission, size of bodies."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ logger = logging.getLogger(__name__)
 _CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."
 
 REFUSED_AS = "refused_as"
-"""Of the state of a request: the code of the error with which it was refused."""
+"""In the state of a request: the code of the error with which it was refused."""
 
 CLAIMED_KEY = "claimed_key"
-"""Of the state of a refused request: the access key that it claimed to be signed with, if there is one."""
+"""In the state of a refused request: the access key that it names, if there is such a key."""
 
 Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
-"""Notes a request, given its scope and the status of its response."""
+"""Records a request, given its scope and the status of its response."""
 
 
-class _RevokedMeanwhile(Exception):
-    """Ends a response whose reader may not have it any more."""
+class _KeyRevokedError(Exception):
+    """Raised when the key of a request was revoked during the response."""
 
 
 class Gate:
-    """Lets the requests through that `admit` accepts, each with its body read and a request id.
+    """Passes requests that `admit` accepts to an application, each with its body and a request id.
 
     `admit` puts the `Principal` of a request into `scope["state"]["principal"]`. The id is in
     `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
 
     Args:
-        app: what is guarded.
+        app: the application.
         admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
             returns is called with the body.
         max_body_bytes: a longer body is refused.
         headers: of every response, unless the application has set them itself.
         audit: called with each request that was admitted or refused, once its response has a status.
         is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
-            was admitted. Then the response is refused, or cut off.
+            was admitted. Then the response is refused, or truncated.
     """
 
     def __init__(
@@ -70,23 +70,25 @@ class Gate:
         self._is_current = is_current
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served")
         request_id = str(uuid.uuid4()).upper()
         scope.setdefault("state", {})["request_id"] = request_id
 
+        # A long poll or a stream may outlive the key of its request. Changes are not checked again: they were
+        # carried out when the response starts.
         is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
-        is_held = is_poll or scope["method"] in ("GET", "HEAD")
-        has_begun = is_revoked = False
+        checks_key = is_poll or scope["method"] in ("GET", "HEAD")
+        has_started = is_revoked = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal has_begun, is_revoked
-            is_piece = message.get("more_body", False) or not has_begun
-            if is_held and is_piece and not self._is_current(scope["state"]["principal"]):
+            nonlocal has_started, is_revoked
+            has_content = message.get("more_body", False) or not has_started
+            if checks_key and has_content and not self._is_current(scope["state"]["principal"]):
                 is_revoked = True
-                raise _RevokedMeanwhile
-            has_begun = True
+                raise _KeyRevokedError
+            has_started = True
             if message["type"] == "http.response.start":
                 if self._audit is not None and scope["state"].keys() & {"principal", REFUSED_AS}:
                     await self._audit(scope, message["status"])
@@ -104,27 +106,27 @@ class Gate:
             check_body(body)
         except WireError as error:
             logger.debug("%s refused: %s", scope["path"], error.code)
-            is_held = False
+            checks_key = False
             await refuse(error)
             return
         try:
             await self._app(scope, _replay(body, receive), send_with_headers)
-        except Exception as error:  # the client has its response; the connection can live on
+        except Exception as error:  # the client has its response: the connection stays usable
             if is_revoked:
                 logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
-                is_held = False
-                if has_begun:
+                checks_key = False
+                if has_started:
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                 else:
                     await refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
                 return
-            what = f"request {request_id} {scope['method']} {scope['path']}"
+            description = f"request {request_id} {scope['method']} {scope['path']}"
             if is_disk_full(error):
-                logger.error("%s was refused: the disk is full", what)
+                logger.error("%s was refused: the disk is full", description)
             elif is_read_only(error):
-                logger.error("%s was refused: the data folder cannot be written any more", what)
+                logger.error("%s was refused: the data folder cannot be written any more", description)
             else:
-                logger.exception("%s failed", what)
+                logger.exception("%s failed", description)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         length = dict(scope["headers"]).get(b"content-length", b"")
@@ -134,7 +136,7 @@ class Gate:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise invalid_parameter("The body was cut off.")
+                raise invalid_parameter("The body is incomplete.")
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self._max_body_bytes:
@@ -147,14 +149,14 @@ class Gate:
 
 
 def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
-    """The headers of a request by their names in lower case; one that is there twice is joined as HTTP has it.
+    """Returns the headers of a request by their names in lower case; HTTP joins repeated headers.
 
     Args:
         scope: the request.
-        once: headers that may be there only once.
+        once: headers that must not be repeated.
 
     Raises:
-        WireError: one of `once` is given twice.
+        WireError: one of `once` is repeated.
     """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
@@ -167,10 +169,10 @@ def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
 
 
 def throttle(wait_s: float) -> None:
-    """Refuse a request that came too soon.
+    """Refuses a request beyond the rate limit.
 
     Args:
-        wait_s: the seconds until it may come; 0 lets it pass.
+        wait_s: the seconds until it is allowed; 0 accepts it.
 
     Raises:
         WireError: there are more requests than the rate allows.
@@ -181,7 +183,7 @@ def throttle(wait_s: float) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receiver that returns the body that was already read."""
+    """Returns a receiver for a body that was already read."""
     is_read = False
 
     async def replay() -> Message:

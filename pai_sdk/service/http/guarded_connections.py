@@ -17,13 +17,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pai_sdk.service.settings import ConnectionLimits
 
-__all__ = ["cut_the_slow", "end_all_for_shutdown", "guarded_protocol"]
+__all__ = ["close_all_for_shutdown", "close_slow_connections", "guarded_protocol"]
 
-# Unsigned requests are not logged one by one: they could fill the disk.
+# Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
 
-_LINGER_S = 5.0  # how long the rest of a refused body is read and dropped: closing at once can lose the response
+_LINGER_S = 5.0  # how long the rest of a refused body is read: closing at once can lose the response
 
 
 @dataclass
@@ -31,25 +31,25 @@ class _Span:
     """The bytes that were transferred since a point in time."""
 
     since: float
-    moved_bytes: int = 0
+    transferred_bytes: int = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits. A connection within the limits is served by uvicorn unchanged.
+    """uvicorn's protocol, with limits. uvicorn serves a connection within the limits unchanged.
 
-    `cut_if_slow` is to be called every second or so: one timer for all connections costs less than one for each.
+    `close_if_slow` must be called about every second: one timer for all connections costs less than one for each.
     """
 
     def __init__(self, *args: Any, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(*args, **options)
         self.logger = _logger
         self._limits = limits
-        self._head: _Span | None = None  # while a head is awaited or incomplete
+        self._head: _Span | None = None  # while a head is expected or incomplete
         self._body: _Span | None = None  # while a body is incomplete
-        self._unread: _Span | None = None  # while the other side does not read
+        self._unread: _Span | None = None  # while the client does not read
         self._closing_since: float | None = None
 
-    # ---- what comes in --------------------------------------------------------------------------------------
+    # ---- received bytes ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
@@ -59,13 +59,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._body is not None:
-            self._body.moved_bytes += len(data)
+            self._body.transferred_bytes += len(data)
         else:
-            # Before on_message_begin: line breaks ahead of a request begin none, and must not keep a connection.
+            # Not in on_message_begin: line breaks before a request do not start one, and must not keep a
+            # connection open.
             self._head = self._head or _Span(time.monotonic())
-            self._head.moved_bytes += len(data)
+            self._head.transferred_bytes += len(data)
         super().data_received(data)
-        if self._head is not None and self._head.moved_bytes > self._limits.head_bytes:
+        if self._head is not None and self._head.transferred_bytes > self._limits.head_bytes:
             self._refuse_head()
 
     def on_headers_complete(self) -> None:
@@ -85,14 +86,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # ---- slow clients ---------------------------------------------------------------------------------------
 
-    def cut_if_slow(self, now: float) -> None:
-        """End the connection if its client holds it without using it."""
+    def close_if_slow(self, now: float) -> None:
+        """Closes the connection if its client keeps it open without using it."""
         if self.transport.is_closing():
             self._abort_if_closing_lasts(now)
         elif self._head is not None and now - self._head.since > self._limits.head_s:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request was not received in time.")
         elif self._body is not None and self._is_stalled(self._body, now):
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body came too slowly.")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body was received too slowly.")
         elif self._does_not_read(now):
             self.transport.abort()
 
@@ -103,26 +104,27 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue):
             self._body = _Span(now)  # the service itself has paused reading
         elif now - body.since > self._limits.stall_s:
-            if body.moved_bytes < self._limits.min_bytes:
+            if body.transferred_bytes < self._limits.min_bytes:
                 return True
             self._body = _Span(now)
         return False
 
     def _does_not_read(self, now: float) -> bool:
-        left_bytes = self.transport.get_write_buffer_size()
-        if not left_bytes or self._unread is None or self._unread.moved_bytes != left_bytes:
-            self._unread = _Span(now, left_bytes) if left_bytes else None
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if not unsent_bytes or self._unread is None or self._unread.transferred_bytes != unsent_bytes:
+            self._unread = _Span(now, unsent_bytes) if unsent_bytes else None
             return False
         return now - self._unread.since > 2 * self._limits.stall_s
 
     def _abort_if_closing_lasts(self, now: float) -> None:
-        """With TLS, a connection stays until its client has closed it too, and some clients never do."""
+        """Aborts a connection that stays in the closing state."""
+        # With TLS, a connection is closed when its client has closed it too, and some clients never do.
         self._closing_since = self._closing_since or now
         if now - self._closing_since > 2 * self._limits.stall_s:
             self.transport.abort()
 
-    def end_for_shutdown(self) -> None:
-        """End the connection, since the service ends; with a response, unless one is under way."""
+    def close_for_shutdown(self) -> None:
+        """Closes the connection, since the service stops; with a response, unless one is in progress."""
         is_responding = self.cycle is not None and self.cycle.response_started
         if is_responding or self.transport.is_closing():  # with TLS, closing waits for the client
             self.transport.abort()
@@ -130,7 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping. Send the request again.")
 
     def _close_oldest_idle(self) -> bool:
-        """Close the connection that has waited longest for a head; False when all are in use."""
+        """Closes the connection that has waited longest for a head; returns False when all are in use."""
         idle = [
             peer
             for peer in self.connections
@@ -150,11 +152,13 @@ class GuardedProtocol(HttpToolsProtocol):
     # ---- refusals -------------------------------------------------------------------------------------------
 
     def _refuse_head(self) -> None:
-        most = self._limits.head_bytes
-        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's head has more than {most} bytes.")
+        max_bytes = self._limits.head_bytes
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's head has more than {max_bytes} bytes."
+        )
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """End the connection; with a response, unless one is under way."""
+        """Closes the connection; with a response, unless one is in progress."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
@@ -164,13 +168,13 @@ class GuardedProtocol(HttpToolsProtocol):
             )
             self.transport.write((head + message).encode())
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the application learns that no more will come
+            self.cycle.disconnected = True  # the application receives http.disconnect
             self.cycle.message_event.set()
         self.transport.close()
 
 
 def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """The protocol, as uvicorn's configuration takes it."""
+    """Returns the protocol class for uvicorn's configuration."""
 
     class Limited(GuardedProtocol):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -179,14 +183,14 @@ def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
     return Limited
 
 
-def cut_the_slow(connections: set[Any]) -> None:
-    """End the slow ones of all connections."""
+def close_slow_connections(connections: set[Any]) -> None:
+    """Closes those connections that are too slow."""
     now = time.monotonic()
     for connection in list(connections):
-        cast("GuardedProtocol", connection).cut_if_slow(now)
+        cast("GuardedProtocol", connection).close_if_slow(now)
 
 
-def end_all_for_shutdown(connections: set[Any]) -> None:
-    """End all connections: the service ends, and its grace period is over."""
+def close_all_for_shutdown(connections: set[Any]) -> None:
+    """Closes all connections after the grace period."""
     for connection in list(connections):
-        cast("GuardedProtocol", connection).end_for_shutdown()
+        cast("GuardedProtocol", connection).close_for_shutdown()

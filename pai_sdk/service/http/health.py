@@ -1,4 +1,4 @@
-"""Whether the service works, at `/healthz`: for load balancers and monitors, without a key and without data."""
+"""Health checks at `/healthz`, for load balancers and monitors: they need no key and return no data."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ __all__ = ["PATH", "health_of", "is_health_check"]
 logger = logging.getLogger(__name__)
 
 PATH = "/healthz"
-"""Its path. A bucket of that name is at `/healthz/`, as clients of OSS ask for it."""
+"""Clients of OSS request a bucket of that name as `/healthz/`."""
 
-_LONGEST_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 def is_health_check(scope: Scope) -> bool:
-    """True if a request asks for the health; monitors may add a query, and proxies an authorization."""
+    """Returns whether a request is a health check; monitors may add a query, and proxies an authorization."""
     if scope["path"] != PATH or scope["method"] not in ("GET", "HEAD"):
         return False
-    return bucket_in_host(host_of(scope)) is None or not is_signed(scope)  # there, it is an object of the bucket
+    # A signed request with a bucket in its host reads an object of this name.
+    return bucket_in_host(host_of(scope)) is None or not is_signed(scope)
 
 
 def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]]) -> ASGIApp:
-    """An application that responds with 200 while all checks succeed, else with 503 and what fails.
+    """Returns an application that responds with 200 while all checks succeed, else with 503 and the problems.
 
     Args:
-        checks: name of a part to a function that is false, or raises, when the part does not work, and a sentence
-            that says so. It may wait; after 5 seconds the part does not work.
+        checks: for each part of the service a function and the message of its problem. The part does not work if
+            the function returns False, raises, or takes more than 5 seconds.
     """
-    # Threads of their own: checks that hang take none from the requests, nor from the checks of other parts.
+    # One thread for each check, apart from those of requests: a check that hangs blocks no other check.
     threads = {name: CapacityLimiter(1) for name in checks}
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,9 +53,10 @@ def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]]) -> ASGIApp:
 
 
 async def _works(name: str, check: Callable[[], bool], thread: CapacityLimiter) -> bool:
-    look = to_thread.run_sync(check, abandon_on_cancel=True, limiter=thread)
+    # The thread of a check that hangs stays busy: the next check of that part waits for it, and fails too.
+    result = to_thread.run_sync(check, abandon_on_cancel=True, limiter=thread)
     try:
-        return await asyncio.wait_for(look, _LONGEST_S)
-    except Exception as error:  # whatever it is, the part does not work
+        return await asyncio.wait_for(result, _TIMEOUT_S)
+    except Exception as error:  # any error means that the part does not work
         logger.warning("the health check of the %s failed: %s", name, type(error).__name__)
         return False

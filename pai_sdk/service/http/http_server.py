@@ -1,4 +1,4 @@
-"""uvicorn with limits for connections, a periodic check whether to go on, and an orderly end."""
+"""uvicorn with limits for connections, a periodic check of preconditions, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import uvicorn
 from starlette.types import ASGIApp
 
-from pai_sdk.service.http.guarded_connections import cut_the_slow, end_all_for_shutdown, guarded_protocol
+from pai_sdk.service.http.guarded_connections import (
+    close_all_for_shutdown,
+    close_slow_connections,
+    guarded_protocol,
+)
 from pai_sdk.service.http.tls import Certificate
 from pai_sdk.service.settings import ConnectionLimits
 
@@ -24,21 +28,21 @@ __all__ = ["HttpServer", "IdleWatch", "Preconditions", "Worker"]
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 3  # after a stop was requested, for requests under way
-_LAST_GRACE_S = 2  # for the connections that are ended after that
-_KEEP_ALIVE_S = 75  # an idle connection that is closed as its client sends the next request costs that request
-_LOOK_S = 1.0
+_GRACE_S = 3  # after a stop was requested, for requests in progress
+_LAST_GRACE_S = 2  # then for closing their connections
+_KEEP_ALIVE_S = 75  # closing an idle connection while its client sends the next request costs that request
+_CHECK_INTERVAL_S = 1.0
 
 
 class HttpServer(uvicorn.Server):
     """Serves one application until it is stopped; `pai-sdk serve` and `pai-sdk ui` use it.
 
     Args:
-        app: what it serves.
+        app: the application.
         limits: of connections.
-        on_end: called in the event loop when it stops; it releases the requests that wait for something.
-        must_end: asked every second.
-        certificate: for TLS; its files are looked at every second.
+        on_end: called in the event loop when it stops; it must release requests that wait, such as long polls.
+        must_end: called every second.
+        certificate: for TLS; its files are checked every second.
 
     Attributes:
         on_ready: called in the event loop once it listens.
@@ -76,7 +80,7 @@ class HttpServer(uvicorn.Server):
         self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and call `on_ready`."""
+        """Starts, and calls `on_ready`."""
         await super().startup([] if self._certificate is not None else sockets)
         if self._certificate is not None:
             for listener in sockets or ():
@@ -85,7 +89,8 @@ class HttpServer(uvicorn.Server):
         self.on_ready()
 
     async def _listen_with_tls(self, listener: socket.socket, certificate: Certificate) -> asyncio.Server:
-        """As uvicorn does it, with a limit for the time of a handshake: such a connection is not yet counted."""
+        """Listens as uvicorn does, with a limit for the time of a TLS handshake."""
+        # During its handshake, a connection is not in `connections` yet, so no other limit applies to it.
         protocol_class: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
         make_protocol = partial(
             protocol_class,
@@ -103,7 +108,7 @@ class HttpServer(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Call `on_end`, and end; connections are cut after a grace period."""
+        """Calls `on_end`, and stops; connections are closed after a grace period."""
         self._on_end()
         if self._watching is not None:
             self._watching.cancel()
@@ -113,12 +118,12 @@ class HttpServer(uvicorn.Server):
 
     async def _end_after_grace(self) -> None:
         await asyncio.sleep(_GRACE_S)
-        end_all_for_shutdown(self.server_state.connections)
+        close_all_for_shutdown(self.server_state.connections)
 
     async def _watch(self) -> None:
         while not self.should_exit:
-            await asyncio.sleep(_LOOK_S)
-            cut_the_slow(self.server_state.connections)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+            close_slow_connections(self.server_state.connections)
             if self._certificate is not None:
                 await asyncio.to_thread(self._certificate.reload_if_changed)
             if self._must_end is not None and await self._must_end():
@@ -126,15 +131,15 @@ class HttpServer(uvicorn.Server):
 
 
 class Preconditions:
-    """The preconditions of a running service: its data folder, its database, and work.
+    """The preconditions of a running service, checked every second: its data folder, its database, and work.
 
     Args:
-        folder_is_gone: asked every second.
-        database_loss: why the database cannot be used any more, or None; asked every second.
-        idle: asked every second.
+        folder_is_gone: whether the data folder was deleted or moved.
+        database_loss: why the database cannot be used any more, or None.
+        idle: whether the service was idle for too long.
 
     Attributes:
-        loss: why the service cannot go on, once it cannot.
+        loss: why the service cannot continue; None while it can.
     """
 
     def __init__(
@@ -146,28 +151,28 @@ class Preconditions:
         self.loss: str | None = None
 
     async def must_end(self) -> bool:
-        """True when one is missing; `loss` says which, unless it is work."""
+        """Returns True when one is missing. `loss` is the reason, unless the service was idle."""
         if self._folder_is_gone():
             self.loss = "its data folder was deleted or moved"
         else:
             self.loss = self._database_loss()
-        return self.loss is not None or self._idle.is_over()
+        return self.loss is not None or self._idle.is_expired()
 
 
 class Worker(Protocol):
-    """A part of the service that works also without requests."""
+    """A part of the service that also works without requests."""
 
     @property
     def is_idle(self) -> bool:
-        """True if it has nothing to do."""
+        """Whether it has no work."""
         ...
 
 
 class IdleWatch:
-    """Knows how long the service has been idle: no request, no job, no enabled schedule.
+    """Measures how long the service has been idle: no request, no job, no enabled schedule.
 
     Args:
-        timeout_s: how long it may be; None for ever.
+        timeout_s: the maximum; None for no limit.
         dispatcher: counts the requests.
         workers: the scheduler of jobs, and that of schedules.
     """
@@ -177,17 +182,17 @@ class IdleWatch:
         self._dispatcher = dispatcher
         self._workers = workers
         self._count = 0
-        self._needed_at = time.monotonic()
+        self._last_used_at = time.monotonic()
 
-    def is_over(self) -> bool:
-        """True if the service can end by itself; to be asked now and then."""
+    def is_expired(self) -> bool:
+        """Returns whether the service was idle for the timeout; each call also detects use since the last one."""
         if self._timeout_s is None:
             return False
         now, count = time.monotonic(), self._dispatcher.requests_answered
         is_working = not all(worker.is_idle for worker in self._workers)
         if count != self._count or self._dispatcher.requests_under_way or is_working:
-            self._count, self._needed_at = count, now
-        is_over = now - self._needed_at >= self._timeout_s
-        if is_over:
+            self._count, self._last_used_at = count, now
+        is_expired = now - self._last_used_at >= self._timeout_s
+        if is_expired:
             logger.info("the service was idle for too long and stops")
-        return is_over
+        return is_expired

@@ -18,15 +18,15 @@ from pai_sdk.service.state.folder import DataFolder, Keys
 __all__ = ["info_of", "listen", "listen_on", "url_of"]
 
 _BACKLOG = 1024
-_LAST_PORT_WAIT_S = 3.0  # clients know the last port: another process may be about to free it
-_LOOK_S = 0.1
+_LAST_PORT_WAIT_S = 3.0  # clients use the last port: another process may be about to free it
+_RETRY_INTERVAL_S = 0.1
 
 
 def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
-    """The socket: on the port that was asked for, else on the last one if it comes free soon, else on any.
+    """Returns a socket: on the requested port, else on the last one if it becomes free soon, else on any.
 
     Raises:
-        ServiceStartError: the port that was asked for is taken, or the address is not one of this machine.
+        ServiceStartError: the requested port is in use, or the address is not one of this machine.
     """
     ports = [settings.port] if settings.port is not None else [folder.last_port() or 0, 0]
     deadline = time.monotonic() + (_LAST_PORT_WAIT_S if settings.port is None else 0.0)
@@ -38,26 +38,26 @@ def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
                 problem = error
             if not port or problem.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 break
-            time.sleep(_LOOK_S)
-    raise _taken(settings.host, ports[-1], problem) from problem
+            time.sleep(_RETRY_INTERVAL_S)
+    raise _start_error(settings.host, ports[-1], problem) from problem
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """The socket on that port, or on a free one for port 0.
+    """Returns a socket on that port, or on a free one for port 0.
 
     Raises:
-        ServiceStartError: the port is taken, or the address is not one of this machine.
+        ServiceStartError: the port is in use, or the address is not one of this machine.
     """
     try:
         return _bound(host, port)
     except OSError as error:
-        raise _taken(host, port, error) from error
+        raise _start_error(host, port, error) from error
 
 
-def _taken(host: str, port: int, error: OSError) -> ServiceStartError:
-    wrong = "address" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
+def _start_error(host: str, port: int, error: OSError) -> ServiceStartError:
+    choice = "address" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
     return ServiceStartError(
-        f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another {wrong}"
+        f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another {choice}"
     )
 
 
@@ -77,15 +77,15 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, port: int, certificate: Certificate | None = None, names: Iterable[str] = ()) -> str:
-    """The address that clients use for a server that listens there.
+    """Returns the URL that clients use for a server.
 
     Args:
         host: the address that it listens on.
         port: its port.
-        certificate: of a server with TLS: the host in the URL is one that the certificate is for.
-        names: of the server, as `--name` gives them.
+        certificate: of a server with TLS: it must cover the host in the URL.
+        names: of the server, from `--name`.
     """
-    # Clients take no IPv6 address; `::` listens on IPv4 too.
+    # Some clients accept no IPv6 address; a socket on `::` accepts IPv4 too.
     spoken = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
     host = spoken.get(host, host)
     if certificate is not None:
@@ -102,7 +102,7 @@ def info_of(
     executor: ExecutorCapabilities,
     certificate: Certificate | None = None,
 ) -> ServiceInfo:
-    """The facts with which clients reach the service."""
+    """Returns the addresses and keys with which clients reach the service."""
     url = url_of(settings.host, listener.getsockname()[1], certificate, settings.names)
     return ServiceInfo(
         endpoint=url,

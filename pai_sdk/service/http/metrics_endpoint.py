@@ -1,4 +1,4 @@
-"""`/metrics`: the figures of the service for Prometheus, for those who have the right to read them."""
+"""`/metrics`: the figures of the service for Prometheus; they need a token or the right `admin`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pai_sdk.service.wire_errors import WireError, wire_error_response
 __all__ = ["PATH", "is_for_metrics", "metrics_of"]
 
 PATH = "/metrics"
-"""Its path. A request for it that is signed for the object store is one for a bucket of that name."""
+"""A request that is signed for the object store reads a bucket of that name."""
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SCHEMES = (b"bearer ", ACS3.lower().encode() + b" ")
 
 
 def is_for_metrics(scope: Scope) -> bool:
-    """True if a request reads the figures: with a token, with a key of the API, or with nothing."""
+    """Returns whether a request reads the figures: with a token, a key of the API, or no authorization."""
     if scope["path"] != PATH or scope["method"] not in ("GET", "HEAD") or scope["query_string"]:
         return False
     authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
@@ -34,14 +34,14 @@ def is_for_metrics(scope: Scope) -> bool:
 def metrics_of(
     text: Callable[[], bytes], *, token: str | None, admit: Callable[[Scope], Callable[[bytes], None]]
 ) -> ASGIApp:
-    """An application that responds with the figures. Where a request comes from gives no right to read them.
+    """Returns an application that responds with the figures. Requests from this machine need authorization too.
 
     Args:
-        text: makes them; called in a thread, once at a time.
+        text: creates them; called in a thread, one call at a time.
         token: of programs; None if there is none.
-        admit: checks a signed request, and notes its `Principal`; what it returns checks the body.
+        admit: checks a signed request and sets its `Principal`; returns the check of the body.
     """
-    one_at_a_time = CapacityLimiter(1)
+    limiter = CapacityLimiter(1)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         request_id = str(uuid.uuid4()).upper()
@@ -53,7 +53,7 @@ def metrics_of(
             if error.status_code == 401:
                 response.headers["WWW-Authenticate"] = "Bearer"
         else:
-            content = await to_thread.run_sync(text, limiter=one_at_a_time)
+            content = await to_thread.run_sync(text, limiter=limiter)
             response = Response(content, media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
         await response(scope, receive, send)
 
@@ -61,15 +61,15 @@ def metrics_of(
 
 
 def _check(scope: Scope, token: str | None, admit: Callable[[Scope], Callable[[bytes], None]]) -> None:
-    """Let a token or an administrator through.
+    """Checks for the token or an administrator.
 
     Raises:
-        WireError: the request has neither.
+        WireError: the request comes from neither.
     """
     authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-    scheme, _, given = authorization.partition(b" ")
+    scheme, _, claimed = authorization.partition(b" ")
     if scheme.lower() == b"bearer":
-        if token is None or not hmac.compare_digest(given.strip(), token.encode()):
+        if token is None or not hmac.compare_digest(claimed.strip(), token.encode()):
             raise WireError(401, "InvalidAuthorization", "The token is not the one of --metrics-token-file.")
     elif authorization:
         admit(scope)(b"")

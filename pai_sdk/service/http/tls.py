@@ -1,4 +1,4 @@
-"""The certificate with which a service speaks TLS. It is read again when its files change."""
+"""The TLS certificate of a service. It is read again when its files change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXPIRED, _NOT_YET_VALID = 10, 9  # verify codes of OpenSSL
 
 @dataclass(frozen=True)
 class _Loaded:
-    """One state of the two files."""
+    """The content of both files at one time."""
 
     context: ssl.SSLContext
     names: tuple[str, ...]
@@ -33,15 +33,15 @@ class _Loaded:
 class Certificate:
     """A certificate with its private key, from two files in PEM.
 
-    New connections get the newest certificate; connections that are open are not affected by a change.
+    New connections use the newest certificate; a change does not affect open connections.
 
     Args:
         certificate_file: the certificate, followed by those of the CAs between it and the root.
         key_file: its private key, without a passphrase.
 
     Attributes:
-        certificate_file: the same.
-        context: for the server; it stays the same when the files change.
+        certificate_file: the file with the certificate.
+        context: of the server; the object stays the same when the files change.
 
     Raises:
         ServiceStartError: the files cannot be used; the message says why.
@@ -53,32 +53,33 @@ class Certificate:
         self._stamp = self._stamp_now()
         self._loaded = _load(certificate_file, key_file)
         self.context = _server_context(certificate_file, key_file)
-        # OpenSSL calls it in every handshake. One assignment replaces certificate and key together.
+        # OpenSSL calls it in every handshake, also while another thread reloads the files: one assignment replaces
+        # certificate and key together.
         self.context.sni_callback = self._choose
 
     @property
     def expires_at(self) -> float:
-        """When it expires, in seconds since 1970."""
+        """The time of expiry, in seconds since 1970."""
         return self._loaded.expires_at
 
-    def name_for(self, host: str, others: Iterable[str] = ()) -> str:
-        """The name that clients use for the server: one that is in the certificate.
+    def name_for(self, host: str, preferred: Iterable[str] = ()) -> str:
+        """Returns the name that clients use for the server: one that the certificate covers.
 
         Args:
-            host: taken if the certificate is for it.
-            others: names that are taken before other names of the certificate.
+            host: used if the certificate covers it.
+            preferred: names to use before other names of the certificate.
         """
         names = self._loaded.names
-        for name in (host, *others):
+        for name in (host, *preferred):
             if _covers(names, name):
                 return name
-        whole = [name for name in names if not name.startswith("*.")]
-        if not whole:
+        full_names = [name for name in names if not name.startswith("*.")]
+        if not full_names:
             logger.warning("the certificate is not for %s; clients refuse it. --name gives another name", host)
-        return whole[0] if whole else host
+        return full_names[0] if full_names else host
 
     def reload_if_changed(self) -> None:
-        """Read the files again if they have changed. While they cannot be used, the last certificate stays."""
+        """Reads the files again if they have changed. If they are wrong, the last certificate stays in use."""
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return
@@ -98,16 +99,16 @@ class Certificate:
         stamps: list[tuple[int, ...]] = []
         for file in (self.certificate_file, self._key_file):
             try:
-                found = file.stat()
+                status = file.stat()
             except OSError:
                 stamps.append(())
             else:
-                stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))
+                stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
         return stamps
 
 
 def certificate_of(settings: ServiceSettings) -> Certificate | None:
-    """The certificate that the settings name; None for a service without TLS.
+    """Returns the certificate that the settings name; None for a service without TLS.
 
     Raises:
         ServiceStartError: only one of the two files is named, or they cannot be used.
@@ -120,7 +121,7 @@ def certificate_of(settings: ServiceSettings) -> Certificate | None:
 
 
 def _load(certificate_file: Path, key_file: Path) -> _Loaded:
-    """Read the files, and check what they contain as a client does.
+    """Reads the files, and verifies the certificate as a client does.
 
     Raises:
         ServiceStartError: they cannot be used.
@@ -132,16 +133,16 @@ def _load(certificate_file: Path, key_file: Path) -> _Loaded:
         raise ServiceStartError(f"{key_file} contains no private key in PEM")
     context = _server_context(certificate_file, key_file)
     try:
-        facts = _facts_for_client(context, pem)
+        fields = _fields_for_client(context, pem)
     except ssl.SSLCertVerificationError as error:
-        why = {_EXPIRED: "has expired", _NOT_YET_VALID: "is not valid yet"}.get(error.verify_code)
-        problem = why or f"is not accepted by clients: {error.verify_message}"
+        reason = {_EXPIRED: "has expired", _NOT_YET_VALID: "is not valid yet"}.get(error.verify_code)
+        problem = reason or f"is not accepted by clients: {error.verify_message}"
         raise ServiceStartError(f"the certificate in {certificate_file} {problem}") from error
     except ssl.SSLError as error:
         raise ServiceStartError(f"the certificate in {certificate_file} cannot be used: {error.reason}") from error
-    found = (value for kind, value in facts.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
-    names = tuple(_normal(value) for value in found)
-    return _Loaded(context, names, float(ssl.cert_time_to_seconds(facts["notAfter"])))
+    values = (value for kind, value in fields.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
+    names = tuple(_normal(value) for value in values)
+    return _Loaded(context, names, float(ssl.cert_time_to_seconds(fields["notAfter"])))
 
 
 def _text(file: Path) -> str:
@@ -164,16 +165,16 @@ def _server_context(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
         if error.reason == "KEY_VALUES_MISMATCH":
             message = f"the private key in {key_file} does not belong to the certificate in {certificate_file}"
         else:
-            why = (error.reason or "damaged").replace("_", " ").lower()
-            message = f"{certificate_file} and {key_file} cannot be used: {why}"
+            reason = (error.reason or "damaged").replace("_", " ").lower()
+            message = f"{certificate_file} and {key_file} cannot be used: {reason}"
         raise ServiceStartError(message) from error
     except OSError as error:
         raise ServiceStartError(f"{certificate_file} or {key_file} cannot be read: {error.strerror}") from error
     return context
 
 
-def _facts_for_client(context: ssl.SSLContext, pem: str) -> dict[str, Any]:
-    """What a client reads in the certificate, by a handshake in memory.
+def _fields_for_client(context: ssl.SSLContext, pem: str) -> dict[str, Any]:
+    """Returns the fields of the certificate that a client reads, by a handshake in memory.
 
     Raises:
         ssl.SSLError: a client that trusts the issuer does not accept it: it has expired, for example.
@@ -197,9 +198,9 @@ def _facts_for_client(context: ssl.SSLContext, pem: str) -> dict[str, Any]:
 
 
 def _covers(names: Iterable[str], host: str) -> bool:
-    wanted = _normal(host)
-    wildcard = f"*.{wanted.partition('.')[2]}"
-    return any(name in (wanted, wildcard) for name in names)
+    normal_host = _normal(host)
+    wildcard = f"*.{normal_host.partition('.')[2]}"
+    return any(name in (normal_host, wildcard) for name in names)
 
 
 def _normal(name: str) -> str:

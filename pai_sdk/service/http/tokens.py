@@ -20,9 +20,9 @@ _CONTEXT = b"pai-sdk token"
 
 
 def new_token(context: ServiceContext, job_id: str | None, expires_at: float) -> str:
-    """A token for one job, or for all of them."""
+    """Returns a token for one job, or for all of them."""
     claims = json.dumps({"job": job_id, "expires": int(expires_at)}, separators=(",", ":")).encode()
-    return f"{_text(claims)}.{_text(_mark(context, claims))}"
+    return f"{_text(claims)}.{_text(_signature(context, claims))}"
 
 
 async def _checked(
@@ -31,29 +31,29 @@ async def _checked(
     """Checks the token of a request, if there is one; the request must be signed all the same.
 
     Raises:
-        WireError: it was not made here, is for another job, or has expired.
+        WireError: this service has not created it, it is for another job, or it has expired.
     """
     if not token:
         return
     try:
-        claims, mark = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
-        is_ours = hmac.compare_digest(mark, _mark(context, claims))
+        claims, signature = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
+        is_valid = hmac.compare_digest(signature, _signature(context, claims))
     except ValueError:
-        is_ours = False
-    if not is_ours:
-        raise WireError(403, "InvalidToken", "The token was not made by this service.")
-    known = json.loads(claims)
-    if known["expires"] < time.time():
+        is_valid = False
+    if not is_valid:
+        raise WireError(403, "InvalidToken", "The token was not created by this service.")
+    token_claims = json.loads(claims)
+    if token_claims["expires"] < time.time():
         raise WireError(403, "InvalidToken", "The token has expired; ask for another one with GetToken.")
-    if known["job"] not in (None, request.path_params.get("job_id")):
-        raise WireError(403, "InvalidToken", f"The token is for job {known['job']} only.")
+    if token_claims["job"] not in (None, request.path_params.get("job_id")):
+        raise WireError(403, "InvalidToken", f"The token is for job {token_claims['job']} only.")
 
 
 TokenChecked = Depends(_checked)
 """A dependency of routes: the query's `Token`, if there is one, is valid."""
 
 
-def _mark(context: ServiceContext, claims: bytes) -> bytes:
+def _signature(context: ServiceContext, claims: bytes) -> bytes:
     key = hashlib.sha256(_CONTEXT + context.info.access_key_secret.encode()).digest()
     return hmac.digest(key, claims, "sha256")
 

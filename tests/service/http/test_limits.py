@@ -69,10 +69,13 @@ def clock() -> Clock:
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor, clock: Clock) -> Iterator[Client]:
     """A service with little patience."""
-    cut_the_slow, data_received = guarded_connections.cut_the_slow, GuardedProtocol.data_received
+    close_slow_connections, data_received = (
+        guarded_connections.close_slow_connections,
+        GuardedProtocol.data_received,
+    )
 
     def cut(of_them: set[Any]) -> None:
-        cut_the_slow(of_them)
+        close_slow_connections(of_them)
         clock.looked()
 
     def received(protocol: GuardedProtocol, data: bytes) -> None:
@@ -80,8 +83,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor,
         clock.seen_bytes += len(data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http_server, "_LOOK_S", 0.02)
-        patch.setattr(http_server, "cut_the_slow", cut)
+        patch.setattr(http_server, "_CHECK_INTERVAL_S", 0.02)
+        patch.setattr(http_server, "close_slow_connections", cut)
         patch.setattr(guarded_connections, "time", SimpleNamespace(monotonic=clock.monotonic))
         patch.setattr(GuardedProtocol, "data_received", received)
         folder = tmp_path_factory.mktemp("strict") / "data"

@@ -26,7 +26,7 @@ LIFE_S = 900.0
 def remembering(path: Path, most: int = 100) -> Iterator[Callable[..., bool]]:
     """A memory, asked at the time of the request's date, or at another one; its other clock follows this one."""
     now_s = 0.0
-    memory = NonceMemory(lifetime_s=LIFE_S, path=path, most=most, elapsed_s=lambda: now_s)
+    memory = NonceMemory(lifetime_s=LIFE_S, path=path, max_nonces=most, elapsed_s=lambda: now_s)
 
     def accept(nonce: str, dated: float, now: float | None = None) -> bool:
         nonlocal now_s

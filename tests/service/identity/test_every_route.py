@@ -11,7 +11,7 @@ import requests
 
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.http.access import needed_right
+from pai_sdk.service.http.access import required_right
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
@@ -133,7 +133,7 @@ def test_a_key_that_may_only_read_changes_nothing(operator: Client, job_id: str)
         for body in bodies(method, job_id):
             answer = call(reader, method, path, job_id, body)
             assert answer.status_code < 500, (method, path, body, answer.text)
-            if needed_right(method, path.replace("{run_id}", "{run_id:path}")) != "read":
+            if required_right(method, path.replace("{run_id}", "{run_id:path}")) != "read":
                 assert answer.status_code in (403, 404, 405), (method, path, body, answer.text)
     assert state(operator) == before
 

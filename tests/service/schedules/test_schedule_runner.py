@@ -364,8 +364,8 @@ def test_the_thread_waits_for_the_next_time_and_for_news(place: Place) -> None:
 def test_a_service_with_an_enabled_schedule_does_not_end_by_itself() -> None:
     dispatcher: Any = SimpleNamespace(requests_answered=0, requests_under_way=0)
     idle, waiting = SimpleNamespace(is_idle=True), SimpleNamespace(is_idle=False)
-    assert IdleWatch(0.0, dispatcher, idle, idle).is_over()
-    assert not IdleWatch(1e-9, dispatcher, idle, waiting).is_over()
+    assert IdleWatch(0.0, dispatcher, idle, idle).is_expired()
+    assert not IdleWatch(1e-9, dispatcher, idle, waiting).is_expired()
 
 
 def test_a_service_that_may_not_act_creates_nothing(place: Place) -> None:

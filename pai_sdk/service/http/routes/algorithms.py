@@ -23,7 +23,7 @@ from pai_sdk._wire.base import Empty
 from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
@@ -63,7 +63,7 @@ async def create_algorithm(request: Request, context: ContextOf, principal: Prin
         display_name=algorithm.display_name,
         description=algorithm.algorithm_description,
     )
-    note_created(request, algorithm_id)
+    record_created_id(request, algorithm_id)
     return success(request, AlgorithmRecord(algorithm_id=algorithm_id))
 
 

@@ -19,7 +19,7 @@ from pai_sdk._wire.experiments import (
 from pai_sdk._wire.labels import NewLabels, labels_by_key
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import request_id, success
@@ -50,7 +50,7 @@ async def create_experiment(request: Request, context: ContextOf, principal: Pri
         artifact_uri=experiment.artifact_uri,
         labels=labels_by_key(experiment.labels or []),
     )
-    note_created(request, experiment_id)
+    record_created_id(request, experiment_id)
     return success(request, ExperimentRecord(experiment_id=experiment_id))
 
 
@@ -150,13 +150,13 @@ def _is_exact(options: str | None) -> bool:
 
 def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
     """`GmtCreateTime DESC,Name` as columns, each and True for the largest first."""
-    found = []
+    orders = []
     for part in filter(None, (piece.strip() for piece in (text or "").split(","))):
         column, _, direction = part.partition(" ")
         if column not in ORDERS or direction.strip().upper() not in ("", "ASC", "DESC"):
             raise invalid_parameter(f"OrderBy: {part[:60]!r} is none of {', '.join(ORDERS)}, with ASC or DESC.")
-        found.append((column, direction.strip().upper() == "DESC"))
-    return tuple(found)
+        orders.append((column, direction.strip().upper() == "DESC"))
+    return tuple(orders)
 
 
 def _experiment(row: ExperimentRow) -> ExperimentRecord:

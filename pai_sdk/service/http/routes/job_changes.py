@@ -1,4 +1,4 @@
-"""Many jobs, one request: those that differ from what a client knows of them. PAI's API has no such action."""
+"""The changes of many jobs in one response. PAI's API has no such action."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
-_MOST_JOBS = 1000
-_MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
+_MAX_JOBS = 1000
+_MAX_BYTES = 8 << 20  # of requests; the other fields of a snapshot are small
 
 
 @router.post("/changes", response_model=ChangedJobs)
@@ -38,41 +38,41 @@ _MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
 async def list_training_job_changes(
     request: Request, context: ContextOf, principal: PrincipalOf, work: WorkOf
 ) -> Response:
-    """ListTrainingJobChanges: of the jobs in `Known`, those whose ETag is not the one that is given there.
+    """ListTrainingJobChanges: of the jobs in `Known`, those whose ETag differs from the one there.
 
-    Each is shown as GetTrainingJob shows it, with its ETag in `ETags`; `Missing` has the ids that are those of no
-    job. With `Prefer: wait=N`, a response without changes waits for one. Nothing is kept between two requests, so
-    a restart of the service, or a job that the client adds, needs no care. Of jobs with large descriptions, a
-    response has as many as fit in; the others still differ from what is known, and come with the next one.
+    Each has the form of GetTrainingJob, with its ETag in `ETags`; `Missing` has ids without a job. With
+    `Prefer: wait=N`, a response without changes waits for one. The service stores nothing between two requests, so
+    restarts and additional jobs need no care. A response has as many large jobs as fit; the ETags of the others
+    still differ, so the next response has them.
     """
     if not context.beyond_pai:
         raise WireError(404, "InvalidAction.NotFound", "This service has no action ListTrainingJobChanges.")
-    known = _known(read_body(await request.body()))
+    client_etags = _client_etags(read_body(await request.body()))
     poll = LongPoll(request, context.settings.max_hold_s)
-    # Registered before the first look, so that no change falls between a look and the wait.
-    with context.changes.of(*known) as news:
+    # Subscribes before the first read, so that no change between the read and the wait is lost.
+    with context.changes.of(*client_etags) as news:
         while True:
-            versions = await run_in_threadpool(context.jobs.versions, known, principal)
-            changed = [job_id for job_id, version in versions.items() if known[job_id] != etag(version)]
-            if changed or len(versions) < len(known) or poll.left_s <= 0 or context.changes.closed:
+            versions = await run_in_threadpool(context.jobs.versions, client_etags, principal)
+            changed = [job_id for job_id, version in versions.items() if client_etags[job_id] != etag(version)]
+            if changed or len(versions) < len(client_etags) or poll.remaining_s <= 0 or context.changes.closed:
                 break
-            await news.wait(poll.left_s)
+            await news.wait(poll.remaining_s)
     headers = {**offering("wait", "all-instances", "reported-metrics", *context.beyond_pai), **poll.headers}
-    missing = sorted({*known} - {*versions})
+    missing = sorted({*client_etags} - {*versions})
     return await work.run(_changed_jobs, request, context, work, changed, missing, headers)
 
 
-def _known(body: Mapping[str, Any]) -> dict[str, str]:
-    """The jobs that are asked for, each with the ETag that the client knows; an empty text for none.
+def _client_etags(body: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the ETag that the client has of each job; an empty string for none.
 
     Raises:
-        WireError: that is not what the body has.
+        WireError: the body has another form.
     """
     with suppress(ValidationError):
-        known = ChangesRequest.model_validate(body, by_alias=True, by_name=False).known
-        if 0 < len(known) <= _MOST_JOBS:
-            return known
-    raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MOST_JOBS} jobs.')
+        client_etags = ChangesRequest.model_validate(body, by_alias=True, by_name=False).known
+        if 0 < len(client_etags) <= _MAX_JOBS:
+            return client_etags
+    raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MAX_JOBS} jobs.')
 
 
 def _changed_jobs(
@@ -84,7 +84,7 @@ def _changed_jobs(
     headers: Mapping[str, str],
 ) -> Response:
     etags: dict[str, str] = {}
-    # One transaction, so that a version is that of all that is shown of its job.
+    # One transaction: each version fits to the other fields of its job.
     with context.jobs.database.read() as session:
 
         def items() -> Iterator[dict[str, Any]]:
@@ -97,18 +97,18 @@ def _changed_jobs(
                     points, figures = metrics.get(job.id, ()), progress.get(job.id, ())
                     yield job_in_full(job, points, figures, experiments, link_of)
 
-        # The tags are complete when the list is, so they are dumped after it.
-        rest = partial(ChangedJobs.model_construct, etags=etags, missing=[*missing])
-        return list_success(request, work, ChangedJobs, items() if job_ids else (), rest, headers=headers)
+        # `items` adds the tags, so they are written after the list.
+        tail = partial(ChangedJobs.model_construct, etags=etags, missing=[*missing])
+        return list_success(request, work, ChangedJobs, items() if job_ids else (), tail, headers=headers)
 
 
 def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:
-    """The first jobs, as many as fit into one response; at least one."""
-    found: dict[str, int] = {}
-    left_bytes = _MOST_BYTES
+    """Returns the first jobs that fit into one response; at least one."""
+    fitting: dict[str, int] = {}
+    remaining_bytes = _MAX_BYTES
     for job_id, size in sizes.items():
-        if found and size > left_bytes:
+        if fitting and size > remaining_bytes:
             break
-        found[job_id] = size
-        left_bytes -= size
-    return found
+        fitting[job_id] = size
+        remaining_bytes -= size
+    return fitting

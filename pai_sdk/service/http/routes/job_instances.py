@@ -31,7 +31,7 @@ _STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _NO_TERMINALS = (
     "This service has no web terminals: its jobs are processes of the machine it runs on. "
-    "Read the instance's log, or look at its processes there."
+    "Read the instance's log, or check its processes there."
 )
 
 

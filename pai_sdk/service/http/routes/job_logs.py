@@ -26,10 +26,10 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
-_PAGE_BYTES = 4 << 20  # what is read at once: ten thousand long lines would fill the memory
-_LOOK_S = 0.04  # how often a long poll looks at the size of the log
-_SLOWEST_LOOK_S = 0.2  # likewise, after writes without a complete line
-_UNFINISHED_LOOK_S = 0.5  # a progress bar that stands still is sent after this time
+_PAGE_BYTES = 4 << 20  # read at once: a page of 10,000 long lines would fill the memory
+_MIN_POLL_S = 0.04  # the first interval at which a long poll checks the size of the log
+_MAX_POLL_S = 0.2  # the maximum, after writes without a complete line
+_UNFINISHED_LINE_S = 0.5  # an incomplete line, such as a progress bar, is sent after this time
 _FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
 _LINE_TIMES = re.compile(r"\bline-times\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
@@ -50,24 +50,24 @@ async def list_training_job_logs(
 ) -> Response:
     """ListTrainingJobLogs.
 
-    Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
-    empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
-    whatever its number says, and may be short where lines are long. With `Prefer: line-times` as well, the
-    response has the times of its lines (`LineTimes`). `x-pai-offers` announces all of them.
-    The response names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
+    Without an instance, the lines of all instances have one order that never changes. With `Prefer: wait=N`, an
+    empty page waits for a line; with `Prefer: first-line=N` the page starts with that line, whatever its number,
+    and is shorter if lines are long. With `Prefer: line-times` as well, the response has the times of its lines
+    (`LineTimes`). `x-pai-offers` announces all of them.
+    Headers name the instance and the first line; `x-pai-log-complete: true` means that no line will follow.
     """
     poll = LongPoll(request, context.settings.max_hold_s)
     first_line = _FIRST_LINE.search(request.headers.get("prefer", ""))
     start = int(first_line[1]) if first_line else (page_number - 1) * page_size
-    name, look_s = instance or worker or None, _LOOK_S
+    name, poll_s = instance or worker or None, _MIN_POLL_S
     with context.changes.of(job_id) as news:
         while True:
             page, log, size_bytes = await work.run(_read, context, job_id, name, start, page_size, window)
-            if page.count or page.is_complete or poll.left_s <= 0 or context.changes.closed:
+            if page.count or page.is_complete or poll.remaining_s <= 0 or context.changes.closed:
                 break
-            await _wait_for_lines(news, log, size_bytes, poll.deadline, look_s, page.has_unfinished_line)
-            look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
-    # A page by number always has all its lines, since the next one begins behind them; one by line may be short.
+            await _wait_for_lines(news, log, size_bytes, poll.deadline, poll_s, page.has_unfinished_line)
+            poll_s = min(poll_s * 1.5, _MAX_POLL_S)
+    # A page by number must have all its lines, since the next one starts behind them; one by line can be short.
     count = page.count if first_line else max(0, min(page_size, page.total - start))
     headers = offering("wait", "first-line", "line-times")
     headers |= {"x-pai-log-instance": name or "", "x-pai-log-first-line": str(start)}
@@ -78,8 +78,8 @@ async def list_training_job_logs(
     if page.count >= count:
         has_times = bool(name and first_line and _LINE_TIMES.search(request.headers.get("prefer", "")))
         return success(request, await work.run(_fields, page, has_times), headers=headers)
-    pieces = _pieces(context, job_id, name, start, count, window, page)
-    text = work.stream_chunks(_json_of(request_id(request), pieces, page.total))
+    chunks = _line_chunks(context, job_id, name, start, count, window, page)
+    text = work.stream_chunks(_json_of(request_id(request), chunks, page.total))
     return StreamingResponse(text, headers=headers, media_type="application/json")
 
 
@@ -117,8 +117,8 @@ def list_training_job_instance_events(
 def _read(
     context: ServiceContext, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow
 ) -> tuple[StoredPage, LogReader, int]:
-    # In this order: the job before its log, so that the log of a job that has ended is complete, and the size
-    # before the lines, so that a line written in between is noticed.
+    # The order matters: the job before its log, so that the log of a finished job is complete; the size before the
+    # lines, so that the long poll detects a line that is written between the two.
     log = context.logs.open(context.jobs.get(job_id), instance, window)
     size_bytes = log.size_bytes
     page = log.page(start, limit, max_bytes=_PAGE_BYTES, has_full_lines=True)
@@ -132,7 +132,7 @@ def _fields(page: StoredPage, has_times: bool) -> LogLines:
     return LogLines(logs=page.decoded_lines, total_count=str(page.total), **times)
 
 
-def _pieces(
+def _line_chunks(
     context: ServiceContext,
     job_id: str,
     name: str | None,
@@ -141,10 +141,10 @@ def _pieces(
     window: LogWindow,
     page: StoredPage,
 ) -> Iterator[list[str]]:
-    """The lines of a page that is too large for the memory. Lines that were counted never change.
+    """Yields the lines of a page that is too large for the memory. Lines that were counted never change.
 
     Raises:
-        WireError, RuntimeError: the job was deleted meanwhile. The response is cut off: an error for its client.
+        WireError, RuntimeError: the job was deleted meanwhile. The response is truncated, which clients detect.
     """
     end = start + count
     while True:
@@ -157,22 +157,22 @@ def _pieces(
             raise RuntimeError(f"the log of job {job_id} ends before line {end}, which it had")
 
 
-def _json_of(request_id: str, pieces: Iterator[list[str]], total: int) -> Iterator[bytes]:
-    """The same response as for a small page, as text that is made while it is sent."""
+def _json_of(request_id: str, chunks: Iterator[list[str]], total: int) -> Iterator[bytes]:
+    """Yields the JSON of `LogLines`, which is created while it is sent."""
     yield f'{{"RequestId":{json.dumps(request_id)},"Logs":['.encode()
-    for number, lines in enumerate(pieces):
+    for number, lines in enumerate(chunks):
         text = ",".join(json.dumps(line, ensure_ascii=False) for line in lines)
         yield (b"," if number else b"") + text.encode()
     yield f'],"TotalCount":"{total}"}}'.encode()
 
 
 async def _wait_for_lines(
-    news: Subscription, log: LogReader, size_bytes: int, deadline: float, look_s: float, has_unfinished_line: bool
+    news: Subscription, log: LogReader, size_bytes: int, deadline: float, poll_s: float, has_unfinished_line: bool
 ) -> None:
     clock = asyncio.get_running_loop().time
-    until = min(deadline, clock() + _UNFINISHED_LOOK_S) if has_unfinished_line else deadline
+    until = min(deadline, clock() + _UNFINISHED_LINE_S) if has_unfinished_line else deadline
     while clock() < until:
-        if await news.wait(min(look_s, until - clock())) or log.size_bytes != size_bytes:
+        if await news.wait(min(poll_s, until - clock())) or log.size_bytes != size_bytes:
             return
 
 

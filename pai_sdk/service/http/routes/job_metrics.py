@@ -25,7 +25,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 
 
 @router.get("/metrics", response_model=MetricsList)
@@ -41,9 +41,9 @@ def list_training_job_metrics(
     name: Annotated[str | None, Query(alias="Name")] = None,
     order: Order = "ASC",
 ) -> Response:
-    """ListTrainingJobMetrics, the oldest first unless told otherwise."""
+    """ListTrainingJobMetrics, by default the oldest first."""
     context.jobs.version(job_id)
-    wanted = PointsQuery(
+    query = PointsQuery(
         name or "",
         window.started_at,
         window.ended_at,
@@ -51,7 +51,7 @@ def list_training_job_metrics(
         page_size * (page_number - 1),
         page_size,
     )
-    total, metrics = context.metrics.page(job_id, wanted, lambda count: work.hold(count, "points"))
+    total, metrics = context.metrics.page(job_id, query, lambda count: work.hold(count, "points"))
     return success(request, metrics_page(metrics, total))
 
 
@@ -86,14 +86,14 @@ def delete_training_job_labels(
 
 
 def _names(text: str | None) -> list[str]:
-    """A list in a query: joined by commas, or a JSON array.
+    """Reads a list in a query: joined by commas, or a JSON array.
 
     Raises:
-        WireError: it is longer than a database takes.
+        WireError: it is longer than a database accepts.
     """
     names = _split(text) if text else []
-    if len(names) > _MOST_NAMES:
-        raise invalid_parameter(f"The query has a list of {len(names)} names; {_MOST_NAMES} are allowed.")
+    if len(names) > _MAX_NAMES:
+        raise invalid_parameter(f"The query has a list of {len(names)} names; {_MAX_NAMES} are allowed.")
     return names
 
 
@@ -101,8 +101,8 @@ def _split(text: str) -> list[str]:
     if text.startswith("["):
         try:
             names = [str(name) for name in json.loads(text)]
-            if b"\0" not in "".join(names).encode():  # no database takes NUL, or lone surrogates
+            if b"\0" not in "".join(names).encode():  # no database stores NUL or lone surrogates
                 return names
         except (ValueError, RecursionError):
-            pass  # a name that begins so
+            pass  # a name that starts with a bracket
     return text.split(",")

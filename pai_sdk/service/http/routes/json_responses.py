@@ -1,4 +1,4 @@
-"""Responses as PAI gives them: a JSON object with a RequestId; refusals have a code and a message."""
+"""Responses in PAI's form: a JSON object with a RequestId; refusals have a code and a message."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
 
 def request_id(request: Request) -> str:
-    """The id that the gate gave to the request."""
-    known: str = request.state.request_id
-    return known
+    """Returns the id of the request, from the gate."""
+    value: str = request.state.request_id
+    return value
 
 
 def success(
@@ -57,7 +57,7 @@ def list_success(
     work: Work,
     model: type[BaseModel],
     items: Iterable[Mapping[str, Any]],
-    rest: Callable[[], BaseModel],
+    tail: Callable[[], BaseModel],
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
@@ -68,7 +68,7 @@ def list_success(
         work: counts the bytes.
         model: of the body; its first field has the items.
         items: of the list.
-        rest: gives the other fields, when all items are made.
+        tail: gives the other fields, when all items are made.
         headers: further headers.
 
     Raises:
@@ -76,44 +76,44 @@ def list_success(
     """
 
     def fields() -> dict[str, Any]:
-        return {**wire_names(request_id=request_id(request)), **response_body(rest())}
+        return {**wire_names(request_id=request_id(request)), **response_body(tail())}
 
     content = json_list(items_key(model), items, fields, work)
     return Response(content, headers=headers, media_type="application/json")
 
 
 def offering(*offers: str) -> dict[str, str]:
-    """The header that announces features beyond PAI's API. Clients rely on no others."""
+    """Returns the header that announces features beyond PAI's API. Clients rely on no others."""
     return {"x-pai-offers": ", ".join(offers)}
 
 
 def etag(version: int) -> str:
-    """The tag of a job's snapshot, from the number of its last change."""
+    """Returns the tag of a job's snapshot, from the number of its last change."""
     return f'"{version}"'
 
 
 class LongPoll:
-    """The time for which a response may wait until there is something new (`Prefer: wait=N`, RFC 7240).
+    """The time for which a response waits for a change (`Prefer: wait=N`, RFC 7240).
 
     Args:
-        request: with or without the preference; without, the response does not wait.
-        longest_s: the most seconds.
+        request: without the preference, the response does not wait.
+        max_s: the most seconds.
 
     Attributes:
         deadline: when to respond, on the clock of the event loop.
         applied: the preference as the response confirms it; empty without one.
     """
 
-    def __init__(self, request: Request, longest_s: float) -> None:
+    def __init__(self, request: Request, max_s: float) -> None:
         self._clock = asyncio.get_running_loop().time
-        found = _WAIT.search(request.headers.get("prefer", ""))
-        wait_s = min(float(found[1]), longest_s) if found else 0.0
+        match = _WAIT.search(request.headers.get("prefer", ""))
+        wait_s = min(float(match[1]), max_s) if match else 0.0
         self.deadline = self._clock() + wait_s
-        self.applied = f"wait={wait_s:g}" if found else ""
+        self.applied = f"wait={wait_s:g}" if match else ""
 
     @property
-    def left_s(self) -> float:
-        """The seconds that are left."""
+    def remaining_s(self) -> float:
+        """The remaining seconds."""
         return self.deadline - self._clock()
 
     @property
@@ -123,7 +123,7 @@ class LongPoll:
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Let an application respond in PAI's form to what it refuses."""
+    """Lets an application refuse requests in PAI's form."""
 
     @app.exception_handler(WireError)
     async def refused(request: Request, error: WireError) -> JSONResponse:
@@ -131,7 +131,7 @@ def add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        problems = (f"{_place_of(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+        problems = (f"{_field_name(problem['loc'])}: {problem['msg']}" for problem in error.errors())
         return refusal(request, invalid_parameter(join_problems(problems)))
 
     @app.exception_handler(HTTPException)
@@ -143,12 +143,12 @@ def add_refusals(app: FastAPI) -> None:
         )
 
 
-def _place_of(loc: Sequence[str | int]) -> str:
-    """The name of a parameter, or the path of a field in the body."""
+def _field_name(loc: Sequence[str | int]) -> str:
+    """Returns the name of a parameter, or the path of a field in the body."""
     return ".".join(str(part)[:60] for part in loc[1:] or loc)
 
 
 def refusal(request: Request, error: WireError) -> JSONResponse:
-    """The response to a request that is refused."""
+    """Returns the response to a refused request."""
     setattr(request.state, REFUSED_AS, error.code)
     return wire_error_response(error, request_id=request_id(request), host=request.headers.get("host", ""))

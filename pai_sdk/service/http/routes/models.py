@@ -22,7 +22,7 @@ from pai_sdk._wire.models import (
 )
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf
 from pai_sdk.service.http.routes.json_responses import success
@@ -60,7 +60,7 @@ async def create_model(request: Request, context: ContextOf, principal: Principa
         fields=model,
         labels=labels_by_key(model.labels or []),
     )
-    note_created(request, model_id)
+    record_created_id(request, model_id)
     return success(request, ModelRecord(model_id=model_id))
 
 

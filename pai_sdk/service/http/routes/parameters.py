@@ -83,5 +83,5 @@ def check_workspace(
     Raises:
         WireError: there is no such workspace for the user, or they lack the right in it.
     """
-    wanted = context.workspaces.default_id if workspace_id is None else workspace_id
-    return context.workspaces.require(wanted, principal, right).id
+    requested = context.workspaces.default_id if workspace_id is None else workspace_id
+    return context.workspaces.require(requested, principal, right).id

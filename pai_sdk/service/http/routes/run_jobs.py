@@ -1,4 +1,4 @@
-"""The job behind a run, for the page: how it stands, what it uses, how it differs; stop, delete, run again."""
+"""The job of a run, for the page: status, usage, difference to another job; stop, delete, run again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pai_sdk._wire.runs import ExtensionBody
 from pai_sdk.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, WorkOf, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.training_jobs import create_job, delete_job, stop_job
 from pai_sdk.service.jobs.queueing.quota_checks import QUEUED
@@ -54,16 +54,16 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/runs/{run_id}", route_class=BudgetedRoute)
 
 _TAIL_LINES = 400
-_SHOWN_LINES = 40
-_LONGEST_TRACEBACK = 20_000
-_MOST_EVENTS = 1000
-_MOST_DIFFERENCES = 2000
+_TAIL_LINES_IN_RESPONSE = 40
+_MAX_TRACEBACK = 20_000
+_MAX_EVENTS = 1000
+_MAX_DIFFERENCES = 2000
 _MIN_STEP_S = 10.0
 _MAX_SAMPLES = 500
 
 
 class RerunRequest(BaseModel):
-    """What is other than in the earlier job."""
+    """The changes to the earlier job."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,15 +77,15 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
     """Read the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
     with context.jobs.database.read() as session:
         job = context.jobs.get(run_id)
-        query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MOST_EVENTS)
+        query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MAX_EVENTS)
         events = [*session.scalars(query)][::-1]
-        queue_place = _queue_place(session, job)
+        queue_position = _queue_position(session, job)
     queued_at = next((change.started_at for change in job.transitions), job.created_at)
     failure = _failure(context, job) if JobStatus(job.status).is_failure else None
     body = JobOfRun(
         status=job.status,
         message=job.reason_message or "",
-        queue_place=queue_place,
+        queue_place=queue_position,
         queued_s=None if job.started_at is None else job.started_at - queued_at,
         created_at=job.created_at,
         started_at=job.started_at,
@@ -154,17 +154,17 @@ def compare_jobs_of_runs(
     other: Annotated[str, Query(alias="with", max_length=200, description="The other job.")],
 ) -> Response:
     """In which fields the requests of two jobs differ."""
-    # Values of secrets are compared, and shown as masks.
+    # Secrets are compared by value, and displayed as masks.
     first, second = (_comparable(context.jobs.get(job_id)) for job_id in (run_id, other))
     before, after = values_by_path(public_fields(first)), values_by_path(public_fields(second))
     work.hold(len(before) + len(after), "fields")
-    ours, theirs = values_by_path(first), values_by_path(second)
+    first_values, second_values = values_by_path(first), values_by_path(second)
     paths = [
         path
         for path in {**before, **after}
-        if before.get(path) != after.get(path) or ours.get(path) != theirs.get(path)
+        if before.get(path) != after.get(path) or first_values.get(path) != second_values.get(path)
     ]
-    rows = [_difference(path, before, after) for path in paths[:_MOST_DIFFERENCES]]
+    rows = [_difference(path, before, after) for path in paths[:_MAX_DIFFERENCES]]
     differences = JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
     return json_response(response_body(differences), LIVE)
 
@@ -207,7 +207,7 @@ async def rerun_job(
         return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
 
     job_id = await run_in_threadpool(create)
-    note_created(request, job_id)
+    record_created_id(request, job_id)
     context.runner.wake()
     return json_response(response_body(RerunJob(id=job_id)), LIVE)
 
@@ -221,9 +221,9 @@ def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) 
 
 
 def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
-    """An object whose numbers that are not finite are texts."""
-    found: dict[str, Any] = plain(value)
-    return found
+    """Returns an object for JSON: numbers that are not finite become strings."""
+    result: dict[str, Any] = plain(value)
+    return result
 
 
 def _comparable(job: Job) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def _request_of(job: Job) -> RecordedRequest:
     return RecordedRequest.model_validate(job.request).model_copy(update={"workspace_id": job.workspace_id})
 
 
-def _queue_place(session: Any, job: Job) -> int | None:
-    """Its place in the line of its owner, from 1; None for a job that has begun."""
+def _queue_position(session: Any, job: Job) -> int | None:
+    """Returns the position of a job in the queue of its owner, from 1; None for a job that has started."""
     if job.status not in QUEUED:
         return None
     in_line = Job.status.in_(QUEUED), Job.owner == job.owner
@@ -246,11 +246,11 @@ def _queue_place(session: Any, job: Job) -> int | None:
 
 
 def _failure(context: ServiceContext, job: Job) -> JobFailure:
-    """Why a job failed: the exception that its log shows, else what the service knows."""
+    """Returns the reason of a failure: the exception in the log of the job, else the reason that was recorded."""
     try:
         page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
         lines = [line.text for line in page.lines()]
-    except WireError:  # it never had a log
+    except WireError:  # the job has no log
         lines = []
     traceback = find_traceback(lines)
     reason = job.reason_message or job.reason_code or ""
@@ -262,8 +262,8 @@ def _failure(context: ServiceContext, job: Job) -> JobFailure:
         code=job.reason_code,
         exit_code=job.exit_code,
         instance=job.failed_instance,
-        last_lines=lines[-_SHOWN_LINES:],
-        traceback=(traceback if len(traceback) <= _LONGEST_TRACEBACK else _shortened(traceback)) or None,
+        last_lines=lines[-_TAIL_LINES_IN_RESPONSE:],
+        traceback=(traceback if len(traceback) <= _MAX_TRACEBACK else _shortened(traceback)) or None,
     )
 
 

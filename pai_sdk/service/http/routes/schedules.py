@@ -13,7 +13,7 @@ from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.schedules import NEW_SCHEDULE_SCHEMA, NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
@@ -53,7 +53,7 @@ async def create_schedule(request: Request, context: ContextOf, principal: Princ
         )
 
     created = await run_in_threadpool(create)
-    note_created(request, created.id)
+    record_created_id(request, created.id)
     return success(request, _schedule(created))
 
 

@@ -17,7 +17,7 @@ from pai_sdk._wire.training_jobs import CreatedJob, JobErrorInfo, JobList, Outpu
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
-from pai_sdk.service.http.auditing import note_as_done
+from pai_sdk.service.http.auditing import record_in_transaction
 from pai_sdk.service.http.bodies import accepts
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
@@ -45,8 +45,8 @@ router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 async def create_training_job(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    with note_as_done(context.audit, request.scope) as noted:
-        job_id, notice = await run_in_threadpool(create_job, context, body, principal, noted)
+    with record_in_transaction(context.audit, request.scope) as record:
+        job_id, notice = await run_in_threadpool(create_job, context, body, principal, record)
     context.runner.wake()
     notices = {"notices": [notice]} if notice else {}
     return success(request, CreatedJob(training_job_id=job_id, **notices), headers=_offers(context))
@@ -73,7 +73,7 @@ def list_training_jobs(
     sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
     order: Order = "DESC",
 ) -> Response:
-    """ListTrainingJobs. A name fits when it contains what is asked for."""
+    """ListTrainingJobs. `TrainingJobName` may be a part of a name."""
     query = JobQuery(
         principal,
         status=status,
@@ -85,7 +85,7 @@ def list_training_jobs(
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=window.started_at,
-        ended_at=_shown_until(context, window.ended_at),
+        ended_at=_listed_before(context, window.ended_at),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
@@ -101,29 +101,29 @@ def list_training_jobs(
             for experiments in [experiment_names(session, jobs)]
             for job in jobs
         )
-        rest = partial(JobList, total_count=total)
-        return list_success(request, work, JobList, items, rest, headers=_offers(context))
+        tail = partial(JobList, total_count=total)
+        return list_success(request, work, JobList, items, tail, headers=_offers(context))
 
 
 @router.get("/{job_id}", response_model=JobRecord)
 async def get_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the response waits for the next snapshot.
 
-    `x-pai-offers` announces this, that an instance is listed before there is a line of its log, and that the
-    metrics of a job are also those that it reports.
+    `x-pai-offers` announces this, that an instance is listed before its log has a line, and that metrics
+    include those that a job reports.
     """
-    known = request.headers.get("if-none-match")
+    client_etag = request.headers.get("if-none-match")
     poll = LongPoll(request, context.settings.max_hold_s)
     offers = ["wait", "all-instances", "reported-metrics", *context.beyond_pai]
     headers = {**offering(*offers), **poll.headers}
     with context.changes.of(job_id) as news:
-        while known is not None:
+        while client_etag is not None:
             version = await run_in_threadpool(context.jobs.version, job_id)
-            if known != etag(version):
+            if client_etag != etag(version):
                 break
-            if poll.left_s <= 0 or context.changes.closed:
-                return Response(status_code=304, headers={**headers, "ETag": known})
-            await news.wait(poll.left_s)
+            if poll.remaining_s <= 0 or context.changes.closed:
+                return Response(status_code=304, headers={**headers, "ETag": client_etag})
+            await news.wait(poll.remaining_s)
     version, fields = await run_in_threadpool(_snapshot, context, job_id, context.link_to_job(request))
     return success(request, fields, headers={**headers, "ETag": etag(version)})
 
@@ -155,19 +155,19 @@ def list_training_job_output_models(request: Request, context: ContextOf, job_id
 
 
 def _offers(context: ServiceContext) -> dict[str, str]:
-    """The features beyond PAI's API; clients must not rely on them where they are not announced."""
+    """Returns the features beyond PAI's API; clients rely on announced ones only."""
     return offering("submission-dedupe", "runs", *context.beyond_pai) if context.jobs.dedupes else {}
 
 
-def _shown_until(context: ServiceContext, ended_at: float | None) -> float | None:
-    """Jobs created after this time are not listed; the test mode has lists that lag."""
+def _listed_before(context: ServiceContext, ended_at: float | None) -> float | None:
+    """Returns the time after which created jobs are not listed; in the test mode of a foreign cloud, lists lag."""
     if context.settings.foreign is None:
         return ended_at
     return min(time.time() - context.settings.foreign.list_lag_s, ended_at or math.inf)
 
 
 def stop_job(context: ServiceContext, job_id: str) -> None:
-    """Stop a job; one that has ended stays as it is.
+    """Stops a job; a finished one stays as it is.
 
     Raises:
         WireError: there is no such job.
@@ -177,10 +177,10 @@ def stop_job(context: ServiceContext, job_id: str) -> None:
 
 
 def delete_job(context: ServiceContext, job_id: str) -> None:
-    """Delete a job, with all that is kept of it outside the object store.
+    """Deletes a job with its log and its folder; objects in the object store stay.
 
     Raises:
-        WireError: it has not ended, or there is no such job.
+        WireError: it has not finished, or there is no such job.
     """
     context.jobs.delete(job_id)
     context.logs.forget(job_id)
@@ -188,7 +188,7 @@ def delete_job(context: ServiceContext, job_id: str) -> None:
 
 
 def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
-    """Check the request of a user for a job; returns the job.
+    """Checks the request of a user for a job; returns the job.
 
     Raises:
         WireError: the request is refused.
@@ -217,7 +217,7 @@ def create_job(
     principal: Principal,
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
 ) -> tuple[str, str]:
-    """Create a job of a user; returns its id and the notice about it.
+    """Creates a job of a user; returns its id and the notice about it.
 
     Args:
         context: of the service.
@@ -237,7 +237,7 @@ def create_job(
 
 
 def _snapshot(context: ServiceContext, job_id: str, link_of: LinkOf) -> tuple[int, dict[str, object]]:
-    # One transaction, so that the version is that of all that is shown.
+    # One transaction: the version fits to the other fields.
     with context.jobs.database.read() as session:
         job = existing_job(session, job_id)
         metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)

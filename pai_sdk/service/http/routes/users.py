@@ -20,7 +20,7 @@ from pai_sdk._wire.users import (
 )
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
@@ -57,10 +57,10 @@ async def create_user(request: Request, context: ContextOf, principal: Principal
             message = f"There is a bucket {bucket!r} already, which may be someone else's; choose another name."
             raise WireError(409, "BUCKET_EXISTS", message)
         context.users.add(new_user.name, new_user.right, workspace_id=workspace_id)
-        context.make_bucket(new_user.name)  # where this is cut off, the next start of the service does it
+        context.create_user_bucket(new_user.name)  # after an interruption, the next start creates it
         return context.users.get(new_user.name)
 
-    note_created(request, new_user.name)
+    record_created_id(request, new_user.name)
     return success(request, _record(context, await run_in_threadpool(create)))
 
 
@@ -99,7 +99,7 @@ def delete_user(request: Request, context: ContextOf, name: str) -> Response:
 def create_key(request: Request, context: ContextOf, name: str) -> Response:
     """CreateAccessKey. The secret is in this response, and nowhere else."""
     key = context.users.new_key(name)
-    note_created(request, key.key_id)
+    record_created_id(request, key.key_id)
     return success(request, AccessKey(access_key_id=key.key_id, access_key_secret=key.secret))
 
 

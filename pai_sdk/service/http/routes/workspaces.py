@@ -18,7 +18,7 @@ from pai_sdk._wire.workspaces import (
 )
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
-from pai_sdk.service.http.auditing import note_created
+from pai_sdk.service.http.auditing import record_created_id
 from pai_sdk.service.http.bodies import accepts, read_json
 from pai_sdk.service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import success
@@ -44,7 +44,7 @@ async def create_workspace(request: Request, context: ContextOf, principal: Prin
     principal.require("admin")
     workspace = await read_json(NewWorkspace, request)
     created = await run_in_threadpool(context.workspaces.add, workspace.workspace_name)
-    note_created(request, created.id)
+    record_created_id(request, created.id)
     return success(request, WorkspaceRecord(workspace_id=created.id))
 
 
