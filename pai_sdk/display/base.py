@@ -12,35 +12,35 @@ from pai_sdk.schemas.wire import seconds_of
 
 
 class Display(Protocol):
-    """Shows a job while a program waits for it. Order of calls: submitted, then changes, then the end."""
+    """Displays a job while a program waits for it. Order of calls: `submitted`, changes, `ended` or `detached`."""
 
     def submitted(self, record: JobRecord) -> None:
-        """The job exists."""
+        """Called when the job exists."""
         ...
 
     def changed(self, record: JobRecord) -> None:
-        """A new snapshot of it."""
+        """Called with a new snapshot."""
         ...
 
     def line(self, line: LogLine) -> None:
-        """A line of its log."""
+        """Called with a line of the log."""
         ...
 
     def notice(self, text: str) -> None:
-        """A notice that does not end the wait, such as an unreachable log."""
+        """Called with a notice that does not end the wait, such as an unreachable log."""
         ...
 
     def detached(self, record: JobRecord) -> None:
-        """The wait has ended; the job is still running."""
+        """Called when the wait is over and the job is still running."""
         ...
 
     def ended(self, record: JobRecord) -> None:
-        """The job has ended, one way or another."""
+        """Called when the job has finished, with any outcome."""
         ...
 
 
 class Silent:
-    """Shows nothing."""
+    """A display without output."""
 
     def _nothing(self, _: object) -> None:
         """Shows nothing."""

@@ -37,13 +37,13 @@ _MAX_HYPERPARAMETERS = 8
 
 @dataclass(frozen=True)
 class MetricRange:
-    """The last, the least and the largest value of a metric, of those that are numbers.
+    """The last, the smallest and the largest value of a metric.
 
     Attributes:
-        last: the value that was reported last; NaN where that was none.
-        min: the least value; NaN without any.
-        max: the largest value; NaN without any.
-        count: how many values there are.
+        last: the last value; NaN if it was no number.
+        min: the smallest number; NaN without any.
+        max: the largest number; NaN without any.
+        count: the number of values.
     """
 
     last: float
@@ -58,9 +58,9 @@ class ComparedJob:
 
     Attributes:
         record: the job.
-        hyperparameters: its hyperparameters; those that are numbers as numbers. The values of secrets are not
-            masked here; they are masked wherever the comparison is shown, in its data frame too.
-        metrics: its metrics by name.
+        hyperparameters: the hyperparameters, converted to numbers where possible. Secrets are not masked here;
+            they are masked where the comparison is displayed, also in its data frame.
+        metrics: the metrics by name.
     """
 
     record: JobRecord
@@ -70,11 +70,11 @@ class ComparedJob:
 
 @dataclass(frozen=True)
 class JobComparison:
-    """Jobs side by side; it prints as a table, and shows itself in a notebook.
+    """A comparison of jobs; it prints as a table, and displays as one in a notebook.
 
     Attributes:
-        jobs: the rows, in the order in which the jobs were given.
-        metrics: the names of the metrics, those of most jobs first.
+        jobs: the rows, in the order of the argument.
+        metrics: the names of the metrics, ordered by the number of jobs that have them.
     """
 
     jobs: Sequence[ComparedJob]
@@ -83,12 +83,12 @@ class JobComparison:
 
     @property
     def differing(self) -> list[str]:
-        """The hyperparameters in which the jobs differ; one that only some of them have differs, too."""
+        """The hyperparameters in which the jobs differ, including those that only some jobs have."""
         return [*self._compared.differing]
 
     @property
     def constant(self) -> dict[str, object]:
-        """The hyperparameters that are the same in all jobs; values of secrets are masked."""
+        """The hyperparameters that are equal in all jobs; secrets are masked."""
         return {**self._compared.constant}
 
     @cached_property
@@ -96,14 +96,14 @@ class JobComparison:
         return compare_hyperparameters([job.hyperparameters for job in self.jobs])
 
     def best(self, metric: str, mode: str | None = None) -> ComparedJob:
-        """The job with the least or the largest value of a metric.
+        """The job with the smallest or the largest value of a metric.
 
         Args:
-            metric: its name.
-            mode: `min` or `max`. There is no default: whether small values of a metric are good is not guessed.
+            metric: the name of the metric.
+            mode: `min` or `max`. There is no default, because small values are good for some metrics only.
 
         Raises:
-            InvalidInputError: no job has a value of this metric, the mode is missing, or there is no such mode.
+            InvalidInputError: no job has a value of this metric, or the mode is missing or unknown.
         """
         candidates = [
             job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)
@@ -193,19 +193,19 @@ class JobComparison:
 
 @short_traceback
 def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -> JobComparison:
-    """Compare jobs: the hyperparameters in which they differ; the last, least and largest value of each metric.
+    """Compare jobs: the hyperparameters in which they differ; the last, smallest and largest value of each metric.
 
-    Of a metric that several instances report, the values of the first one are taken: process 0, else the one that
-    comes first by role and number; what was reported comes before what was found in logs. All values are read: for
-    long trainings and many jobs, name the metrics.
+    If several instances report a metric, the first one counts: process 0, otherwise the first by role and number;
+    reported values are preferred to those from logs. All values are read: for long trainings and many jobs, name
+    the metrics.
 
     Args:
-        jobs: the jobs; they may still run.
+        jobs: the jobs; they may still be running.
         metrics: only these, in this order; all by default.
 
     Raises:
-        InvalidInputError: something is no job, or no job has one of `metrics`.
-        PaiError: a job cannot be asked for.
+        InvalidInputError: an item is no job, or no job has one of `metrics`.
+        PaiError: a job cannot be requested.
 
     Example:
         >>> def best_rate(jobs: list[TrainingJob]) -> object:

@@ -124,7 +124,7 @@ class RunRecords:
             RunNotFoundError: there is none.
         """
         try:
-            return PipelineRunRecord(**_known_fields(PipelineRunRecord, self._read(_RUN)))
+            return PipelineRunRecord(**_supported_fields(PipelineRunRecord, self._read(_RUN)))
         except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
             message = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
             raise RunNotFoundError(message, run_id=self.uri) from None
@@ -146,7 +146,7 @@ class RunRecords:
 
     def _read_step(self, path: str) -> StepRecord:
         try:
-            return StepRecord(**_known_fields(StepRecord, self._read(path)))
+            return StepRecord(**_supported_fields(StepRecord, self._read(path)))
         except (ValueError, TypeError) as error:
             message = f"{self.uri}{path} is damaged ({error}); without the file, its step is run again"
             raise RunNotFoundError(message, run_id=self.uri) from error
@@ -183,7 +183,7 @@ def _file_of(name: str) -> str:
     return f"{_STEPS}{quote(name, safe='')}.json"
 
 
-def _known_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
+def _supported_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields that this release knows; another release may have written the record."""
     names = {entry.name for entry in fields(kind)}
     return {name: value for name, value in content.items() if name in names}

@@ -32,7 +32,7 @@ _SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class NamedStep(Protocol):
+class StepLike(Protocol):
     """A step."""
 
     name: str
@@ -172,7 +172,7 @@ class PipelineParameter(Reference):
 
 
 class _StepReference(Reference):
-    def __init__(self, step: NamedStep) -> None:
+    def __init__(self, step: StepLike) -> None:
         self._step = step
 
     @property
@@ -183,7 +183,7 @@ class _StepReference(Reference):
 class OutputReference(_StepReference):
     """The URI of an output of a job: `train.outputs.model`."""
 
-    def __init__(self, step: NamedStep, channel: str) -> None:
+    def __init__(self, step: StepLike, channel: str) -> None:
         super().__init__(step)
         self.channel = channel
 
@@ -198,7 +198,7 @@ class OutputReference(_StepReference):
 class ResultReference(_StepReference):
     """The value that a function returns, or a part of it: `score.result["auc"]`."""
 
-    def __init__(self, step: NamedStep, path: tuple[Any, ...] = ()) -> None:
+    def __init__(self, step: StepLike, path: tuple[Any, ...] = ()) -> None:
         super().__init__(step)
         self.path = path
 

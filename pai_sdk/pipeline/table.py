@@ -56,7 +56,7 @@ def step_order(steps: Sequence[PipelineStep], step_records: Mapping[str, StepRec
 
 
 class RunDisplay:
-    """Shows a run while it goes on."""
+    """Displays a run while it is running."""
 
     def __init__(
         self,

@@ -366,9 +366,13 @@ class Follower:
         record = self._last_record
         if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
             return self._policy.quiet_s
-        failed_names = {one.name for one in record.instances if one.status and JobStatus(one.status).is_failure}
-        suspects = [one for one in self._readers.values() if one.instance in failed_names or not failed_names]
-        if reader not in suspects or any(shows_reason(one.last) for one in suspects):
+        instances = record.instances
+        failed_names = {item.name for item in instances if item.status and JobStatus(item.status).is_failure}
+        # Without the instances' statuses, the reason may be in any log.
+        suspects = [
+            other for other in self._readers.values() if other.instance in failed_names or not failed_names
+        ]
+        if reader not in suspects or any(shows_reason(suspect.last) for suspect in suspects):
             return self._policy.quiet_s
         return max(self._policy.quiet_s, self._policy.failed_quiet_s)
 

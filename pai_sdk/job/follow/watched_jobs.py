@@ -281,9 +281,9 @@ def _merged(record: JobRecord | None, entry: JobRecord) -> JobRecord:
     """Returns a record updated with the fields that an entry of a list has."""
     if record is None:
         return entry
-    listed = {name: getattr(entry, name) for name in entry.model_fields_set}
+    entry_fields = {name: getattr(entry, name) for name in entry.model_fields_set}
     merged = record.model_copy(
-        update={name: value for name, value in listed.items() if value not in (None, [], {})}
+        update={name: value for name, value in entry_fields.items() if value not in (None, [], {})}
     )
     merged._etag = None  # the service has never sent this combination of fields
     return merged
