@@ -103,7 +103,7 @@ class TensorBoard:
         board.start()
         if minutes is not None:
             board._timer = threading.Timer(minutes * 60, board.stop)
-            board._timer.daemon = True
+            board._timer.daemon = True  # it must not keep the process alive
             board._timer.start()
         return board
 
@@ -159,10 +159,11 @@ class TensorBoard:
             self._is_deleted = True
 
     def _close(self) -> None:
+        # Called with `_lock` held.
         if self._timer is not None:
             self._timer.cancel()
         if self._board is not None:
-            atexit.unregister(self._board.close)
+            atexit.unregister(self._board.close)  # which keeps the board alive
             self._board.close()
             self._board = None
 

@@ -158,7 +158,8 @@ class TerminalJobs:
         layout: TableLayout | None = None,
     ) -> None:
         self._layout = layout or _JOBS
-        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        # Guards all fields below: `beat` is called from another thread. Reentrant, because `ended` calls `_print`.
+        self._lock = threading.RLock()
         self._clock = clock
         self._rows = LiveRows(stream)
         self._records: Sequence[Any] = ()

@@ -33,7 +33,8 @@ class TerminalDisplay:
         job: Reporting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lock = threading.RLock()  # guards all fields below: `beat` is called from another thread
+        # Guards all fields below: `beat` runs in another thread. Reentrant, because `changed` calls `_print`.
+        self._lock = threading.RLock()
         self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""

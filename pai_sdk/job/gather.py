@@ -210,7 +210,7 @@ class Gathering:
         with self.watching() as watch:
             for _ in self.completions(watch, deadline=deadline):
                 pass
-            trouble = watch.trouble
+            trouble = watch.trouble  # before the watch is closed, which drops the subscriptions with their errors
         if watch.unfinished and not self.is_aborted:
             raise _timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
         return self.records(watch)

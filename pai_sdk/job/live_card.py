@@ -76,7 +76,7 @@ class LiveCard:
     def _show(self, name: str, argument: Any) -> None:
         with self._lock:
             if self._is_closed:
-                raise _ClosedError
+                raise _ClosedError  # ends the wait in the thread of the card
             getattr(self._display, name)(argument)
 
     # ---- as the display of the wait: every call is forwarded, unless the card was closed

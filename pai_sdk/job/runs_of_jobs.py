@@ -54,7 +54,7 @@ class RunsOfJobs:
         with self._lock:
             if self._clock() - self._requested_at >= _MAX_AGE_S:
                 self._records = [self._record(job) for job in self._list_jobs()]
-                self._requested_at = self._clock()
+                self._requested_at = self._clock()  # after the requests, however slow they are
             return self._records
 
     def open(self, uri: str) -> Store:

@@ -96,6 +96,7 @@ class Waiting:
                 if once and self._last_record is not None:
                     return
         finally:
+            # Before `close`, which drops the subscription with its last error.
             self._trouble = follower.trouble
             self.has_read_log, self.gave_up = with_log and follower.is_done, follower.gave_up
             follower.close()

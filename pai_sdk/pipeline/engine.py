@@ -178,12 +178,14 @@ class PipelineEngine:
             elif reason := _blocked_by(live.step, self._step_records):
                 self._end(live, *reason)
             else:
+                # Before each start: a process that has lost the claim must not start steps of the new owner.
                 self._claim.check()
                 self._started[in_thread(self._execution.start, live)] = live
 
     def _wait(self, watch: JobWatch[TrainingJob]) -> None:
         """Waits for the end of a call, or for an update of a job."""
         if self._started:
+            # Calls and jobs are two sources of events, waited for in turn: with both, the waits are short.
             has_jobs = bool(self._with_job)
             late = min((step.deadline for step in self._started.values() if step.deadline), default=None)
             tick_s = _TICK_S if has_jobs or late is not None else _STOP_CHECK_INTERVAL_S
@@ -262,6 +264,7 @@ class PipelineEngine:
         for live in self._started.values():
             live.is_abandoned = True
         submissions = [future for future, live in self._started.items() if isinstance(live.step.work, JobWork)]
+        # Submissions under way: their workers stop the jobs, because the steps are abandoned.
         wait(submissions, timeout=_SUBMISSION_S)
         for live in self._with_job.values():
             if stops and live.job is not None:
@@ -273,7 +276,7 @@ class PipelineEngine:
         """Schedules another attempt, or finishes the step."""
         record = live.record
         live.job = live.deadline = None
-        record.attempt = max(record.attempt, 1)
+        record.attempt = max(record.attempt, 1)  # an error before the first attempt, as of a condition, counts
         if record.attempt - live.attempts_before <= live.step.retries and not self.is_stopped:
             record.status, record.error = "waiting", error
             self._records.write_step(record)

@@ -32,6 +32,7 @@ Job = TypeVar("Job", bound=JobHandle)
 
 def same_job(job: JobHandle) -> Key:
     """Returns a key that is equal for all handles on the same job."""
+    # With the backend object: jobs of two services may have equal ids.
     return id(job._backend), job.id
 
 
@@ -72,6 +73,7 @@ class JobWatch(Generic[Job]):
         if key in self._jobs:
             return
         self._jobs[key], self._end_checks[key] = job, EndCheck(self._policy)
+        # A final snapshot needs no request; it goes through the queue, as all updates do.
         if job._record is not None and job._record.status.is_terminal:
             self._on_update(key, job._record)
             return
@@ -137,6 +139,7 @@ class JobWatch(Generic[Job]):
         self._subscriptions.clear()
 
     def _on_update(self, key: Key, update: Update) -> None:
+        # In a worker thread: only the queue is used, so the other fields need no lock.
         self._updates.put((key, update))
 
     def _drain(self) -> list[tuple[Job, Update]]:
