@@ -91,7 +91,7 @@ def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved
         executor.succeed(root)
         assert sending.wait(PATIENCE_S)
     told = [record.getMessage() for record in caplog.records]
-    assert f"job {job_id} has ended; the next service on this data folder saves its other outputs" in told
+    assert f"job {job_id} has finished; the next service on this data folder saves its remaining outputs" in told
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
     with start(executor) as client:
         assert client.until(job_id)["Status"] == "Succeed"

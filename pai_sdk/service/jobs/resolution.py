@@ -62,7 +62,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
     if request.algorithm_spec is not None:
         definition = AlgorithmDefinition.of(request.algorithm_spec)
         if algorithm_id is not None and request.code_dir is not None and not definition.takes_code:
-            raise invalid_parameter("CodeDir: the algorithm has its own code, and accepts no other.")
+            raise invalid_parameter("CodeDir: the algorithm has code of its own, and takes no other.")
         definitions = definition.hyperparameter_definitions
         values = with_defaults(definitions, request.hyperparameters)
         request = request.model_copy(update={"hyperparameters": values})
