@@ -132,7 +132,7 @@ class MergedOrder:
         if len(grown) > 1 and self._updated_at - since > 2 * _TIMES_INTERVAL_S:
             times_by_instance = {instance: self._times[instance]() for instance in grown}
             min_time = since - _TIMES_INTERVAL_S
-            for at in _some_of(
+            for at in _even_selection(
                 {at for times in times_by_instance.values() for at in times.times if at > min_time}
             ):
                 for instance, times in times_by_instance.items():
@@ -162,7 +162,7 @@ class MergedOrder:
             self._ends.append(stretch.length + (self._ends[-1] if self._ends else 0))
 
 
-def _some_of(moments: set[float]) -> list[float]:
+def _even_selection(moments: set[float]) -> list[float]:
     """Returns sorted times; of too many, an even selection."""
     ordered = sorted(moments)
     step = -(-len(ordered) // _MAX_TIMES)

@@ -236,9 +236,9 @@ class _Chunk:
             self._log.name,
             self._first_line + num_newlines + num_cuts,
             self._start + line_start,
-            len(_text_of(excerpt[: first - excerpt_start])),
-            len(_text_of(excerpt[: last - excerpt_start])),
-            _text_of(excerpt),
+            len(_decoded(excerpt[: first - excerpt_start])),
+            len(_decoded(excerpt[: last - excerpt_start])),
+            _decoded(excerpt),
         )
 
     def _byte(self, character: int) -> int:
@@ -250,7 +250,7 @@ class _Chunk:
         return self._counted[1]
 
 
-def _text_of(content: bytes) -> str:
+def _decoded(content: bytes) -> str:
     return content.decode("utf-8", errors="replace")
 
 

@@ -19,7 +19,7 @@ _LINKS = (
     "During handling of the above exception, another exception occurred:",
 )
 # Exceptions of torchrun about the program that it has started; the traceback of that program precedes them.
-_OF_A_LAUNCHER = ("ChildFailedError",)
+_LAUNCHER_ERRORS = ("ChildFailedError",)
 # Exceptions of `subprocess.run(check=True)`, `accelerate launch` and pools about a failed process. Python exits
 # with 1 after an exception, so another exit status does not imply an earlier traceback.
 _CHILD_FAILED = re.compile(
@@ -31,10 +31,12 @@ _CHILD_FAILED = re.compile(
 _STARTED_BY = "The program above, which failed with that exception, was started by this one:"
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 # Tracebacks in the formats of IPython (also of nbconvert and papermill) and rich.
-_OF_IPYTHON = re.compile(
+_IPYTHON_START = re.compile(
     r"(?P<prefix>(?:\[[^\]]*\]: ?)?)(?P<type>[^\W\d][\w.]*) +Traceback \(most recent call last\)\s*$"
 )
-_OF_RICH = re.compile(r"(?P<prefix>(?:\[[^\]]*\]: ?)?)[╭+][─-]+ Traceback \(most recent call last\) [─-]+[╮+]\s*$")
+_RICH_START = re.compile(
+    r"(?P<prefix>(?:\[[^\]]*\]: ?)?)[╭+][─-]+ Traceback \(most recent call last\) [─-]+[╮+]\s*$"
+)
 _RICH_LINE = re.compile(r"[│|] (?P<text>.*?)\s*[│|]\s*$")
 _RICH_END = re.compile(r"[╰+][─-]+[╯+]\s*$")
 _PLAIN_START = "Traceback (most recent call last):"
@@ -81,17 +83,17 @@ def root_cause(traceback: str) -> str:
         >>> root_cause("Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3")
         'KeyError: 3'
     """
-    return _exception_of(_blocks(traceback)[0]) if traceback else ""
+    return _exception_line(_blocks(traceback)[0]) if traceback else ""
 
 
-def is_of_a_launcher(cause: str) -> bool:
+def is_launcher_error(cause: str) -> bool:
     """Returns True when an exception only reports that another program has failed.
 
     Example:
-        >>> is_of_a_launcher("subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2.")
+        >>> is_launcher_error("subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2.")
         True
     """
-    return bool(_CHILD_FAILED.match(cause)) or _type_of(cause) in ("CalledProcessError", *_OF_A_LAUNCHER)
+    return bool(_CHILD_FAILED.match(cause)) or _exception_type(cause) in ("CalledProcessError", *_LAUNCHER_ERRORS)
 
 
 def shortened(traceback: str) -> list[str]:
@@ -133,9 +135,9 @@ class _Chain:
 def _unframed(lines: list[str]) -> list[str]:
     """Converts tracebacks of IPython and rich to Python's format, with as many lines."""
     for number, line in enumerate(lines):
-        if match := _OF_IPYTHON.match(line):
+        if match := _IPYTHON_START.match(line):
             _unframe_ipython(lines, number, match)
-        elif match := _OF_RICH.match(line):
+        elif match := _RICH_START.match(line):
             _unframe_rich(lines, number, match["prefix"])
     return lines
 
@@ -144,7 +146,7 @@ def _unframe_ipython(lines: list[str], start: int, header: re.Match[str]) -> Non
     """Indents all lines of a traceback of IPython up to the last one, which starts with the type of the header."""
     prefix, kind = header["prefix"], header["type"]
     for end in range(start + 1, min(len(lines), start + _MAX_FRAMED_LINES)):
-        if _type_of(lines[end].removeprefix(prefix)) == kind.rpartition(".")[2]:
+        if _exception_type(lines[end].removeprefix(prefix)) == kind.rpartition(".")[2]:
             body = [f"{prefix}  {line.removeprefix(prefix)}".rstrip() for line in lines[start + 1 : end]]
             lines[start:end] = [f"{prefix}{_PLAIN_START}", *body]
             return
@@ -190,7 +192,7 @@ def _last_chain(lines: Sequence[_Line]) -> _Chain | None:
     while starts:
         last = starts[-1]
         end = _end_of_block(contents, last)
-        is_launchers = any(_type_of(text).endswith(_OF_A_LAUNCHER) for text in contents[last:end])
+        is_launchers = any(_exception_type(text).endswith(_LAUNCHER_ERRORS) for text in contents[last:end])
         if is_launchers and len(starts) > 1:
             starts.pop()
             continue
@@ -234,7 +236,7 @@ def _first_of_chain(lines: Sequence[str], starts: Sequence[int]) -> int:
         before = [start for start in earlier if start < link]
         if not before or _end_of_block(lines, before[-1], max_end=link) < _last_text_before(lines, link):
             headless = _last_text_before(lines, link) - 1  # an exception that was never raised has no traceback
-            if _EXCEPTION.match(lines[headless]) and _type_of(lines[headless])[:1].isupper():
+            if _EXCEPTION.match(lines[headless]) and _exception_type(lines[headless])[:1].isupper():
                 return headless
             if not before:
                 return first
@@ -307,7 +309,7 @@ def _blocks(traceback: str) -> list[list[str]]:
     return blocks
 
 
-def _exception_of(block: Sequence[str]) -> str:
+def _exception_line(block: Sequence[str]) -> str:
     start = next((number for number, line in enumerate(block) if _START.match(line)), -1)
     body = block[start + 1 :]
     if start >= 0 and "Exception Group" in block[start]:
@@ -315,7 +317,7 @@ def _exception_of(block: Sequence[str]) -> str:
     return next((line.strip() for line in body if not line.startswith(" ") and _EXCEPTION.match(line)), "")
 
 
-def _type_of(line: str) -> str:
+def _exception_type(line: str) -> str:
     return line.partition(":")[0].rpartition(".")[2].strip()
 
 

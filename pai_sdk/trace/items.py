@@ -113,7 +113,7 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, decimal.Decimal):
-        return _as_number_of(value, is_integer=is_integer)
+        return _decimal_number(value, is_integer=is_integer)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.number | numpy.bool_):
         if isinstance(value, numpy.complexfloating | numpy.timedelta64):
@@ -122,7 +122,7 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
     raise _wrong(value, "the column takes numbers")
 
 
-def _as_number_of(value: decimal.Decimal, *, is_integer: bool) -> float | int:
+def _decimal_number(value: decimal.Decimal, *, is_integer: bool) -> float | int:
     if is_integer and value != value.to_integral_value():
         raise ValueError(f"has the value {value}, which is no whole number")
     return int(value) if is_integer else float(value)
@@ -181,21 +181,21 @@ def _instant(value: Any) -> int | None:
     if type(value) is not datetime.datetime:  # pandas' Timestamp is a subclass, with nanoseconds
         if is_missing(value):
             return None
-        value = _of_pandas(value)
+        value = _from_pandas(value)
     if isinstance(value, datetime.datetime):
         return _timedelta_ns(value - (_EPOCH_WITHOUT_ZONE if value.tzinfo is None else _EPOCH))
     if isinstance(value, datetime.date):
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY_NS
-    return _of_numpy(value, "datetime64", "datetime, date, or datetime64")
+    return _numpy_ns(value, "datetime64", "datetime, date, or datetime64")
 
 
 def _duration(value: Any) -> int | None:
     if is_missing(value):
         return None
-    value = _of_pandas(value)
+    value = _from_pandas(value)
     if isinstance(value, datetime.timedelta):
         return _timedelta_ns(value)
-    return _of_numpy(value, "timedelta64", "timedelta, or timedelta64")
+    return _numpy_ns(value, "timedelta64", "timedelta, or timedelta64")
 
 
 def _time_of_day(value: Any) -> int | None:
@@ -212,7 +212,7 @@ def _timedelta_ns(value: datetime.timedelta) -> int:
     return (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
 
 
-def _of_pandas(value: Any) -> Any:
+def _from_pandas(value: Any) -> Any:
     """Converts a time of pandas, which has nanoseconds, to numpy; returns other values as they are."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -222,7 +222,7 @@ def _of_pandas(value: Any) -> Any:
     return value.to_timedelta64() if isinstance(value, pandas.Timedelta) else value
 
 
-def _of_numpy(value: Any, kind: str, takes: str) -> int | None:
+def _numpy_ns(value: Any, kind: str, takes: str) -> int | None:
     """Returns the nanoseconds of a time of numpy; None for NaT."""
     import numpy as np
 

@@ -17,7 +17,7 @@ from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.storage.store import open_store
 from pai_sdk.trace.cells import CELL_ERRORS
 from pai_sdk.trace.parquet import is_local
-from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
+from pai_sdk.trace.trace_files import parse_attempt, parse_partitions, select_files
 from pai_sdk.trace.unified import unified
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = F
 
 def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceData:
     """Returns the trace in a store, whose path or URI is `folder`; see `read_trace`."""
-    files = files_of_runs(store.list(), uncommitted=uncommitted)
+    files = select_files(store.list(), uncommitted=uncommitted)
     if files.incomplete:  # a slow listing can have a commit that was just written, and not its blocks
-        files = files_of_runs(store.list(), uncommitted=uncommitted)
+        files = select_files(store.list(), uncommitted=uncommitted)
     if not files.read:
         message = "there is no Parquet file in it"
         if files.uncommitted:
@@ -248,7 +248,7 @@ class TraceData:
         fragments = self._fragments
         schemas = [(path, fragment.physical_schema) for path, fragment in fragments.items()]
         folders = [
-            (path, pa.schema([(name, value.type) for name, value in self._of_path(path).items()]))
+            (path, pa.schema([(name, value.type) for name, value in self._path_columns(path).items()]))
             for path in fragments
         ]
         schema = unified([*schemas, *folders])
@@ -269,7 +269,7 @@ class TraceData:
         )
         groups: dict[frozenset[str], list[Any]] = {}
         for path, fragment in self._fragments.items():
-            names = frozenset(clashing & {*fragment.physical_schema.names, *self._of_path(path)})
+            names = frozenset(clashing & {*fragment.physical_schema.names, *self._path_columns(path)})
             if len({*map(str.lower, names)}) < len(names):
                 text = "differ only in case, which SQL does not distinguish"
                 problem = Problem(f"columns {sorted(names)} of {path}", text, "use to_arrow() or to_pandas()")
@@ -310,7 +310,7 @@ class TraceData:
         import pyarrow.dataset as ds
 
         expression = ds.scalar(True)
-        for name, value in self._of_path(file.path).items():
+        for name, value in self._path_columns(file.path).items():
             if value.is_valid:  # a column that a file does not have is null
                 expression &= ds.field(name) == value
         try:
@@ -332,13 +332,13 @@ class TraceData:
             return (pa.PythonFile(_RangedFile(self._store, file), mode="r"),)
         return str(self._root / file.path), pyarrow.fs.LocalFileSystem()
 
-    def _of_path(self, path: str) -> dict[str, Any]:
+    def _path_columns(self, path: str) -> dict[str, Any]:
         """Returns the columns that are in the path of a file."""
         import pyarrow as pa
 
-        columns = {name: pa.scalar(value, pa.string()) for name, value in partitions_of(path).items()}
+        columns = {name: pa.scalar(value, pa.string()) for name, value in parse_partitions(path).items()}
         if self._has_attempts:
-            rank, attempt = attempt_of(path)
+            rank, attempt = parse_attempt(path)
             columns |= {"_rank": pa.scalar(rank, pa.int32()), "_attempt": pa.scalar(attempt, pa.string())}
         return columns
 

@@ -30,13 +30,13 @@ from pai_sdk.storage.stored_file import StoredFile
 
 __all__ = [
     "RunFiles",
-    "attempt_of",
     "block_name",
     "commit_name",
-    "files_of_runs",
     "new_attempt",
     "new_session",
-    "partitions_of",
+    "parse_attempt",
+    "parse_partitions",
+    "select_files",
 ]
 
 SUFFIX = ".parquet"
@@ -46,7 +46,7 @@ _NAME = re.compile(
     rf"(?P<session>rank(?P<rank>\d+)-(?P<attempt>{_TIME})-{_TIME}-[0-9a-f]+)-"
     r"(?:(?P<block>\d+)|(?:(?P<blocks>\d+)blocks-(?P<bytes>\d+)bytes-)?committed)\.parquet"
 )
-_NOT_OF_A_RUN = "it is not in the folder of a run"
+_OUTSIDE_OF_RUNS = "it is not in the folder of a run"
 _NOT_COMMITTED = "its writer has not committed it (yet)"
 
 
@@ -75,22 +75,22 @@ def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
     return f"{session}-{len(sizes_bytes)}blocks-{sum(sizes_bytes)}bytes-committed{SUFFIX}"
 
 
-def attempt_of(path: str) -> tuple[int | None, str | None]:
+def parse_attempt(path: str) -> tuple[int | None, str | None]:
     """Returns the rank and the attempt in the name of a file; None for other names.
 
     Example:
-        >>> attempt_of("run=r1/rank3-20261122T171801000000-20261122T171902000000-a1-00000.parquet")
+        >>> parse_attempt("run=r1/rank3-20261122T171801000000-20261122T171902000000-a1-00000.parquet")
         (3, '20261122T171801000000')
     """
     match = _NAME.fullmatch(path.rpartition("/")[2])
     return (int(match["rank"]), match["attempt"]) if match else (None, None)
 
 
-def partitions_of(path: str) -> dict[str, str]:
+def parse_partitions(path: str) -> dict[str, str]:
     """Returns the names and values in the folders of a path.
 
     Example:
-        >>> partitions_of("dt=20261122/run=r1/rank0.parquet")
+        >>> parse_partitions("dt=20261122/run=r1/rank0.parquet")
         {'dt': '20261122', 'run': 'r1'}
     """
     pairs = (part.partition("=") for part in path.split("/")[:-1])
@@ -135,10 +135,10 @@ class _Session:
         return ""
 
 
-def files_of_runs(files: Iterable[StoredFile], *, uncommitted: bool = False) -> RunFiles:
+def select_files(files: Iterable[StoredFile], *, uncommitted: bool = False) -> RunFiles:
     """Selects the files with rows to read; with `uncommitted`, also blocks without a complete commit."""
     parquet = [file for file in files if file.path.endswith(SUFFIX)]
-    runs = {file.path: partitions_of(file.path).get("run", "") for file in parquet}
+    runs = {file.path: parse_partitions(file.path).get("run", "") for file in parquet}
     has_runs = any(runs.values())
     result = RunFiles()
     sessions: defaultdict[tuple[str, str], _Session] = defaultdict(_Session)
@@ -148,7 +148,7 @@ def files_of_runs(files: Iterable[StoredFile], *, uncommitted: bool = False) -> 
         if name and name["block"] is None:
             sessions[folder, name["session"]].commits.append((file, name))
         elif has_runs and not runs[file.path]:
-            result.foreign[file.path] = _NOT_OF_A_RUN
+            result.foreign[file.path] = _OUTSIDE_OF_RUNS
         elif name:
             sessions[folder, name["session"]].blocks.append(file)
         else:

@@ -20,7 +20,7 @@ from pai_sdk.job.failure.missing_modules import missing_module_hint
 from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
 from pai_sdk.job.follow.log_reasons import shows_reason
 from pai_sdk.job.follow.updates import ask
-from pai_sdk.logs.tracebacks import find_traceback, is_of_a_launcher, root_cause, shortened
+from pai_sdk.logs.tracebacks import find_traceback, is_launcher_error, root_cause, shortened
 from pai_sdk.schemas.record import ErrorInfo, FailedInstance, JobRecord
 from pai_sdk.schemas.status import JobStatus
 
@@ -285,7 +285,7 @@ def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
 
 def _lines_before_traceback(traceback: str, lines: Sequence[str]) -> list[str]:
     """Returns the lines before the traceback of a launcher, which the failed program itself printed."""
-    if not is_of_a_launcher(root_cause(traceback)):
+    if not is_launcher_error(root_cause(traceback)):
         return []
     first_line = traceback.partition("\n")[0]
     at = next((number for number in range(len(lines) - 1, -1, -1) if lines[number] == first_line), 0)

@@ -75,8 +75,8 @@ class _File:
     def __init__(self, store: Store, path: str) -> None:
         self.reader = EventFileReader(store, path)
         self.read_version = (0, "")
-        self.host, self.order = _host_of(path), start_order(path)
-        self.source = (_rank_of(path), self.host if is_instance(self.host) else "")
+        self.host, self.order = _file_host(path), start_order(path)
+        self.source = (_file_rank(path), self.host if is_instance(self.host) else "")
         self.changed_s: float | None = None
         self.points: dict[_Key, GrowingSeries] = {}
         self.other_events: dict[_Key, list[OtherEvent]] = {}
@@ -288,7 +288,7 @@ class RunReader:
         images: list[ImageEntry] = []
         for path, file in sorted(self._files.items(), key=lambda item: item[1].order):
             if key in file.points:
-                events = _events_of(EventFileReader(self._store, path), file.read_version[0])
+                events = _read_other_events(EventFileReader(self._store, path), file.read_version[0])
                 images += _images_in(events, key.tag, len(images), number)
         return sorted(
             (image for image in images if number in (None, image.number)),
@@ -523,15 +523,15 @@ class RunReader:
             if len(keys) == 1:
                 self._names[kind, tag] = keys[0]
                 continue
-            keys.sort(key=_order_of_key)
-            names = [self._label_of(key) for key in keys]
+            keys.sort(key=_key_order)
+            names = [self._key_label(key) for key in keys]
             short = [match[1] if (match := _INSTANCE.fullmatch(name)) else name for name in names]
             for number, key in enumerate(keys):
                 label = short[number] if short.count(short[number]) == 1 else names[number]
                 label = label if names.count(label) < 2 else f"rank-{key.source[0]}"
                 self._names[kind, f"{tag} ({label})" if number else tag] = key
 
-    def _label_of(self, key: _Key) -> str:
+    def _key_label(self, key: _Key) -> str:
         """Returns the instance that has written a tag, or the only machine; empty for several machines."""
         rank, instance = key.source
         if instance:
@@ -540,7 +540,7 @@ class RunReader:
         return hosts.pop() if len(hosts) == 1 else ""
 
 
-def _order_of_key(key: _Key) -> tuple[Any, ...]:
+def _key_order(key: _Key) -> tuple[Any, ...]:
     rank, instance = key.source
     return source_order(instance, rank, is_from_log=rank == _LOGS_RANK)
 
@@ -561,7 +561,7 @@ def _top_of(files: list[tuple[_File, Integers]]) -> tuple[str, float]:
     return newest.reader.path, max([int(steps[end - 1]), *last])
 
 
-def _events_of(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:
+def _read_other_events(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:
     """Yields the values of a file that are not numbers; reads in chunks, since images can exceed the memory."""
     while True:
         chunk = reader.read(size, lambda has_read: has_read)
@@ -588,7 +588,7 @@ def _images_in(events: Iterable[OtherEvent], tag: str, first: int, number: int |
             next_number += 1
 
 
-def _rank_of(path: str) -> int:
+def _file_rank(path: str) -> int:
     """Returns the rank by the folder of a file; -1 without one."""
     part = EVENTS_PART.fullmatch(path.rpartition("/")[0].rpartition("/")[2])
     if part is None:
@@ -596,7 +596,7 @@ def _rank_of(path: str) -> int:
     return int(part["rank"]) if part["rank"] else _LOGS_RANK
 
 
-def _host_of(path: str) -> str:
+def _file_host(path: str) -> str:
     """Returns the instance or the machine in the name of a file; empty without one."""
     source = event_file_source(path.rpartition("/")[2])
     return source[0] if source else ""

@@ -12,7 +12,7 @@ from pai_sdk.run.events.series import Floats, Integers
 from pai_sdk.run.plots.axes import number_axis, number_text, x_axis
 from pai_sdk.run.plots.pictures import FONT, run_colour, safe_text
 
-__all__ = ["MAX_LABELS", "WIDTH", "Curve", "Line", "draw", "lines_of"]
+__all__ = ["MAX_LABELS", "WIDTH", "Curve", "Line", "draw", "to_lines"]
 
 WIDTH = 760
 MAX_LABELS = 16
@@ -84,7 +84,7 @@ class Line:
         return float(finite[-1]) if len(finite) else float("nan")
 
 
-def lines_of(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
+def to_lines(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
     """Returns the lines of curves, without empty buckets; labels by curve names, the name itself by default."""
     lines = []
     for curve in curves:

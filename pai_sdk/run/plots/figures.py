@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from pai_sdk.base.html_table import NO_MATH, html_table
 from pai_sdk.run.events.series import Floats
 from pai_sdk.run.plots.axes import number_text
-from pai_sdk.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, lines_of
+from pai_sdk.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, to_lines
 from pai_sdk.run.plots.pictures import FONT, run_colour, safe_text, save_picture
 
 __all__ = ["Comparison", "Plot", "XAxis"]
@@ -117,7 +117,7 @@ class Plot:
 
     @cached_property
     def _lines(self) -> list[Line]:
-        return lines_of(self.comparison.curves, self.comparison.labels)
+        return to_lines(self.comparison.curves, self.comparison.labels)
 
     @property
     def _note(self) -> str:
