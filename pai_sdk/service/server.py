@@ -149,7 +149,6 @@ class Service:
                 return
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
-            # The lambdas below are called later, when the scheduler exists.
             executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
