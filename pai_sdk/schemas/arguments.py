@@ -35,7 +35,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
         # A service would find no job, and give no reason.
         problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(STATUSES)}"))
     if name is not None and not isinstance(name, str):
-        problems.append(wrong_type("name", name, "give a text"))
+        problems.append(wrong_type("name", name, "give a string"))
     if labels is not None and not _are_labels(labels):
         problems.append(_NO_LABELS)
     if problems:
@@ -86,7 +86,7 @@ def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seco
     return float(min(max(seconds, 0), _MAX_TIMEOUT_S))
 
 
-_NO_LABELS = Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")
+_NO_LABELS = Problem("labels", "must be a dict of strings", "such as {'team': 'vision'}")
 
 
 def _are_labels(labels: object) -> bool:

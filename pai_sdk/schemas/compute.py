@@ -1,4 +1,4 @@
-"""The place and the terms of a job: hardware, network, limits, keys. Plain data, named as on the wire."""
+"""The resources and terms of a job: hardware, network, limits, keys. Plain data, named as on the wire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SpotStrategy(str, Enum):
 
 
 class InstanceSpec(Sent):
-    """The size of an instance in a resource group of one's own. Amounts are text, as the service wants them."""
+    """The size of an instance in a dedicated resource group. Amounts are strings, as in the API."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 

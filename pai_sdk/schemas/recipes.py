@@ -80,7 +80,7 @@ class ModelRecipeSpec(Received):
 
 
 def recipes_by_method(spec: Mapping[str, Any]) -> dict[str | None, Any]:
-    """The recipes of a model version, by their names; a single recipe has none.
+    """Returns the recipes of a model version, by their names; a single recipe has none.
 
     Example:
         >>> recipes_by_method({"AlgorithmName": "digits"})
@@ -90,7 +90,7 @@ def recipes_by_method(spec: Mapping[str, Any]) -> dict[str | None, Any]:
 
 
 def check_recipes(spec: Mapping[str, Any], where: str) -> None:
-    """Check recipes before they are registered.
+    """Checks recipes before they are registered.
 
     Args:
         spec: one recipe, or several by their names.
@@ -111,7 +111,7 @@ def check_recipes(spec: Mapping[str, Any], where: str) -> None:
 
 
 def check_model_uri(uri: str, where: str) -> None:
-    """Check where the files of a version are, before it is registered.
+    """Checks the location of the files of a version before it is registered.
 
     Args:
         uri: of a storage, or another source.
@@ -138,7 +138,7 @@ def _problems(recipe: Any, where: str) -> Iterator[Problem]:
 
 
 def _wrong_values(spec: ModelRecipeSpec, where: str) -> Iterator[Problem]:
-    """The values that no job could be given; a required one that is missing comes with the job."""
+    """Yields the problems of values that no job can have; a missing required one can be a value of the job."""
     definitions = spec.algorithm_spec.hyperparameter_definitions if spec.algorithm_spec else []
     optional = [definition.model_copy(update={"required": False}) for definition in definitions]
     values = [

@@ -88,7 +88,7 @@ class InstanceMetrics(Received):
 
 
 class InstanceUsage(NamedTuple):
-    """What one instance uses now; None for what is not measured where it runs.
+    """The current resource usage of an instance; None for values that are not measured.
 
     Attributes:
         instance: its full name.
@@ -287,9 +287,9 @@ class LogLine:
 
     Attributes:
         instance: which instance wrote it.
-        number: its place in that instance's log, counted from 0; a reader continues with `next_number`.
+        number: in the log of the instance, from 0; a reader continues with `next_number`.
         text: the line, without its line end.
-        written_at: when it was written: UTC, ISO 8601; None where that was not asked for, or is not known.
+        written_at: when it was written: UTC, ISO 8601; None if that was not requested, or is unknown.
         missing: 0 for a line that was written. Otherwise this is a notice of pai_sdk in place of that
             many lines, which the service counts and does not return.
     """
@@ -323,11 +323,11 @@ class LogPage:
     """Consecutive lines of one instance's log.
 
     Attributes:
-        lines: the lines, without their line ends; the first is the one that was asked for, behind those missing.
+        lines: the lines, without line ends; the first one is the requested one, after the missing ones.
         complete: the service says that no line will follow these.
-        waited: the service delays a response until there are new lines, where it is asked to.
+        waited: the service supports long polls: it delays a response until there are new lines.
         total: how many lines the service has in all, where it says so.
-        missing: lines before these that the service counts, and does not return however they are asked for.
+        missing: the number of lines before these that the service counts but never returns.
         unsure: there is no line, but the service may hold some back; the next read searches for them.
     """
 

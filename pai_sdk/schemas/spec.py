@@ -21,7 +21,7 @@ _LOCAL = "file"
 
 
 class OssLocation(Sent):
-    """The place of code in OSS. `key` is a folder and ends with `/`, or the key of one file."""
+    """The location of code in OSS. `key` is a folder and ends with `/`, or the key of one file."""
 
     bucket: str
     key: str

@@ -304,7 +304,7 @@ class Session(Aliased):
 
     @property
     def workspaces(self) -> Workspaces:
-        """The workspaces that the key may see, with their ids.
+        """The workspaces that are visible to the key, with their ids.
 
         Example:
             >>> [(each.workspace_name, each.workspace_id) for each in session.workspaces.list()]  # doctest: +SKIP
@@ -324,14 +324,14 @@ class Session(Aliased):
         return SessionTables(self._backends.service.endpoint, self.settings.region_id, self._credentials)
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
-        """Submit what was planned, as it was planned.
+        """Submit a plan.
 
         Exactly `plan.request` is sent. A plan becomes one job: to run the same thing again, plan again, so that
-        names and output folders are kept apart.
+        each job has its own name and output folders.
 
         Args:
             plan: from `Processor.plan()`, `Estimator.plan()` or `Plan.load()`.
-            instance_type: where it was planned for, when not a service.
+            instance_type: for which it was planned, if not for a service.
 
         Returns:
             The job, just created.
@@ -357,7 +357,7 @@ class Session(Aliased):
         """Attach to a job.
 
         Raises:
-            InvalidInputError: what was given cannot be an id.
+            InvalidInputError: the id is no string, or empty.
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
@@ -373,17 +373,17 @@ class Session(Aliased):
         local: bool = False,
         skip: int = 0,
     ) -> Iterator[TrainingJob]:
-        """All jobs that fit, the newest first.
+        """List jobs, the newest first.
 
         Args:
             status: only jobs in this status.
             name: only jobs with this text in their name.
-            labels: only jobs that bear all of these labels.
+            labels: only jobs with all of these labels.
             local: those in Docker on this machine instead of those of the service.
-            skip: leave out so many of the newest ones.
+            skip: the number of newest jobs to leave out.
 
         Raises:
-            InvalidInputError: there is no such status, or the name or the labels are no texts.
+            InvalidInputError: there is no such status, or the name or the labels are no strings.
         """
         check_filters(status, name, labels)
         backend = self.local if local else self.backend_for(None)
@@ -403,9 +403,9 @@ class Session(Aliased):
         Args:
             prefixes: further folders of runs, beside the jobs.
             local: the jobs in Docker on this machine instead of those of the service.
-            most: how many jobs, the newest ones.
-            refresh_s: the time between two looks at their event files, in seconds.
-            memory_bytes: what the points in memory may take.
+            most: the maximum number of jobs; the newest ones are watched.
+            refresh_s: the poll interval of their event files, in seconds.
+            memory_bytes: the limit of the points in memory.
 
         Returns:
             A manager, not yet started; a run has the id of its job.
@@ -458,7 +458,7 @@ class Session(Aliased):
         Raises:
             InvalidInputError: the URI is none of OSS, there is nothing to upload, or there is a link that is not
                 taken.
-            TransferError: some files could not be put there; the others are.
+            TransferError: some files could not be uploaded; the others are.
 
         Example:
             >>> session.upload("data", "oss://models/datasets/points/")  # doctest: +SKIP
@@ -466,7 +466,7 @@ class Session(Aliased):
         """
         from pai_sdk.storage.transfer import upload
 
-        where = OssUri.parse(uri)  # a wrong one raises before anything is started
+        where = OssUri.parse(uri)  # a malformed URI raises before the transfer starts
         source = parse_path(path, "path")
         if links not in ("follow", "inside", "error"):
             raise InvalidInputError([Problem("links", f"is {links!r}", "follow, inside or error")])
@@ -487,7 +487,7 @@ class Session(Aliased):
         Raises:
             InvalidInputError: the URI is none of OSS.
             StorageError: nothing is there.
-            TransferError: some files could not be fetched; the others are in place, whole.
+            TransferError: some files could not be downloaded; the others are complete.
         """
         from pai_sdk.storage.transfer import download
 
