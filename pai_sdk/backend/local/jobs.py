@@ -103,6 +103,8 @@ class LocalJobs:
 
     def _wait_until_started(self, job_id: str) -> bool:
         """Waits until another process has started a job; returns whether the job exists then."""
+        # The starting process holds this lock, so acquiring it is the wait. It deletes the folder if the start
+        # fails.
         with suppress(FileNotFoundError), locked(self.folder / job_id / _SUBMIT_LOCK):
             return (self.folder / job_id / _REQUEST).exists()
         return False

@@ -69,6 +69,7 @@ class Changes:
             for job_id in job_ids:
                 waiting = self._waiting[job_id]
                 waiting.discard(subscription)
+                # Otherwise an empty set would remain for each job that was ever waited for.
                 if not waiting:
                     del self._waiting[job_id]
 

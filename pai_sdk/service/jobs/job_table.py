@@ -302,6 +302,7 @@ class Jobs:
         with self.database.read() as session:
             job_ids = list(session.scalars(waiting))
         for job_id in job_ids:
+            # A WireError means that the job was deleted since the query.
             with suppress(WireError), self._change(job_id) as (session, job):
                 # Checked again in the transaction: the job may have started since the query.
                 if job.status in QUEUED:

@@ -95,6 +95,7 @@ class MetricPages:
                 table.read_on(hold)
             self._tables[key] = table
             remaining = _MAX_CACHED_POINTS - len(table)
+            # From the newest to the oldest table, without the current one.
             for other in list(self._tables)[-2::-1]:
                 remaining -= len(self._tables[other])
                 if remaining < 0:
@@ -150,6 +151,7 @@ class _Table:
                 added.append(self._columns_of(part))
         if count > len(self):
             columns = [np.concatenate(column) for column in zip(*added, strict=True)]
+            # lexsort sorts by its last key first: time, then file, then step.
             order = np.lexsort(columns[2::-1])
             self._columns = tuple(column[order] for column in columns)
             is_counting = self._are_counting() if len(self._files) > 1 else None

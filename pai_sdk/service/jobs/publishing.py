@@ -81,6 +81,7 @@ class LiveOutputs:
             self._report_problems(done)
         is_due = time.monotonic() >= self._next_at and self._publisher.has_live_channels
         if is_due and self._upload is None:
+            # From the start of the upload: a slow one does not delay the next one further.
             self._next_at = time.monotonic() + UPLOAD_INTERVAL_S
             self._upload = self._threads.submit(self._publisher.upload, live_only=True)
 

@@ -362,6 +362,7 @@ class TableStore:
         try:
             rows = sum(pq.read_metadata(path).num_rows for path in paths)
         except FileNotFoundError:
+            # The files are read without the lock: a commit with overwrite may have deleted them since.
             raise TableError(409, "StatusConflict", "The rows are being replaced; try again.") from None
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:

@@ -127,6 +127,7 @@ class TablesApp:
             case "GET", []:
                 return self._project
             case "GET", ["tunnel"] if "service" in query:
+                # pyodps requests the host of the tunnel, which is this service itself.
                 return self._tunnel
             case "POST", ["instances"]:
                 return self._run_statement

@@ -39,6 +39,7 @@ _COUNT_QUEUED = select(func.count()).select_from(
         Job.status == JobStatus.SUBMITTED,
         Job.priority >= bindparam("priority"),
     )
+    # Two more: the new job itself, and one that shows that the count is incomplete.
     .limit(_MAX_COUNTED + 2)
     .subquery()
 )
