@@ -76,7 +76,7 @@ def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceDa
         raise TraceError(f"{folder} has no trace: {message}")
     _log(folder, files.foreign | files.incomplete, logging.WARNING)
     _log(folder, files.uncommitted, logging.INFO)
-    return TraceData(folder, store, files.read, files.left_out)
+    return TraceData(folder, store, files.read, files.unread)
 
 
 class TraceData:
@@ -113,8 +113,8 @@ class TraceData:
 
     def __repr__(self) -> str:
         count = len(self._files)
-        left_out = f", {len(self.left_out)} left out" if self.left_out else ""
-        return f"<TraceData {self.folder} {count} file{'s' if count != 1 else ''}{left_out}>"
+        suffix = f", {len(self.left_out)} left out" if self.left_out else ""
+        return f"<TraceData {self.folder} {count} file{'s' if count != 1 else ''}{suffix}>"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_dataset", "_fragments")}

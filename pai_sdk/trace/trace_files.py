@@ -108,7 +108,7 @@ class RunFiles:
     uncommitted: dict[str, str] = field(default_factory=dict)  # path to reason, of blocks without a commit
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def unread(self) -> dict[str, str]:
         """Returns path to reason, of all files that are not read."""
         return self.foreign | self.incomplete | self.uncommitted
 
