@@ -22,6 +22,7 @@ OTHERS = {
     "cli/root.py": "groups of commands",
     "compat/member_aliases.py": "classes of alipai",
     "display/choice.py": "the module IPython",
+    "errors.py": "former names of classes",
     "execution/docker": "the API of Docker",
     "execution/ray": "the API of Ray",
     "job/__init__.py": "a class",
