@@ -79,7 +79,6 @@ def test_the_description_is_published_with_and_without_a_key(service: tuple[Clie
 
 
 def test_every_route_describes_its_response() -> None:
-    """Those about runs are JSON of the page, without ids of requests."""
     silent = {
         f"{method.upper()} {path}"
         for path, methods in DESCRIPTION["paths"].items()
