@@ -41,7 +41,7 @@ def unsupported(name: str, instead: str) -> type:
     """Returns a class that stands for an unsupported name.
 
     Example:
-        >>> Model = left_out("Model", "the model is at estimator.model_data()")
+        >>> Model = unsupported("Model", "the model is at estimator.model_data()")
         >>> Model(model_data="oss://models/7/")
         Traceback (most recent call last):
         pai_sdk.errors.NotOfferedError: Model is not part of pai_sdk: the model is at estimator.model_data()

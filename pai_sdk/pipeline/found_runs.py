@@ -29,7 +29,7 @@ class FolderRuns:
     """Reads the runs in a folder. Links that lead out of the folder are not followed.
 
     Example:
-        >>> FoundRuns(Path("no-such-folder")).rows()
+        >>> FolderRuns(Path("no-such-folder")).rows()
         []
     """
 

@@ -193,8 +193,7 @@ class Service:
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
             self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
-            # `stop` may have been called before the server existed.
-            if not self._stopped.is_set():
+            if not self._stopped.is_set():  # before the server existed
                 server.run(sockets=[listener])
             if needs.loss is None:
                 logger.info("the service on %s has ended", folder.root)

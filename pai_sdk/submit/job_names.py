@@ -44,9 +44,9 @@ def new_folder(name: str, *, is_explicit: bool, key: str | None = None) -> str:
     """Returns the name of a new job's output folder, which is unique.
 
     Example:
-        >>> new_folder("train-lr0.1-3f2a9c", is_given=False)
+        >>> new_folder("train-lr0.1-3f2a9c", is_explicit=False)
         'train-lr0.1-3f2a9c'
-        >>> new_folder("digits", is_given=True).rpartition("-")[0]
+        >>> new_folder("digits", is_explicit=True).rpartition("-")[0]
         'digits'
     """
     if not is_explicit:

@@ -169,7 +169,7 @@ def path_text(key_path: KeyPath) -> str:
     """Formats the path of a value.
 
     Example:
-        >>> way_to(("inputs", "train")), way_to(("requirements", 0))
+        >>> path_text(("inputs", "train")), path_text(("requirements", 0))
         ("inputs['train']", 'requirements[0]')
     """
     first, *steps = key_path

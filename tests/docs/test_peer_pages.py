@@ -12,14 +12,24 @@ import pytest
 
 import pai_sdk
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner
+from pai_sdk.compat.member_aliases import ALIASES
+from pai_sdk.compat.session_names import SessionAliases
 from pai_sdk.base.peer_names import ATTRIBUTES, KEYWORDS, NAMES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("from-*.md"))
 KINDS = (Estimator, AlgorithmEstimator, Processor, TrainingJob, Session)
-CALLS = (*KINDS, Estimator.fit, Processor.run, TrainingJob.wait, TrainingJob.download, Session.upload_data, Tuner)
+CALLS = (
+    *KINDS,
+    Estimator.fit,
+    Processor.run,
+    TrainingJob.wait,
+    TrainingJob.download,
+    SessionAliases.upload_data,
+    Tuner,
+)
 PARAMETERS = {name for call in CALLS for name in inspect.signature(call).parameters}
-ATTRIBUTES_HERE = {name for kind in KINDS for name in dir(kind)} | {
+ATTRIBUTES_HERE = {name for kind in (*KINDS, *ALIASES.values()) for name in dir(kind)} | {
     name for each in ATTRIBUTES.values() for name in each
 }
 # Variables, modules and methods in the first column.

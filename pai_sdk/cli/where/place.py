@@ -55,7 +55,7 @@ class SelectedBackend:
         profile: a profile of the config file.
 
     Example:
-        >>> ChosenPlace(profile="staging").option, ChosenPlace(local=True).option, ANYWHERE.option
+        >>> SelectedBackend(profile="staging").option, SelectedBackend(local=True).option, ANYWHERE.option
         ('--profile staging', '--local', '')
     """
 

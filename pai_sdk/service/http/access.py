@@ -52,7 +52,7 @@ def required_right(method: str, path: str) -> Right:
     """Returns the right that a request needs, whatever job or model it names.
 
     Example:
-        >>> needed_right("GET", "/api/v1/trainingjobs"), needed_right("DELETE", "/api/v1/trainingjobs/{job_id}")
+        >>> required_right("GET", "/api/v1/trainingjobs"), required_right("DELETE", "/api/v1/trainingjobs/{job_id}")
         ('read', 'submit')
     """
     if path.startswith(_ADMIN):
