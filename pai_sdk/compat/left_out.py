@@ -65,7 +65,7 @@ def unsupported_module(module: str) -> tuple[list[str], Callable[[str], type]]:
     """Returns `__path__` and `__getattr__` of an unsupported module, from which any name can be imported.
 
     Example:
-        >>> _, find = module_left_out("pai_sdk.common.git_utils")
+        >>> _, find = unsupported_module("pai_sdk.common.git_utils")
         >>> find("git_clone_repo")({"repo": "…"})
         Traceback (most recent call last):
         pai_sdk.errors.NotOfferedError: pai_sdk.common.git_utils.git_clone_repo is not part of pai_sdk: \

@@ -52,8 +52,8 @@ def required_right(method: str, path: str) -> Right:
     """Returns the right that a request needs, whatever job or model it names.
 
     Example:
-        >>> required_right("GET", "/api/v1/trainingjobs"), required_right("DELETE", "/api/v1/trainingjobs/{job_id}")
-        ('read', 'submit')
+        >>> required_right("DELETE", "/api/v1/trainingjobs/{job_id}")
+        'submit'
     """
     if path.startswith(_ADMIN):
         return "admin"
