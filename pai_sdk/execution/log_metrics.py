@@ -131,7 +131,8 @@ class LogMetrics:
                     # Per chunk, so that other processes wait for one chunk only.
                     with locked(self._lock):
                         is_more, progress = log.read_chunk(patterns, is_final=is_final)
-                except FileNotFoundError:  # the job was deleted
+                except FileNotFoundError:
+                    # The job was deleted.
                     return
                 yield progress
 
@@ -225,7 +226,8 @@ class _Log:
             writes_events = any(not pattern.is_progress for pattern in patterns)
             events = self._folder.open(self._instance, stack) if writes_events else None
             marked, end = (_Mark(), 0) if events is None else _Mark.read_last(events)
-            if marked.log_bytes > status.st_size:  # the mark belongs to another log
+            # The mark belongs to another log.
+            if marked.log_bytes > status.st_size:
                 marked, end = _Mark(), 0
             mark = self._ahead[1] if self._ahead and self._ahead[0] == _identity(events) else marked
             log.seek(mark.log_bytes)

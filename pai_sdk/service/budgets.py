@@ -436,7 +436,8 @@ async def _watched(
             watch.cancel()
         if timed.cancelled_caught:
             raise work.exceeded(f"takes more than {work.budget.seconds:g} s")
-    return Response(status_code=499)  # the client has disconnected
+    # The client has disconnected.
+    return Response(status_code=499)
 
 
 async def _watch_disconnect(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:

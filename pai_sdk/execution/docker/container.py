@@ -295,9 +295,9 @@ def environment_file(variables: Mapping[str, str]) -> str:
         'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
     """
     settable = {name: value for name, value in variables.items() if _is_settable(name)}
-    others = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_settable(name)]
+    by_env = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_settable(name)]
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settable.items()]
-    return (f'set -- "$_env" {" ".join(others)} "$@"\n' if others else "") + "".join(lines)
+    return (f'set -- "$_env" {" ".join(by_env)} "$@"\n' if by_env else "") + "".join(lines)
 
 
 def _is_settable(name: str) -> bool:

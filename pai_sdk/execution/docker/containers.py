@@ -36,7 +36,8 @@ class JobContainers:
     def __init__(self, engine: Callable[[], Engine]) -> None:
         self._engine = engine
 
-    def of(self, job_id: str) -> list[Any]:  # docker-py's containers
+    # Docker-py's containers.
+    def of(self, job_id: str) -> list[Any]:
         """Returns all containers of one job, also those that have exited."""
         engine = self._engine()
         engine.check_responds()

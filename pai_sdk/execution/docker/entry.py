@@ -149,7 +149,8 @@ def _raw_terminal(api: Any, exec_id: str) -> Iterator[None]:
 
     def resize(*_: object) -> None:
         size = os.get_terminal_size()
-        with suppress(Exception):  # the command may have ended
+        # The command may have ended.
+        with suppress(Exception):
             api.exec_resize(exec_id, height=size.lines, width=size.columns)
 
     before = termios.tcgetattr(sys.stdin)

@@ -45,7 +45,8 @@ def ensure_image(
         return str(engine.client.images.get(image).id)
     except ImageNotFound:
         pass
-    except APIError as error:  # the name is invalid
+    except APIError as error:
+        # The name is invalid.
         raise ImageError(_explained(image, str(error.explanation or error))) from error
     except RequestException as error:
         raise engine.lost_error(error, while_doing=f"it was asked for the image {image!r}") from error

@@ -218,7 +218,8 @@ class SharedFolder(ExecutionRecord):
             return ""
 
     def _has(self, name: str) -> bool:
-        return os.path.lexists(self.path / name)  # a link is not followed
+        # A link is not followed.
+        return os.path.lexists(self.path / name)
 
     def _text(self, name: str) -> str:
         try:

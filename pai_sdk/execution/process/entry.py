@@ -24,7 +24,8 @@ _NAMESPACES = {
     "user": 0x10000000,
     "mnt": 0x00020000,
 }
-_NO_COMMAND, _CANNOT_EXECUTE = 127, 126  # the exit codes of a POSIX shell
+# The exit codes of a POSIX shell.
+_NO_COMMAND, _CANNOT_EXECUTE = 127, 126
 _START_TIME = 19  # index in /proc/PID/stat, counted behind the name
 
 

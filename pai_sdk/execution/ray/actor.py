@@ -29,7 +29,8 @@ class InstanceActor:
         base = Path(folder or Path(tempfile.gettempdir()) / f"pai-sdk-{os.geteuid()}")
         installed = self._install(package, base)
         sys.path.insert(0, str(installed))
-        agent = import_module("pai_sdk.agent.remote.instance")  # from the folder installed above
+        # From the folder installed above.
+        agent = import_module("pai_sdk.agent.remote.instance")
         node = self.node()[:16]
         self._instance = agent.HostedInstance(base, installed, namespace, node, job_id, name)
 

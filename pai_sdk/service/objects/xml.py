@@ -146,7 +146,8 @@ def error_response(error: StorageError, *, method: str, host: str, request_id: s
         [("Code", error.code), ("Message", str(error)), ("RequestId", request_id), ("HostId", host)],
     )
     if error.status_code == 304:
-        return Response(status_code=304)  # HTTP: without a body
+        # HTTP: without a body.
+        return Response(status_code=304)
     headers = {"Content-Type": "application/xml"}
     if isinstance(error, WrongPositionError):
         headers["x-oss-next-append-position"] = str(error.size_bytes)
