@@ -18,7 +18,6 @@ __all__ = [
     "JobErrorInfo",
     "JobLabels",
     "JobList",
-    "JobProgress",
     "OutputModelList",
     "OutputModelRecord",
     "ProgressFigure",
@@ -67,13 +66,6 @@ class ProgressFigure(Received):
 
     timestamp: str | None = None
     value: int | float | None = None
-
-
-class JobProgress(Received):
-    """The last figures of a job; the log of most jobs has none."""
-
-    overall_progress: ProgressFigure | None = None
-    remaining_time: ProgressFigure | None = None
 
 
 class JobErrorInfo(Received):
