@@ -149,9 +149,9 @@ def _is_exact(options: str | None) -> bool:
 
 
 def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
-    """`GmtCreateTime DESC,Name` as columns, each and True for the largest first."""
+    """Parses `GmtCreateTime DESC,Name`: columns, each with whether its order is descending."""
     orders = []
-    for part in filter(None, (piece.strip() for piece in (text or "").split(","))):
+    for part in filter(None, map(str.strip, (text or "").split(","))):
         column, _, direction = part.partition(" ")
         if column not in ORDERS or direction.strip().upper() not in ("", "ASC", "DESC"):
             raise invalid_parameter(f"OrderBy: {part[:60]!r} is none of {', '.join(ORDERS)}, with ASC or DESC.")
