@@ -33,6 +33,7 @@ from pai_sdk.display.base import Display as Display
 from pai_sdk.display.base import Silent as Silent
 from pai_sdk.errors import ApiError as ApiError
 from pai_sdk.errors import AuthenticationError as AuthenticationError
+from pai_sdk.errors import BadAnswerError as BadAnswerError  # until 0.2
 from pai_sdk.errors import CheckpointError as CheckpointError
 from pai_sdk.errors import CodeError as CodeError
 from pai_sdk.errors import ConflictError as ConflictError
@@ -56,6 +57,7 @@ from pai_sdk.errors import JobsFailed as JobsFailed
 from pai_sdk.errors import JobStopped as JobStopped
 from pai_sdk.errors import LocalRunError as LocalRunError
 from pai_sdk.errors import MissingExtraError as MissingExtraError
+from pai_sdk.errors import NameTakenError as NameTakenError  # until 0.2
 from pai_sdk.errors import NotFoundError as NotFoundError
 from pai_sdk.errors import NotOfferedError as NotOfferedError
 from pai_sdk.errors import ObjectNotFoundError as ObjectNotFoundError
@@ -69,6 +71,7 @@ from pai_sdk.errors import RemoteTraceback as RemoteTraceback
 from pai_sdk.errors import RepeatedRequestError as RepeatedRequestError
 from pai_sdk.errors import RunNotFoundError as RunNotFoundError
 from pai_sdk.errors import ServerError as ServerError
+from pai_sdk.errors import ServiceFaultError as ServiceFaultError  # until 0.2
 from pai_sdk.errors import ServiceStartError as ServiceStartError
 from pai_sdk.errors import SettingsError as SettingsError
 from pai_sdk.errors import StorageError as StorageError

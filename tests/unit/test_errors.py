@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+import pai_sdk
 from pai_sdk import errors
 from pai_sdk.api.responses import api_error
 from pai_sdk.errors import (
@@ -137,3 +138,6 @@ def test_an_error_gets_whole_from_one_process_to_another(error: PaiError) -> Non
 def test_former_names_are_accepted_with_a_warning(former: str, error: type[PaiError]) -> None:
     with pytest.warns(DeprecationWarning, match=error.__name__):
         assert getattr(errors, former) is error
+    with pytest.warns(DeprecationWarning, match=error.__name__):
+        assert getattr(pai_sdk, former) is error
+    vars(pai_sdk).pop(former)  # the next test gets the warning too
