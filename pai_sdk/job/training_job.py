@@ -267,7 +267,7 @@ class TrainingJob(Aliased):
             display = choose_display(job=self, instead_of=previous)
             if previous is not None:
                 self._close_live_card()  # the new display draws in its place
-            self.shown_by(display)
+            self.render_in(display)
         active_display = display or Silent()
         policy = policy or FollowPolicy()
         if (pause_s := seconds_or_none(interval, "interval")) is not None:
@@ -624,7 +624,7 @@ class TrainingJob(Aliased):
 
     # ---- its display
 
-    def shown_by(self, display: Display) -> None:
+    def render_in(self, display: Display) -> None:
         """Record the display of the job in this cell of a notebook, where one card is enough."""
         self.card_in_cell = notebook_cell()
         self._card = display if self.card_in_cell is not None else None
@@ -660,7 +660,7 @@ class TrainingJob(Aliased):
         if record.status.is_terminal:
             raise NotImplementedError
         display = choose_display(job=self)
-        self.shown_by(display)
+        self.render_in(display)
         display.submitted(record)
         self.keep_card_live()
 

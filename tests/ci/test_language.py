@@ -10,9 +10,51 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Definition sites with an everyday word in place of a term. Lower it when you rename; never raise it.
-MAX_GLOSSARY_SITES = 4460
-MAX_BACK_REFERENCES = 89
+PUBLIC = "users' code has this name"
+API = "a field or parameter of the HTTP API, or of a file"
+TERM = "a term of the field, or of a library"
+# Names with an everyday word that stay, each with its reason. An entry that nothing defines is an error too.
+ALLOWED = {
+    "EngineNotFoundError": TERM,
+    "NOT_FOUND": TERM,
+    "NotFoundError": TERM,
+    "ObjectNotFoundError": TERM,
+    "REASON_COMMAND_NOT_FOUND": TERM,
+    "RunNotFoundError": TERM,
+    "_left_behind": PUBLIC,
+    "_not_found": TERM,
+    "begin": "detached actors of Ray, which outlive an upgrade, are called by this name",
+    "begin_transaction": TERM,
+    "connection_made": TERM,
+    "facts": PUBLIC,
+    "get_own_quota": API,
+    "get_piece": PUBLIC,
+    "has_given_study": PUBLIC,
+    "held": PUBLIC,
+    "job_not_found": TERM,
+    "kept_for": API,
+    "known": API,
+    "left": "the left side of a comparison, the left edge of a plot",
+    "left_behind": PUBLIC,
+    "left_edge": TERM,
+    "left_out": PUBLIC,
+    "longest_pause_s": PUBLIC,
+    "look": "detached actors of Ray, which outlive an upgrade, are called by this name",
+    "made_at": API,
+    "made_for": API,
+    "most": PUBLIC,
+    "not_listed": PUBLIC,
+    "own_quota": PUBLIC,
+    "passed_over": PUBLIC,
+    "place": PUBLIC,
+    "queue_place": API,
+    "shown": API,
+    "tell": "the position of a file",
+    "texts": PUBLIC,
+    "wanted": PUBLIC,
+    "what": PUBLIC,
+    "why_not_all": PUBLIC,
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +70,12 @@ def measure() -> Any:
 
 def test_names_come_from_the_glossary(measure: Any) -> None:
     sites = measure.glossary_sites(measure.modules(ROOT / "pai_sdk"))
-    assert len(sites) <= MAX_GLOSSARY_SITES, [f"{site.path}:{site.line} {site.name}" for site in sites]
+    assert [f"{site.path}:{site.line} {site.name}" for site in sites if site.name not in ALLOWED] == []
+    assert {site.name for site in sites} == set(ALLOWED)
 
 
 def test_docstrings_do_not_refer_back(measure: Any) -> None:
-    references = measure.back_references(measure.modules(ROOT / "pai_sdk"))
-    assert len(references) <= MAX_BACK_REFERENCES, references
+    assert measure.back_references(measure.modules(ROOT / "pai_sdk")) == []
 
 
 def test_the_measure_sees_each_kind_of_name(measure: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pai_sdk.storage.progress import ByteBar
 if TYPE_CHECKING:
     from pai_sdk.execution.docker.engine import Engine
 
-__all__ = ["PullGivenUp", "ensure_image"]
+__all__ = ["PullAbandoned", "ensure_image"]
 
 _POLL_INTERVAL_S = 0.1
 
@@ -21,7 +21,7 @@ _LAYER_LOADING = "Downloading"
 _LAYER_COMPLETE = ("Download complete", "Pull complete", "Already exists")
 
 
-class PullGivenUp(Exception):
+class PullAbandoned(Exception):
     """Raised when a pull was cancelled."""
 
 
@@ -104,7 +104,7 @@ def _pull_events(
                 # Raised in this thread: the reader thread has no caller.
                 raise event
             yield event
-        raise PullGivenUp
+        raise PullAbandoned
     finally:
         # Also if the consumer stops early: the reader would otherwise read the stream to its end.
         is_cancelled.set()

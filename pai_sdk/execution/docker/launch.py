@@ -28,7 +28,7 @@ from pai_sdk.execution.docker.container import (
 )
 from pai_sdk.execution.docker.ending import stopped_before_start
 from pai_sdk.execution.docker.engine import Engine
-from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
+from pai_sdk.execution.docker.images import PullAbandoned, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.requirements_cache import CachedRequirements, RequirementsCache
 from pai_sdk.execution.docker.shared_folder import SharedFolder
@@ -89,7 +89,7 @@ class Launch:
 
         try:
             image = ensure_image(self.engine, image_uri, progress=progress, should_cancel=should_cancel)
-        except PullGivenUp:
+        except PullAbandoned:
             if shared.stop_request is None:
                 raise
             journal.write_job(job)

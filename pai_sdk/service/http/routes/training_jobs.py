@@ -85,7 +85,7 @@ def list_training_jobs(
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=window.started_at,
-        ended_at=_listed_before(context, window.ended_at),
+        ended_at=_visible_before(context, window.ended_at),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
@@ -159,7 +159,7 @@ def _offers(context: ServiceContext) -> dict[str, str]:
     return offering("submission-dedupe", "runs", *context.beyond_pai) if context.jobs.dedupes else {}
 
 
-def _listed_before(context: ServiceContext, ended_at: float | None) -> float | None:
+def _visible_before(context: ServiceContext, ended_at: float | None) -> float | None:
     """Returns the time after which created jobs are not listed; in the test mode of a foreign cloud, lists lag."""
     if context.settings.foreign is None:
         return ended_at
