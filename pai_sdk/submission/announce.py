@@ -39,7 +39,7 @@ def announce(job: TrainingJob, plan: Plan, *, is_visible: bool) -> Display:
             logger.warning("job %s: %s", job.id, warning)
         return Silent()
     display = choose_display(job=job)
-    job.shown_by(display)
+    job.render_in(display)
     try:
         display.submitted(job.record)
         for note in (*plan.warnings, *_new(plan.notes)):

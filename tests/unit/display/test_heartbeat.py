@@ -108,7 +108,7 @@ def test_a_job_that_is_waited_for_in_its_cell_has_one_card(page: Page, monkeypat
     job = TrainingJob("train1", backend)
     card = JupyterDisplay()
     card.submitted(job.refresh())
-    job.shown_by(card)
+    job.render_in(card)
     backend.status = "Succeed"
     job.wait(policy=FAST)
     job.wait(policy=FAST)
