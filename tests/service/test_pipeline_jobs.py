@@ -191,7 +191,7 @@ def test_a_job_that_is_submitted_while_the_run_is_stopped_is_stopped(
 
     def slowly(self: Processor, plan: Any, **more: Any) -> Any:
         job = submit(self, plan, **more)
-        make(tmp_path, session).runs()[0].records.ask_to_stop()
+        make(tmp_path, session).runs()[0].records.request_stop()
         time.sleep(1.5)  # the run has seen it by then
         return job
 

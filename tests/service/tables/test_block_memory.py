@@ -164,7 +164,7 @@ MEASURED = """
     before, budget = peak(), MemoryBudget(ROWS_BUDGET_BYTES)
 
     def send(number):
-        upload = store.begin_upload(table, {})
+        upload = store.start_upload(table, {})
         rows = read_block(io.BytesIO(body), table, encoding="zstd", is_arrow=True, budget=budget)
         store.put_block(upload, 0, rows)
 
