@@ -261,10 +261,13 @@ class PipelineEngine:
 
     def interrupt(self, *, stops: bool) -> None:
         """Handles Ctrl-C: results of threads are ignored; jobs continue, or are stopped."""
-        for live in self._started.values():
-            live.is_abandoned = True
-        submissions = [future for future, live in self._started.items() if isinstance(live.step.work, JobWork)]
-        # Submissions under way: their workers stop the jobs, because the steps are abandoned.
+        submissions = []
+        for future, live in self._started.items():
+            is_submission = isinstance(live.step.work, JobWork)
+            # The worker of an abandoned submission stops its job; a job that continues must be recorded instead.
+            live.is_abandoned = stops or not is_submission
+            if is_submission:
+                submissions.append(future)
         wait(submissions, timeout=_SUBMISSION_S)
         for live in self._with_job.values():
             if stops and live.job is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import time
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,34 @@ def test_a_job_that_is_submitted_while_the_run_is_stopped_is_stopped(
     run = PipelineRun.load(stopped.value.run)
     assert (run.status, run["long"].status) == ("stopped", "stopped")
     assert session.get_job(run["long"].job_id).record.status == "Terminated"
+
+
+@pytest.mark.parametrize("effect", ["detach", "stop"])
+def test_ctrl_c_during_a_submission(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch, effect: Any
+) -> None:
+    submit, jobs = Processor.submit, []
+
+    def slowly(self: Processor, plan: Any, **more: Any) -> Any:
+        jobs.append(submit(self, plan, **more))
+        _thread.interrupt_main()
+        time.sleep(1)  # the engine handles Ctrl-C by then
+        return jobs[-1]
+
+    pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+    pipeline.step(
+        Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session), name="long"
+    )
+    monkeypatch.setattr(Processor, "submit", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(show=False, on_interrupt=effect)
+    if effect == "stop":
+        until(lambda: jobs[0].refresh().status == "Terminated", "the end of the job")
+        return
+    (run,) = pipeline.runs()
+    assert run["long"].job_id == jobs[0].id
+    assert not jobs[0].refresh().status.is_terminal
+    jobs[0].stop()
 
 
 def test_a_job_whose_submission_took_too_long_is_stopped(
