@@ -40,7 +40,7 @@ def image(client: docker.DockerClient) -> str:
 class Bar:
     """Takes down what a bar is told."""
 
-    def __init__(self, description: str, *, shown: bool) -> None:
+    def __init__(self, description: str, *, is_visible: bool) -> None:
         self.expected = self.done = 0
         bars.append(self)
 
