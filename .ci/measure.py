@@ -188,7 +188,7 @@ def first_party_imports(paths: list[Path]) -> Iterator[tuple[str, str, bool]]:
                     yield dotted(path), name, id(node) in late
 
 
-def place(module: str) -> str:
+def package_of(module: str) -> str:
     """Returns the top-level package of a module. Short modules at the top are the doors and count as one."""
     name = module.partition(".")[2].partition(".")[0] or "pai_sdk"
     path = ROOT / "pai_sdk" / f"{name}.py"
@@ -197,15 +197,15 @@ def place(module: str) -> str:
 
 
 def graph(paths: list[Path]) -> dict[str, set[str]]:
-    """Returns for each top-level place those that it imports."""
+    """Maps each top-level package to the packages that it imports."""
     edges: dict[str, set[str]] = defaultdict(set)
     for importer, imported, _ in first_party_imports(paths):
-        edges[place(importer)].add(place(imported))
+        edges[package_of(importer)].add(package_of(imported))
     return {name: targets - {name} for name, targets in edges.items()}
 
 
 def depth_and_circles(edges: dict[str, set[str]]) -> tuple[int, list[str]]:
-    """Returns how many places the longest chain of imports has, and the places in circles."""
+    """Returns how many modules or packages the longest chain of imports has, and the names in circles."""
     remaining = {name: set(targets) for name, targets in edges.items()}
     for targets in edges.values():
         for target in targets:
@@ -217,6 +217,12 @@ def depth_and_circles(edges: dict[str, set[str]]) -> tuple[int, list[str]]:
     return levels, sorted(remaining)
 
 
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """Counts the lines of a function or class without its docstring."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
 def long_definitions(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     """Returns the functions and the classes that are too long, docstrings aside."""
     functions, classes = [], []
@@ -224,8 +230,7 @@ def long_definitions(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
         for node in ast.walk(tree(path)):
             if not isinstance(node, (*Function, ast.ClassDef)):
                 continue
-            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-            length = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+            length = body_lines(node)
             if isinstance(node, ast.ClassDef) and length > MAX_CLASS_LINES:
                 classes.append(f"{node.name} ({length})")
             elif isinstance(node, Function) and length > MAX_FUNCTION_LINES:
@@ -256,7 +261,7 @@ def report(folder: Path) -> Iterator[str]:
     public = re.findall(r"^\| `(pai_sdk[\w.]*)` \|", public_page.read_text(encoding="utf-8"), re.MULTILINE)
     yield f"modules {len(paths)}, lines {total:,}"
     yield (
-        f"top-level places {len({place(dotted(path)) for path in paths})}, depth {depth}, "
+        f"top-level packages {len({package_of(dotted(path)) for path in paths})}, depth {depth}, "
         f"importing pairs {sum(map(len, edges.values()))}, in circles {circles or 'none'}"
     )
     yield f"public modules {len(public) + 1}, first-party imports in functions {late}"
@@ -276,10 +281,10 @@ def report(folder: Path) -> Iterator[str]:
     share = 100 * hard_comments / max(hard_lines, 1)
     yield f"modules with threads, processes, locks {len(hard)}: comments {share:.1f} % of lines"
     yield f"{'':24}{'code':>8}{'docstring':>11}{'comment':>9}{'glossary':>10}"
-    by_place: dict[str, list[Path]] = defaultdict(list)
+    by_package: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
-        by_place[place(dotted(path))].append(path)
-    for name, inside in sorted(by_place.items()):
+        by_package[package_of(dotted(path))].append(path)
+    for name, inside in sorted(by_package.items()):
         counts = [sum(column) for column in zip(*(lines(path) for path in inside), strict=True)]
         yield f"{name:24}{counts[0]:>8}{counts[1]:>11}{counts[2]:>9}{len(glossary_sites(inside)):>10}"
     tests = tests_by_folder()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
-import pytest
+from tests.measuring import ROOT, measure
 
-ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = "users' code has this name"
 API = "a field or parameter of the HTTP API, or of a file"
 TERM = "a term of the field, or of a library"
@@ -57,28 +53,17 @@ ALLOWED = {
 }
 
 
-@pytest.fixture(scope="module")
-def measure() -> Any:
-    """The script that measures the package."""
-    spec = spec_from_file_location("measure", ROOT / ".ci" / "measure.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["measure"] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_names_come_from_the_glossary(measure: Any) -> None:
+def test_names_come_from_the_glossary() -> None:
     sites = measure.glossary_sites(measure.modules(ROOT / "pai_sdk"))
     assert [f"{site.path}:{site.line} {site.name}" for site in sites if site.name not in ALLOWED] == []
     assert {site.name for site in sites} == set(ALLOWED)
 
 
-def test_docstrings_do_not_refer_back(measure: Any) -> None:
+def test_docstrings_do_not_refer_back() -> None:
     assert measure.back_references(measure.modules(ROOT / "pai_sdk")) == []
 
 
-def test_the_measure_sees_each_kind_of_name(measure: Any, tmp_path: Path) -> None:
+def test_the_measure_sees_each_kind_of_name(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
         '"""The same."""\n'
@@ -103,7 +88,7 @@ def test_the_measure_sees_each_kind_of_name(measure: Any, tmp_path: Path) -> Non
     assert [text for _, text in measure.documented(module)] == ["The same."]
 
 
-def test_imports_are_measured_in_places(measure: Any) -> None:
+def test_imports_are_measured_in_places() -> None:
     edges = {"cli": {"api", "errors"}, "api": {"base"}, "base": {"errors"}}
     assert measure.depth_and_circles(edges) == (4, [])
     assert measure.depth_and_circles({**edges, "base": {"api"}}) == (1, ["api", "base", "cli"])

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.measuring import measure
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "pai_sdk"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -52,13 +54,16 @@ def test_imports_go_downwards_only() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    graph = {_dotted(path): {name for name, _ in _own_imports(path)} for path in MODULES}
-    assert _circles(graph) == []
-    assert _circles({**graph, "pai_sdk.errors": {"pai_sdk.session"}}) != []  # the session imports the errors
+    graph: dict[str, set[str]] = {}
+    for importer, imported, _ in measure.first_party_imports(MODULES):
+        graph.setdefault(importer, set()).add(imported)
+    assert measure.depth_and_circles(graph)[1] == []
+    # The session imports the errors.
+    assert measure.depth_and_circles({**graph, "pai_sdk.errors": {"pai_sdk.session"}})[1] != []
 
 
 def test_few_imports_are_inside_functions() -> None:
-    late = [(_name(path), name) for path in MODULES for name, is_late in _own_imports(path) if is_late]
+    late = [names for *names, is_late in measure.first_party_imports(MODULES) if is_late]
     assert len(late) <= MOST_LATE_IMPORTS, late
 
 
@@ -69,10 +74,11 @@ def test_a_folder_has_few_modules_side_by_side() -> None:
 
 def test_every_function_is_short() -> None:
     long = {
-        f"{_name(path)}:{node.lineno} {node.name}": lines
+        f"{_name(path)}:{node.lineno} {node.name}": num
         for path in MODULES
         for node in ast.walk(_tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := _lines(node)) > MOST_LINES
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (num := measure.body_lines(node)) > MOST_LINES
     }
     assert long == {}
 
@@ -157,39 +163,6 @@ def _name(path: Path) -> str:
 @cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
-def _dotted(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _own_imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """The modules of ours that a module imports, and whether a function does; those for types included."""
-    modules = {_dotted(each) for each in MODULES}
-    late = {
-        id(node)
-        for function in ast.walk(_tree(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pai_sdk":
-            inner = {f"{node.module}.{alias.name}" for alias in node.names} & modules
-            yield from ((name, id(node) in late) for name in inner or {str(node.module)})
-
-
-def _circles(graph: dict[str, set[str]]) -> list[str]:
-    """The modules in circles, and those that import them."""
-    left = dict(graph)
-    while ends := {name for name, imported in left.items() if not imported & left.keys()}:
-        left = {name: imported for name, imported in left.items() if name not in ends}
-    return sorted(left)
-
-
-def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many lines the body of a function has without its docstring."""
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def _is_told(function: ast.expr) -> bool:
