@@ -214,7 +214,7 @@ def node_lost_message(instance: str, node: str, *, is_alive: bool) -> str:
         if is_alive
         else f"Instance {instance} was lost with its node {node}: the cluster does not reach it any more"
     )
-    return f"{event}. The job was ended; its last lines and files are those that had arrived. Submit it again."
+    return f"{event}. The job was ended; log lines and files that had not arrived are lost. Submit it again."
 
 
 def _format_bytes(size_bytes: int) -> str:

@@ -255,7 +255,7 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
 
 
 def _distinct_roots(folders: Sequence[str]) -> list[str]:
-    """Returns the folders without duplicates and without those that another one includes."""
+    """Returns the folders without duplicates and without subfolders of other ones."""
     paths = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
     return [name for path, name in paths.items() if not any(_is_scanned_below(path, root) for root in paths)]
 

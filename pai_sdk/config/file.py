@@ -99,7 +99,7 @@ def is_of_another_program(settings: Mapping[str, Any]) -> bool:
 
 
 def write_config(path: Path, values: Mapping[str, str | None], *, profile: str | None = None) -> None:
-    """Atomically sets values in the file, and removes those that are None; only its owner can read it.
+    """Atomically sets values in the file, and removes keys whose value is None; only its owner can read it.
 
     Args:
         path: of the file.

@@ -114,5 +114,5 @@ def _is_each(step_records: dict[str, Any], name: str) -> bool:
 
 
 def _interrupted(records: RunRecords, *, stopped: bool) -> str:
-    jobs = "jobs were stopped" if stopped else "jobs that run go on"
-    return f"the run {records.uri} was interrupted; {jobs}. pipeline.resume() goes on with it"
+    jobs = "jobs were stopped" if stopped else "running jobs continue"
+    return f"the run {records.uri} was interrupted; {jobs}. pipeline.resume() continues it"

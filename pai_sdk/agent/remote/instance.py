@@ -167,7 +167,7 @@ class HostedInstance:
     # ---- outputs ----
 
     def outputs(self, channels: Sequence[str] | None = None) -> tuple[dict[str, FileInfo], list[str]]:
-        """Returns the output files that the job has written or changed, and those that it has removed.
+        """Returns the output files that the job has written or changed, and the removed ones.
 
         Args:
             channels: only these; None for all.

@@ -107,7 +107,7 @@ def show(
     else:
         typer.echo(repr(run))
     if run.status == "interrupted":
-        typer.echo("no process works on it; `pai-sdk pipeline resume FILE` goes on with it", err=True)
+        typer.echo("no process works on it; `pai-sdk pipeline resume FILE` continues it", err=True)
     raise typer.Exit(_CODES.get(run.status, exit_codes.ERROR))
 
 
@@ -124,7 +124,7 @@ def stop(uri: Uri) -> None:
     elif run.stop():
         typer.echo(f"{run.uri} will be stopped by the process that works on it")
     else:
-        typer.echo(f"{run.uri} is stopped; `pai-sdk pipeline resume FILE` goes on with it")
+        typer.echo(f"{run.uri} is stopped; `pai-sdk pipeline resume FILE` continues it")
 
 
 @app.command("schedule")

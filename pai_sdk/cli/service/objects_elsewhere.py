@@ -53,7 +53,7 @@ def objects_store(uri: str, *, endpoint: str | None, region: str | None, key: tu
         uri: `s3://bucket/prefix` or `oss://bucket/prefix`.
         endpoint: the URL of the service; for `s3://` that of AWS by default.
         region: the region of the bucket.
-        key: id and secret; by default, those that the tools of AWS or Alibaba Cloud use on this machine.
+        key: id and secret; by default, the keys of the tools of AWS or Alibaba Cloud on this machine.
 
     Raises:
         ServiceStartError: the store cannot be opened.

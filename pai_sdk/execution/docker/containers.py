@@ -38,7 +38,7 @@ class JobContainers:
 
     # Docker-py's containers.
     def of(self, job_id: str) -> list[Any]:
-        """Returns all containers of one job, also those that have exited."""
+        """Returns all containers of a job, including exited ones."""
         engine = self._engine()
         engine.check_responds()
         # Another process may remove a container between the list and the request for its details.
